@@ -2,7 +2,8 @@
 
 use quota_semantics::Timestamp;
 
-/// Wall-clock time, to the microsecond: as the API shows it, so that a query `at` a time from an answer finds that state.
+/// Wall-clock time in whole microseconds, as the API shows it: a query `at` a time from a response then finds that
+/// state.
 #[must_use]
 pub fn now() -> Timestamp {
     let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);

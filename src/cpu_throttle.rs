@@ -1,7 +1,7 @@
-//! Work that nobody waits for leaves the processors to whoever answers requests.
+//! Makes background work yield the processors to request threads.
 //!
-//! The scheduler takes a processor from a thread that uses it up only at its next tick, whatever its nice value: what goes
-//! on behind requests would keep one for four to eight milliseconds each time, longer than nearly all of them take.
+//! The scheduler preempts a busy thread only at its next tick, whatever the nice value: background work would keep a
+//! processor for four to eight milliseconds each time, longer than nearly all requests take.
 
 use std::{
     cell::Cell,
@@ -13,18 +13,18 @@ use quota_journal::Throttle;
 use rustix::time::{ClockId, clock_gettime};
 use tokio_util::sync::CancellationToken;
 
-/// How long such work goes on before it pauses.
+/// How long background work runs before it pauses.
 const STEP: Duration = Duration::from_micros(250);
 
 /// How long it pauses.
 const PAUSE: Duration = Duration::from_micros(500);
 
 thread_local! {
-    /// When this thread's step began.
+    /// The beginning of this thread's step.
     static BEGAN: Cell<Instant> = Cell::new(Instant::now());
 }
 
-/// Throttle until `stop`: somebody waits for the end.
+/// Throttles until `stop`: from then on a caller waits for the work to end.
 #[must_use]
 pub fn until(stop: CancellationToken) -> Throttle {
     Throttle::new(move || {
@@ -34,12 +34,13 @@ pub fn until(stop: CancellationToken) -> Throttle {
     })
 }
 
-/// Pauses, if this thread's step was long enough; whether it did.
+/// Pauses if this thread's step was long enough; answers whether it was.
 pub(crate) fn pause() -> bool {
     pause_for(|| Some(PAUSE))
 }
 
-/// The same, for as long as `wanted` says if that is longer; none: the next step begins at once.
+/// Like [`pause`], but for the duration that `wanted` returns if that is longer. If `wanted` returns none, the next
+/// step begins at once.
 pub(crate) fn pause_for(wanted: impl FnOnce() -> Option<Duration>) -> bool {
     let is_over = BEGAN.get().elapsed() >= STEP;
     if is_over {
@@ -51,8 +52,8 @@ pub(crate) fn pause_for(wanted: impl FnOnce() -> Option<Duration>) -> bool {
     is_over
 }
 
-/// Measures what the thread that it was made on uses of a processor. Time in which another thread has the processor does not
-/// count.
+/// Measures the processor time of the thread on which it was made. Time in which another thread has the processor does
+/// not count.
 #[derive(Debug)]
 pub(crate) struct Meter(Duration);
 
@@ -61,7 +62,7 @@ impl Meter {
         Self(used_by_this_thread())
     }
 
-    /// What was used since the start, or since the last call.
+    /// The processor time since the start, or since the last call.
     pub(crate) fn lap(&mut self) -> Duration {
         let used = used_by_this_thread();
         used.saturating_sub(std::mem::replace(&mut self.0, used))
@@ -82,7 +83,7 @@ mod tests {
         let long_ago = Instant::now() - 4 * STEP;
         BEGAN.set(long_ago);
         assert!(pause());
-        // The next step begins behind the pause.
+        // The next step begins after the pause.
         assert!(BEGAN.get() >= long_ago + 4 * STEP + PAUSE);
         BEGAN.set(Instant::now() + 1000 * STEP);
         assert!(!pause());

@@ -1,4 +1,4 @@
-//! Puts the daemon together, and takes it down in order.
+//! Starts the parts of the daemon, and stops them in order.
 
 mod ledger;
 pub(crate) mod routes;
@@ -38,11 +38,11 @@ use crate::{
 use ledger::{Opened, close, open};
 use rules::{charging, policy, rules};
 
-/// Serves until a signal says otherwise.
+/// Serves until a stop signal.
 pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failure> {
     let config = Arc::new(within_descriptors(config));
     let signals = shutdown::listen().context("cannot listen for signals")?;
-    // After a stop signal it goes on as before for a while, so that callers learn of it first.
+    // After a stop signal the daemon still serves for a while, so that callers notice first.
     let stop = CancellationToken::new();
     let readiness = Readiness::default();
     let recovering = readiness.register("ledger", "not recovered yet");
@@ -159,7 +159,7 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
     Ok(())
 }
 
-/// Takes part in the cluster, if there is one.
+/// Joins the cluster, if one is configured.
 async fn join(
     config: &Config,
     opened: &Opened,
@@ -181,7 +181,7 @@ async fn join(
     Ok(Some((cluster, member)))
 }
 
-/// Answers the other nodes of the cluster.
+/// Serves the other nodes of the cluster.
 fn serve_nodes(
     config: &Config,
     cluster: &Cluster,
@@ -215,7 +215,7 @@ fn serve_nodes(
     )))
 }
 
-/// Answers probes and scrapes: from the beginning, so during recovery, to the end of the drain.
+/// Serves probes and scrapes: from the start, so during recovery as well, to the end of the drain.
 fn start_admin(
     config: &Config,
     metrics: &Metrics,
@@ -234,7 +234,7 @@ fn start_admin(
     Ok((address, tokio::spawn(served)))
 }
 
-/// What writes the metrics for the listener.
+/// Renders the metrics for the listener.
 fn shown(metrics: &Metrics) -> health::Render {
     let metrics = metrics.clone();
     Arc::new(move || metrics.render())
@@ -253,12 +253,12 @@ fn disk_space_guard(
         .or_exit(Exit::Damaged)
 }
 
-/// How the API is served.
+/// The options of the API's listener.
 fn options(config: &Config) -> Options {
     Options::new(Listener::Api, config).with_hosts(Hosts::new(&config.http.allowed_hosts))
 }
 
-/// The configuration, with as many connections as there are file descriptors for.
+/// The configuration, with the number of connections lowered to the available file descriptors.
 fn within_descriptors(mut config: Config) -> Config {
     let listeners = 2 + usize::from(config.admission.listen.is_some());
     let connections = &mut config.limits.connections;
@@ -267,7 +267,7 @@ fn within_descriptors(mut config: Config) -> Config {
     config
 }
 
-/// Who may call the API, and how it is kept from others. Files are followed.
+/// The authenticator and the TLS of the API. Both follow changes of their files.
 fn secure(config: &Config, signals: &Signals) -> Result<(Authenticator, Option<Tls>), Failure> {
     let (authenticator, tokens) = Authenticator::load(&config.auth).or_exit(Exit::Configuration)?;
     if let Some(tokens) = tokens {
@@ -284,7 +284,7 @@ fn secure(config: &Config, signals: &Signals) -> Result<(Authenticator, Option<T
     Ok((authenticator, Some(tls)))
 }
 
-/// Serves the webhook by TLS, if it has an address. Its certificates are followed.
+/// Serves the webhook over TLS, if it has an address. Follows changes of the certificate files.
 fn start_webhook(
     config: &Config,
     (hook, cluster): (Hook, Option<Cluster>),
@@ -304,7 +304,7 @@ fn start_webhook(
     Ok(Some((address, tokio::spawn(served))))
 }
 
-/// Signs checkpoints, if there is a key.
+/// Signs checkpoints, if a key is configured.
 async fn sign(
     config: &Config,
     opened: &Opened,
@@ -336,7 +336,7 @@ async fn sign(
     Ok(Some(tokio::spawn(signing)))
 }
 
-/// Where checkpoints are delivered to.
+/// The destinations of checkpoints.
 async fn places(config: &Config) -> Result<Vec<Destination>, Failure> {
     let rules = &config.checkpoint;
     let mut places = Vec::new();
@@ -350,7 +350,7 @@ async fn places(config: &Config) -> Result<Vec<Destination>, Failure> {
     Ok(places)
 }
 
-/// What is consumed besides HTTP.
+/// The event sources besides HTTP.
 struct Intake(Option<(nats::Status, JoinHandle<()>)>);
 
 impl Intake {
@@ -401,7 +401,7 @@ fn bind(key: &str, address: SocketAddr) -> Result<Bound, Failure> {
     Ok(Bound::bind(address).with_context(|| format!("cannot listen on {key} = {address}"))?)
 }
 
-/// How often recorded samples are taken into the histograms.
+/// How often recorded samples are moved into the histograms.
 const UPKEEP: Duration = Duration::from_secs(5);
 
 async fn run_metrics(metrics: Metrics) {

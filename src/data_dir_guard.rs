@@ -1,6 +1,6 @@
-//! Where the ledger was opened. A directory may be removed, exchanged for a backup, or unmounted while files of it are
-//! open: what is written to them then is synced as ever, and nobody will find it again. So the lock file is looked for,
-//! as PostgreSQL looks for its `postmaster.pid`.
+//! Remembers where the ledger was opened. A directory may be removed, replaced by a backup, or unmounted while its
+//! files are open: writes to them still succeed, but cannot be found again. So the lock file is checked, as PostgreSQL
+//! checks its `postmaster.pid`.
 
 use std::{
     fs, io,
@@ -10,7 +10,7 @@ use std::{
 
 use quota_journal::LOCK;
 
-/// The place of a ledger that is open.
+/// The location of an open ledger.
 #[derive(Clone, Debug)]
 pub(crate) struct DataDirGuard {
     lock: PathBuf,
@@ -18,7 +18,7 @@ pub(crate) struct DataDirGuard {
 }
 
 impl DataDirGuard {
-    /// The place of the ledger that was just opened in this directory.
+    /// The location of the ledger that was just opened in this directory.
     pub(crate) fn of(directory: &Path) -> io::Result<Self> {
         let lock = directory.join(LOCK);
         Ok(Self {
@@ -27,10 +27,10 @@ impl DataDirGuard {
         })
     }
 
-    /// Whether the ledger that was opened is still what is found there.
+    /// Whether the path still leads to the ledger that was opened.
     ///
     /// # Errors
-    /// It cannot be determined.
+    /// The path cannot be examined.
     pub(crate) fn is_held(&self) -> io::Result<bool> {
         match identity(&self.lock) {
             Ok(found) => Ok(found == self.identity),
@@ -39,7 +39,7 @@ impl DataDirGuard {
         }
     }
 
-    /// The file that is looked for.
+    /// The file that is checked.
     pub(crate) fn lock(&self) -> &Path {
         &self.lock
     }
@@ -64,7 +64,7 @@ mod tests {
         fs::write(directory.join(LOCK), "1").unwrap();
         let place = DataDirGuard::of(&directory).unwrap();
         assert!(place.is_held().unwrap());
-        // What is in it does not matter.
+        // The content of the file does not matter.
         fs::write(directory.join(LOCK), "2").unwrap();
         assert!(place.is_held().unwrap());
         fs::rename(&directory, &elsewhere).unwrap();

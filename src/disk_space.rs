@@ -1,6 +1,6 @@
-//! Room on the disk. Below a mark nothing more is granted and no more events are taken in, so that there is room for
-//! what ends reservations and for putting the ledger to rest. Should the disk fill up all the same, a ballast file
-//! is given up, so that the ledger can be opened. Whoever looks also sees whether the ledger is still there at all.
+//! Watches free disk space. Below a mark, grants and new events are refused, so that there is room for entries that end
+//! reservations and for a clean shutdown. If the disk fills up nevertheless, a ballast file is removed, so that the
+//! ledger can be opened. The same check verifies that the ledger is still in its place.
 
 use std::{
     fs::{self, File},
@@ -18,24 +18,24 @@ use crate::{config::Size, data_dir_guard::DataDirGuard, fatal, metrics, writer::
 /// Name of the ballast file in the data directory.
 pub(crate) const BALLAST: &str = "ballast";
 
-/// How often is looked. At full speed the ledger writes some tens of MiB in this time.
+/// How often the disk is checked. At full speed the ledger writes some tens of MiB in this time.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// The mark is at most this part of the file system, so that small ones can be used.
+/// The mark is at most this fraction of the file system, so that small ones can be used.
 const PART: u64 = 5;
 
-/// The ballast is this part of the mark.
+/// The ballast is this fraction of the mark.
 const BALLAST_PART: u64 = 4;
 
-/// Bytes written at a time.
+/// Bytes per write of the ballast.
 const STEP_BYTES: usize = 64 * 1024;
 
-/// The room on the file system of the data directory.
+/// The free space on the file system of the data directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FreeSpace {
     /// Bytes that can still be written.
     free: u64,
-    /// Below so many bytes the disk is said to be low.
+    /// Below this number of bytes the disk is low.
     mark: u64,
 }
 
@@ -48,8 +48,8 @@ impl FreeSpace {
         })
     }
 
-    /// Whether there is too little, given whether there was. A quarter more than the mark ends it, so that it does
-    /// not come and go with every file that is removed.
+    /// Whether the disk is low, given the previous state. The state ends only at a quarter above the mark, so that it
+    /// does not flap with every file that is removed.
     const fn is_low(self, was: bool) -> bool {
         match was {
             false => self.free < self.mark,
@@ -61,14 +61,14 @@ impl FreeSpace {
         self.mark / BALLAST_PART
     }
 
-    /// Whether the ballast can be put where it is missing, and the disk be far from low.
+    /// Whether a missing ballast can be written while the disk stays far from low.
     const fn has_room_for_ballast(self) -> bool {
         let needed = self.mark.saturating_mul(2);
         self.mark > 0 && self.free >= needed.saturating_add(self.ballast_bytes())
     }
 }
 
-/// Watches the disk, and reports too little room to the ledger, `/readyz` and the metrics.
+/// Watches the disk, and reports low space to the ledger, `/readyz` and the metrics.
 pub(crate) struct DiskSpaceGuard {
     directory: PathBuf,
     place: DataDirGuard,
@@ -76,15 +76,15 @@ pub(crate) struct DiskSpaceGuard {
     ledger: Ledger,
     check: Check,
     low: bool,
-    /// The last look at the disk failed.
+    /// Whether the last check failed.
     blind: bool,
 }
 
 impl DiskSpaceGuard {
-    /// Looks for the first time: nothing is to be granted before.
+    /// Checks for the first time; nothing is granted before.
     ///
     /// # Errors
-    /// The ledger is not there any more.
+    /// The ledger is no longer in its place.
     pub(crate) fn new(
         directory: PathBuf,
         min_free: Size,
@@ -104,7 +104,7 @@ impl DiskSpaceGuard {
         Ok(lookout)
     }
 
-    /// Looks on until `stop`, and keeps the ballast in place.
+    /// Checks until `stop`, and keeps the ballast in place.
     pub(crate) async fn run(mut self, stop: CancellationToken) {
         let mut ticks = tokio::time::interval(PERIOD);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -133,7 +133,7 @@ impl DiskSpaceGuard {
             Ok(standing) => standing,
             Err(error) => {
                 if !std::mem::replace(&mut self.blind, true) {
-                    tracing::warn!(%error, "cannot tell how much room is left on the disk");
+                    tracing::warn!(%error, "cannot determine the free disk space");
                 }
                 return;
             }
@@ -164,7 +164,7 @@ fn look(directory: &Path, min_free: u64) -> io::Result<FreeSpace> {
     let standing = FreeSpace::of(directory, min_free)?;
     let path = directory.join(BALLAST);
     if standing.has_room_for_ballast() && !path.exists() {
-        // It is tried again as long as there is room: what was written of it is removed.
+        // Retried while there is room: a partly written ballast is removed.
         put_ballast(&path, standing.ballast_bytes()).inspect_err(|_| {
             let _ = fs::remove_file(&path);
         })?;
@@ -183,10 +183,10 @@ fn put_ballast(path: &Path, bytes: u64) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Gives the ballast up; whether there was any.
+/// Removes the ballast; answers whether there was one.
 ///
 /// # Errors
-/// If it cannot be removed.
+/// The ballast cannot be removed.
 pub(crate) fn release_ballast(directory: &Path) -> io::Result<bool> {
     match fs::remove_file(directory.join(BALLAST)) {
         Ok(()) => Ok(true),

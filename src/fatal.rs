@@ -1,4 +1,4 @@
-//! The errors that end the process at once, wherever they are found: nothing is answered any more, and nothing tried again.
+//! Errors that end the process at once, wherever they occur: nothing more is answered or retried.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use crate::{
     metrics,
 };
 
-/// The exit code that an error of the journal means at start.
+/// The exit code for an error of the journal at start.
 pub(crate) fn exit_at_start(error: &quota_journal::Error) -> Exit {
     match error {
         error if error.is_damage() => Exit::Damaged,
@@ -16,8 +16,8 @@ pub(crate) fn exit_at_start(error: &quota_journal::Error) -> Exit {
     }
 }
 
-/// The exit code of a journal that was open and has stopped. Unless the ledger is damaged, what was acknowledged may
-/// not be on disk.
+/// The exit code after an error of an open journal. Unless the ledger is damaged, acknowledged entries may not be on
+/// disk.
 pub(crate) fn exit_of_stopped(error: &quota_journal::Error) -> Exit {
     match error.is_damage() {
         true => Exit::Damaged,
@@ -25,7 +25,7 @@ pub(crate) fn exit_of_stopped(error: &quota_journal::Error) -> Exit {
     }
 }
 
-/// Ends the process, since an error has ended the journal.
+/// Ends the process after a fatal error of the journal.
 pub(crate) fn journal_stopped(error: &quota_journal::Error) -> ! {
     metrics::poisoned();
     let exit = exit_of_stopped(error);
@@ -37,15 +37,15 @@ pub(crate) fn journal_stopped(error: &quota_journal::Error) -> ! {
     std::process::exit(exit_code.into());
 }
 
-/// Ends the process, since this node can take part in its cluster no more.
+/// Ends the process because this node can no longer be part of its cluster.
 pub(crate) fn cluster_ended(failure: &Failure) -> ! {
     let exit_code = failure.exit.code();
     tracing::error!(error = %failure, exit_code, "this node can take part in its cluster no more");
     std::process::exit(exit_code.into());
 }
 
-/// Ends the process, since the ledger is not where it was opened: nothing more that is written can be found again.
-/// Starting again, before somebody has looked, would begin another ledger there.
+/// Ends the process because the ledger is no longer in its place: further writes could not be found again. The process
+/// must not restart by itself, since it would begin another ledger there.
 pub(crate) fn ledger_removed(lock: &Path) -> ! {
     let exit_code = Exit::Damaged.code();
     tracing::error!(file = %lock.display(), exit_code, "the ledger was taken away");

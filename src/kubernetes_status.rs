@@ -1,5 +1,5 @@
-//! Kubernetes `Status` objects: the one place that writes them as answers of their own. `kube::status` words what is
-//! about quotas, `auth::refusal` what is about rights.
+//! Kubernetes `Status` objects: the only place that writes them as responses of their own. `kube::status` words the
+//! failures about quotas, `auth::refusal` those about rights.
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
@@ -11,12 +11,12 @@ use crate::problem::NotDecided;
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     status: Box<Status>,
-    /// Nothing was decided, since another node leads: that one may be asked instead.
+    /// Nothing was decided, since another node leads: the request can be sent to that node instead.
     is_not_decided: bool,
 }
 
 impl Failure {
-    /// A failure with its code, its reason (one of Kubernetes', or none) and what is to be said about it.
+    /// A failure with its code, its reason (one of Kubernetes', or none) and its message.
     pub(crate) fn new(code: StatusCode, reason: &str, message: impl Into<String>) -> Self {
         Self {
             status: Box::new(Status {
@@ -31,18 +31,18 @@ impl Failure {
         }
     }
 
-    /// The same, in the cluster: another node leads, and nothing was decided.
+    /// The same failure, marked: another node of the cluster leads, and nothing was decided.
     pub(crate) const fn not_decided(mut self) -> Self {
         self.is_not_decided = true;
         self
     }
 
-    /// What it is about, to be filled in.
+    /// The details, to be completed by the caller.
     pub(crate) fn details(&mut self) -> &mut StatusDetails {
         self.status.details.get_or_insert_default()
     }
 
-    /// The same, about an object, by its kind or plural; behind a dot may stand the API group.
+    /// The same failure about an object, named by kind or plural; the API group may follow after a dot.
     pub(crate) fn about(mut self, kind: &str, name: &str) -> Self {
         let details = self.details();
         let (kind, group) = kind.split_once('.').unwrap_or((kind, ""));
@@ -52,19 +52,19 @@ impl Failure {
         self
     }
 
-    /// The same, with what is wrong with single fields.
+    /// The same failure, with errors of single fields.
     pub(crate) fn because(mut self, causes: Vec<StatusCause>) -> Self {
         self.details().causes = Some(causes).filter(|causes| !causes.is_empty());
         self
     }
 
-    /// The same, to be repeated after so many seconds.
+    /// The same failure, to be retried after this many seconds.
     pub(crate) fn retry_after(mut self, seconds: i32) -> Self {
         self.details().retry_after_seconds = Some(seconds);
         self
     }
 
-    /// Its reason; empty: none.
+    /// The reason; empty if there is none.
     pub(crate) fn reason(&self) -> &str {
         self.status.reason.as_deref().unwrap_or_default()
     }

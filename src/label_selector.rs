@@ -1,8 +1,8 @@
-//! Kubernetes' label selectors as they stand in a query: `a=b,c in (d, e)`.
+//! Kubernetes' label selectors in the notation of a query: `a=b,c in (d, e)`.
 
 use std::collections::BTreeMap;
 
-/// Requirements that labels must all meet; none: everything matches.
+/// Requirements that labels must all meet; without requirements every object matches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LabelSelector(Vec<Requirement>);
 
@@ -23,7 +23,7 @@ enum Operator {
 }
 
 impl LabelSelector {
-    /// Reads `a=b,c!=d,e in (f, g),h notin (i),j,!k,l>1,m<2`.
+    /// Parses `a=b,c!=d,e in (f, g),h notin (i),j,!k,l>1,m<2`.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let parts = split(text)?;
         let parts = parts.into_iter().filter(|part| !part.is_empty());
@@ -105,7 +105,7 @@ impl Requirement {
     }
 }
 
-/// The requirements: what commas part that stand outside of parentheses.
+/// Splits at commas outside of parentheses.
 fn split(text: &str) -> Result<Vec<&str>, String> {
     let (mut parts, mut begin, mut inside) = (Vec::new(), 0, false);
     for (place, character) in text.char_indices() {

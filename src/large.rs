@@ -1,11 +1,11 @@
-//! Large answers, and questions about the past: they are made on threads of their own, one of each principal at a time,
+//! Large answers, and queries of past states. They are made on threads of their own, one of each principal at a time,
 //! principals in turn.
 //!
-//! The threads that serve connections are few. An answer that takes one of them for a tenth of a second keeps all requests
-//! waiting that are behind it. So what is large is made here, with a pause behind each step: one principal uses no more
-//! than a third of a processor for it, while others are active no more than its [account](crate::pacing) allows (a single
-//! answer that takes long waits no longer than [`LONGEST`](crate::pacing::LONGEST) for that, so that it can be given at all), and a
-//! flood of such requests waits for itself.
+//! Few threads serve connections. An answer that occupies one of them for a tenth of a second delays all requests
+//! behind it. So large answers are made here, with a pause after each step. A principal uses at most a third of a
+//! processor for its answers, and while others are active at most as much as its [account](crate::pacing) allows. So a
+//! flood of such requests delays only itself. A single long answer is delayed by at most
+//! [`LONGEST`](crate::pacing::LONGEST) in total, so that it can be completed.
 
 mod job;
 mod queue;
@@ -32,30 +32,31 @@ use job::{CancelOnDrop, Job, Waiting};
 use queue::{Next, Queue};
 pub(crate) use turn::Turn;
 
-/// Answers that tell no more amounts than this are made at once: that takes less than a millisecond.
+/// Answers with at most this many amounts are made at once: that takes less than a millisecond.
 pub(crate) const AMOUNTS_AT_ONCE: usize = 1000;
 
-/// Text of so many bytes is taken for one amount.
+/// This many bytes of text count as one amount.
 pub(crate) const BYTES_PER_AMOUNT: usize = 64;
 
-/// How many answers may wait for one principal's turn before further reads are refused.
+/// How many answers may wait for the turn of one principal before further reads are refused.
 const WAITING: usize = 16;
 
-/// How many threads there are for each processor. They sleep for most of the time.
+/// Threads per processor. They sleep for most of the time.
 const THREADS_PER_PROCESSOR: usize = 2;
 
-/// Questions about the past that are worked on at the same time: each holds a state of its own in memory.
+/// Queries of past states that are processed at the same time: each holds a state of its own in memory.
 const PAST_AT_ONCE: usize = 2;
 
-/// These threads leave the processors to those that serve connections and to the writer's.
+/// The nice value of these threads: threads that serve connections and the writer's threads take precedence.
 const NICE: i32 = 10;
 
-/// What is made.
+/// The kinds of answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Answers that tell many amounts.
+    /// Answers with many amounts.
     Answers,
-    /// Answers about the past. A single one may take long: they are charged to nobody, and pause only beside others.
+    /// Answers about the past. A single one may take long: they are charged to no principal, and pause only while
+    /// others are active.
     Past,
 }
 
@@ -66,14 +67,14 @@ static ANSWERS: LazyLock<Pool> = LazyLock::new(|| {
 
 static PAST: LazyLock<Pool> = LazyLock::new(|| Pool::start(&PAST, Kind::Past, PAST_AT_ONCE));
 
-/// That a principal may have a large answer made. Whoever wants one made needs this, and says for what: a read is refused
-/// while too much waits.
+/// The permission to have a large answer made for a principal. Every large answer needs one for its purpose: a read is
+/// refused while too many answers wait.
 pub(crate) struct Permit {
     principal: Name,
     pool: &'static LazyLock<Pool>,
 }
 
-/// Makes what is read once its size is seen: so many amounts. What is small need not wait.
+/// Does work of this many amounts for a caller that has no permit yet. Small work is done at once, without one.
 ///
 /// # Errors
 /// As [`Permit::to_read`].
@@ -98,7 +99,7 @@ impl Permit {
         Self { principal, pool }
     }
 
-    /// Asked for by reads before they copy what a large answer is made of.
+    /// The permission for a read, to be obtained before the data is copied.
     ///
     /// # Errors
     /// [`Reason::Overloaded`]: `WAITING` answers wait for the principal's turn.
@@ -112,23 +113,23 @@ impl Permit {
         Err(Problem::new(Reason::Overloaded, detail))
     }
 
-    /// For a request that changes the ledger: what was decided is always answered, however many answers wait.
+    /// The permission for a change: a decision is always answered, however many answers wait.
     pub(crate) fn to_change(principal: &Name) -> Self {
         Self::new(principal, &ANSWERS)
     }
 
-    /// For a question about the past.
+    /// The permission for a query of a past state.
     pub(crate) fn of_past(principal: &Name) -> Self {
         ACTIVITY.note(Some(principal), Instant::now());
         Self::new(principal, &PAST)
     }
 
-    /// How much waits for the turn of the principal.
+    /// How many answers wait for the turn of the principal.
     pub(crate) fn waiting(&self) -> usize {
         self.pool.queue.lock().count(&self.principal)
     }
 
-    /// Makes an answer that tells about so many amounts: at once, or in the turn of the principal if that are many.
+    /// Makes an answer with this many amounts: at once if there are few, else in the turn of the principal.
     pub(crate) async fn make<R, W>(&self, amounts: usize, work: W) -> R
     where
         R: Send + 'static,
@@ -139,7 +140,7 @@ impl Permit {
         }
         let (made, making) = oneshot::channel();
         let job = move |turn: &Turn| {
-            // Whoever asked may have gone while it waited.
+            // The caller may have disconnected while the job waited.
             if !made.is_closed() {
                 let work = std::panic::AssertUnwindSafe(|| work(turn));
                 let _ = made.send(std::panic::catch_unwind(work));
@@ -182,7 +183,7 @@ impl Pool {
     }
 
     fn run(&'static self) {
-        // Of this thread alone. Without it, answers are made all the same.
+        // Only for this thread. A failure does not matter.
         let _ = rustix::process::setpriority_process(None, NICE);
         let mut queue = self.queue.lock();
         loop {
@@ -217,7 +218,7 @@ impl Pool {
         turn.end();
     }
 
-    /// Notes what was used for a principal. For how long it has to wait now.
+    /// Charges a principal for processor time. Answers how long it has to wait now.
     fn charge(&self, principal: &Name, work: Duration) -> Duration {
         if self.kind == Kind::Past {
             return Duration::ZERO;

@@ -1,4 +1,4 @@
-//! What goes on beside serving: snapshots, compaction, figures.
+//! Background work: snapshots, compaction, metrics.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,16 +16,16 @@ use crate::{
     writer::{self, Ledger, Unavailable},
 };
 
-/// How often is looked whether a snapshot is due, and figures are taken.
+/// How often the task checks whether a snapshot is due, and updates metrics.
 const TICK: Duration = Duration::from_secs(1);
 
-/// How often compaction looks for something to remove, besides after each snapshot.
+/// How often compaction looks for data to remove, besides after each snapshot.
 const COMPACTION: Duration = Duration::from_secs(60);
 
-/// How long after a snapshot could not be stored it is tried again.
+/// The wait before a failed snapshot is retried.
 const SNAPSHOT_RETRY: Duration = Duration::from_secs(60);
 
-/// How far the writing of a snapshot steps back behind requests (nice): about a tenth of a processor that is wanted.
+/// The nice value while a snapshot is written: it gets about a tenth of a busy processor.
 const STEP_BACK: i32 = 10;
 
 /// Why a snapshot was not stored.
@@ -51,7 +51,7 @@ pub struct Maintenance {
 }
 
 impl Maintenance {
-    /// Keeps this ledger.
+    /// Maintenance for this ledger.
     #[must_use]
     pub const fn new(ledger: Ledger, reader: FileReader, config: Arc<Config>) -> Self {
         Self {
@@ -61,7 +61,7 @@ impl Maintenance {
         }
     }
 
-    /// Runs until `stop`: stores snapshots, compacts, and records figures.
+    /// Runs until `stop`: stores snapshots, compacts, and updates metrics.
     pub async fn run(self, stop: CancellationToken) {
         let mut last = Snapshotted {
             sequence: self.newest_snapshot(),
@@ -78,7 +78,7 @@ impl Maintenance {
                 _ = ticks.tick() => {}
             }
             let is_low = self.ledger.is_disk_low();
-            // It may make room.
+            // Compaction may free space.
             let has_become_low = is_low && !was_low;
             was_low = is_low;
             let mut compaction_due = has_become_low || compacted.elapsed() >= COMPACTION;
@@ -91,7 +91,7 @@ impl Maintenance {
                             at: Instant::now(),
                             failed: None,
                         };
-                        // Only what a snapshot makes up for can go.
+                        // Compaction can remove only entries that a snapshot covers.
                         compaction_due = true;
                     }
                     Err(error) => {
@@ -113,7 +113,7 @@ impl Maintenance {
         }
     }
 
-    /// Whether the newest snapshot does not hold all that is durable.
+    /// Whether the newest snapshot lacks durable entries.
     #[must_use]
     pub(crate) fn has_news(&self) -> bool {
         self.ledger.durable().sequence > self.newest_snapshot()
@@ -129,14 +129,14 @@ impl Maintenance {
     /// Stores a snapshot of the present state, and answers its sequence. Grants go on meanwhile.
     ///
     /// # Errors
-    /// If it cannot be taken or written.
+    /// The snapshot cannot be taken or written.
     pub async fn snapshot(&self) -> Result<u64, SnapshotError> {
         let started = Instant::now();
         let (image, position) = self.ledger.image().await?;
         let reader = self.reader.clone();
         let keep = self.config.snapshot.keep.get() as usize;
         let store = move || {
-            // No snapshot holds what the ledger may lose.
+            // A snapshot must not contain entries that the ledger may still lose.
             reader.sync()?;
             replay::store(&reader.snapshots(), &image, position, keep)
         };
@@ -163,7 +163,8 @@ impl Maintenance {
         let started = Instant::now();
         let reader = self.reader.clone();
         let before = reader.kept_from();
-        // It pauses as snapshots do, but takes locks that the write-ahead log needs: no nice value must keep it from going on.
+        // Compaction pauses as snapshots do, but takes locks that the write-ahead log needs, so it must not run at a
+        // lower priority.
         let compacted =
             tokio::task::spawn_blocking(move || reader.compact(writer::now(), &retention));
         match compacted.await {
@@ -194,7 +195,7 @@ impl Maintenance {
         }
     }
 
-    /// Whoever closes a relist finishes it, unless a crash or the end of a request comes in between.
+    /// Finishes relists whose finishing was interrupted by a crash or the end of a request.
     async fn finish_relists(&self) {
         if let Err(error) = intake::relist::finish(&self.ledger).await {
             tracing::warn!(%error, "a relist cannot be finished");
@@ -227,28 +228,29 @@ impl Maintenance {
 struct Snapshotted {
     sequence: u64,
     at: Instant,
-    /// When another one could not be stored since.
+    /// When a later snapshot failed.
     failed: Option<Instant>,
 }
 
 impl Snapshotted {
-    /// Whether another one is due.
+    /// Whether another snapshot is due.
     fn is_outdated(&self, now: Instant, durable: u64, rules: &config::Snapshot) -> bool {
         let since = |then: Instant| now.saturating_duration_since(then);
-        // What went wrong will go on for a while.
+        // The cause of a failure is likely to persist for a while.
         if self
             .failed
             .is_some_and(|failed| since(failed) < SNAPSHOT_RETRY)
         {
             return false;
         }
-        let news = durable.saturating_sub(self.sequence);
-        news >= rules.every_entries.get() || (news > 0 && since(self.at) >= rules.every.get())
+        let new_entries = durable.saturating_sub(self.sequence);
+        new_entries >= rules.every_entries.get()
+            || (new_entries > 0 && since(self.at) >= rules.every.get())
     }
 }
 
-/// Runs on a thread of its own that leaves the processors to whoever answers requests. Nobody waits for what it does, and
-/// it holds no lock that they need.
+/// Runs on a separate thread with low priority, so that request threads take precedence. Nothing waits for the result,
+/// and the work holds no lock that requests need.
 async fn behind_requests<T: Send + 'static>(
     run: impl FnOnce() -> T + Send + 'static,
 ) -> std::io::Result<T> {
@@ -256,7 +258,7 @@ async fn behind_requests<T: Send + 'static>(
     std::thread::Builder::new()
         .name("maintenance".to_owned())
         .spawn(move || {
-            // Elsewhere it would be the whole process that steps back.
+            // On other systems this would lower the priority of the whole process.
             if cfg!(target_os = "linux") {
                 let _ = rustix::process::nice(STEP_BACK);
             }
@@ -269,13 +271,13 @@ fn seconds(time: Timestamp) -> u64 {
     u64::try_from(time.nanoseconds() / 1_000_000_000).unwrap_or(0)
 }
 
-/// Reports quotas to the scrape, a namespace at a time, and about groups, some at a time.
+/// Reports quotas to the scrape: one namespace per lock of the state, and a few groups per lock.
 pub struct Quotas(pub Ledger);
 
 impl QuotaSource for Quotas {
     fn visit(&self, visitor: &mut dyn FnMut(QuotaSample<'_>)) {
         let mut after = String::new();
-        // One namespace per hold of the state, so that a scrape of very many does not keep the writer waiting.
+        // One namespace per lock of the state, so that the scrape of many quotas does not delay the writer.
         while let Some(namespace) = self.0.peek(|state| next_namespace(state, &after)) {
             let quotas = self.0.peek(|state| state.quotas_view(&namespace));
             for (record, figures) in quotas.figures() {
@@ -327,7 +329,7 @@ impl QuotaSource for Quotas {
     }
 }
 
-/// Groups, and members of one, that a scrape looks at in one hold of the state.
+/// Groups, and members of a group, that a scrape reads while the state is locked once.
 const GROUPS_AT_ONCE: usize = 50;
 const MEMBERS_AT_ONCE: usize = 1000;
 

@@ -1,8 +1,8 @@
-//! How much of a processor the expensive work of one principal takes while others are active.
+//! Limits the processor time of one principal's expensive work while others are active.
 //!
-//! Whoever takes turns with a flood waits for each of its turns, so a flood that goes on without a pause takes what it finds.
-//! Here each principal has an account of processor time: work beyond a burst waits, so that over time no more than a share is
-//! used. Alone, nobody waits.
+//! Taking turns is not enough against a continuous flood: every other principal waits for each of its turns. So each
+//! principal has an account of processor time: work beyond a burst waits, so that over time only a share of a processor
+//! is used. A principal that is alone never waits.
 
 use std::{
     collections::BTreeMap,
@@ -12,31 +12,31 @@ use std::{
 use parking_lot::Mutex;
 use quota_semantics::Name;
 
-/// Work is paid for with so many times its time: a principal uses a tenth of a processor.
+/// The cost of work as a multiple of its time: a principal uses a tenth of a processor.
 const PRICE: u32 = 10;
 
-/// What may be used at once, in time of a processor.
+/// The processor time that may be used in one burst.
 const BURST: Duration = Duration::from_millis(50);
 
-/// Nobody waits longer at once: also whoever needs much is to have it within the time of a request.
+/// Longest single wait, so that even expensive work completes within the timeout of a request.
 pub(crate) const LONGEST: Duration = Duration::from_secs(1);
 
-/// For so long whoever asked for something counts as active.
+/// A principal counts as active for this long after a request.
 const ACTIVE: Duration = Duration::from_secs(1);
 
-/// Who has requested something lately.
+/// The principals that have made requests lately.
 pub(crate) static ACTIVITY: Activity = Activity::none();
 
-/// What principals have used, in one place.
+/// The accounts of principals for one kind of work.
 #[derive(Debug, Default)]
 pub(crate) struct Accounts {
-    /// When what was used will be paid for; those that have nothing to pay are not in it.
+    /// When each principal's debt is paid; principals without debt have no entry.
     paid: BTreeMap<Name, Instant>,
 }
 
 impl Accounts {
-    /// Notes work that was done; no more of it than is paid for within [`LONGEST`]. While others are not active it costs no more than the burst, so that a principal does not
-    /// pay later for what it did alone.
+    /// Charges work, up to a debt that is paid within [`LONGEST`]. While no others are active the debt is limited to
+    /// the burst, so that a principal does not pay later for work that it did alone.
     pub(crate) fn charge(
         &mut self,
         principal: &Name,
@@ -54,7 +54,8 @@ impl Accounts {
         self.paid.insert(principal.clone(), paid);
     }
 
-    /// Until when further work of the principal waits, if others go on being active or not; none: it need not wait.
+    /// Until when further work of the principal waits, depending on whether others stay active; none if it need not
+    /// wait.
     pub(crate) fn waits_until(
         &self,
         principal: &Name,
@@ -70,7 +71,8 @@ impl Accounts {
     }
 }
 
-/// Who has requested something lately. Of whoever asked last, and of the last of all others, the time is enough.
+/// The principals that have made requests lately. Two times are enough: that of the last principal, and the last one of
+/// all others.
 pub(crate) struct Activity(Mutex<Lately>);
 
 #[derive(Debug, Default)]
@@ -88,12 +90,12 @@ impl Activity {
         Self(Mutex::new(nobody))
     }
 
-    /// A principal asks for something; none: the cluster does, as with events and reviews.
+    /// Records a request of a principal; none for work of the cluster, such as events and reviews.
     pub(crate) fn note(&self, principal: Option<&Name>, now: Instant) {
         self.0.lock().note(principal, now);
     }
 
-    /// Until when a principal other than this one counts as active; none: no other is.
+    /// Until when another principal counts as active; none if there is no other.
     pub(crate) fn of_others_until(&self, principal: &Name, now: Instant) -> Option<Instant> {
         self.0.lock().of_others_until(principal, now)
     }
@@ -125,7 +127,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// Who is active beside whom it is about.
+    /// Activity with another principal.
     fn beside(other: &str, now: Instant) -> Activity {
         let activity = Activity::none();
         activity.note(Some(&other.into()), now);
@@ -149,7 +151,7 @@ mod tests {
         let other = Name::from("other");
         let activity = beside("flood", now);
         assert_eq!(accounts.waits_until(&other, &activity, now), None);
-        // What is paid for is forgotten.
+        // A paid debt is removed.
         accounts.charge(&other, MS, &activity, now + 1_000 * MS);
         assert_eq!(accounts.paid.len(), 1);
     }
@@ -170,7 +172,7 @@ mod tests {
         assert_eq!(accounts.waits_until(&name, &activity, now), Some(until));
         assert_eq!(accounts.waits_until(&name, &activity, until), None);
         assert_eq!(accounts.waits_until(&name, &alone, now), None);
-        // It goes on when nobody else is active any more.
+        // The work goes on when no other principal is active any more.
         accounts.charge(&name, 10_000 * MS, &activity, now);
         let until = now + ACTIVE;
         assert_eq!(accounts.waits_until(&name, &activity, now), Some(until));

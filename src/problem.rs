@@ -1,4 +1,4 @@
-//! Every refusal and error as `application/problem+json` (RFC 9457): the one place that writes it.
+//! Refusals and errors as `application/problem+json` (RFC 9457): the only place that writes them.
 
 use std::num::NonZero;
 
@@ -16,23 +16,23 @@ use crate::{metrics::Limit, reason, writer::Unavailable};
 
 pub use crate::reason::Reason;
 
-/// An extension of answers that say that nothing was decided, since another node leads.
+/// Marks responses that say that nothing was decided, since another node leads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NotDecided;
 
-/// An extension of answers that say that nothing was decided, since the sources of events have not been caught up with.
+/// Marks responses that say that nothing was decided, since the ledger has not caught up with the sources.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NotReady;
 
 /// The media type of a problem.
 pub const CONTENT_TYPE: &str = "application/problem+json";
 
-/// What is wrong with one field.
+/// An error of one field.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Cause {
     /// The path of the field, such as `spec.hard[pods]`.
     pub field: String,
-    /// What is wrong with it.
+    /// The error message.
     pub message: String,
     /// The kind of error, as in Kubernetes' `status.details.causes`.
     #[serde(rename = "type")]
@@ -40,7 +40,7 @@ pub struct Cause {
 }
 
 impl Cause {
-    /// A field that must be there is not.
+    /// A required field is missing.
     #[must_use]
     pub fn required(field: &str, why: &str) -> Self {
         let message = format!("Required value: {why}");
@@ -51,7 +51,7 @@ impl Cause {
         }
     }
 
-    /// A value that is not allowed.
+    /// A value is not allowed.
     #[must_use]
     pub fn invalid(field: impl Into<String>, value: &str, why: &str) -> Self {
         let message = format!("Invalid value: {value:?}: {why}");
@@ -62,7 +62,7 @@ impl Cause {
         }
     }
 
-    /// A field that may not be given here.
+    /// A field is forbidden here.
     #[must_use]
     pub fn forbidden(field: &str, why: &str) -> Self {
         let message = format!("Forbidden: {why}");
@@ -111,7 +111,7 @@ struct Content {
     errors: Vec<Cause>,
     #[serde(skip_serializing_if = "Option::is_none")]
     quotas: Option<Vec<CheckedQuota>>,
-    /// How many more quotas were looked at.
+    /// How many further quotas were checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     quotas_omitted: Option<NonZero<usize>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -122,15 +122,15 @@ struct Content {
     as_of: Option<Head>,
     #[serde(flatten)]
     ended: Option<Ended>,
-    /// The ledger refused the request.
+    /// Whether the ledger refused the request.
     #[serde(skip)]
     is_refusal: bool,
-    /// The bound that was hit.
+    /// The limit that was hit.
     #[serde(skip)]
     limit: Option<Limit>,
 }
 
-/// How a reservation ended that is requested again.
+/// How a requested reservation has ended before.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Ended {
@@ -163,7 +163,7 @@ fn as_code<S: Serializer>(status: &StatusCode, serializer: S) -> Result<S::Ok, S
 }
 
 impl Problem {
-    /// A problem with what is to be said about it.
+    /// A problem with its detail text.
     #[must_use]
     pub fn new(reason: Reason, detail: impl Into<String>) -> Self {
         Self(Box::new(Content {
@@ -185,7 +185,7 @@ impl Problem {
         }))
     }
 
-    /// Fields that are not valid; there must be at least one.
+    /// Invalid fields; there must be at least one.
     #[must_use]
     pub fn invalid(causes: Vec<Cause>) -> Self {
         let said: Vec<_> = causes
@@ -197,7 +197,7 @@ impl Problem {
         problem
     }
 
-    /// Something that should not have happened: the log says what, the caller learns only that.
+    /// An internal error: the log has the details, the caller learns only that it happened.
     #[must_use]
     pub(crate) fn internal(error: &dyn std::fmt::Display) -> Self {
         tracing::error!(%error, "request failed");
@@ -207,14 +207,14 @@ impl Problem {
         )
     }
 
-    /// The same, about one item of a batch.
+    /// The same problem, about one item of a batch.
     #[must_use]
     pub fn at(mut self, index: usize) -> Self {
         self.0.index = Some(index);
         self
     }
 
-    /// The same, with how far the ledger was when it was decided.
+    /// The same problem, with the position of the ledger at the decision.
     #[must_use]
     pub fn as_of(mut self, head: Head) -> Self {
         self.0.as_of = Some(head);
@@ -227,35 +227,35 @@ impl Problem {
         in_microseconds(|| serde_json::to_string(self)).expect("a problem has text keys only")
     }
 
-    /// Why.
+    /// The reason.
     #[must_use]
     pub fn reason(&self) -> Reason {
         self.0.reason
     }
 
-    /// Whether the ledger refused the request; else it was not decided.
+    /// Whether the ledger refused the request; otherwise it was not decided.
     pub(crate) fn is_refusal(&self) -> bool {
         self.0.is_refusal
     }
 
-    /// The bound that was hit, if any.
+    /// The limit that was hit, if any.
     pub(crate) fn limit(&self) -> Option<Limit> {
         self.0.limit
     }
 
-    /// What is to be said about it.
+    /// The detail text.
     #[must_use]
     pub fn detail(&self) -> &str {
         &self.0.detail
     }
 
-    /// The quotas that were looked at, if a quota denied the request.
+    /// The quotas that were checked, if a quota denied the request.
     #[must_use]
     pub fn quotas(&self) -> Option<&[CheckedQuota]> {
         self.0.quotas.as_deref()
     }
 
-    /// How many amounts it shows.
+    /// The number of amounts in the problem.
     pub(crate) fn amounts(&self) -> usize {
         let quotas = self.quotas().unwrap_or_default();
         1 + quotas
@@ -264,7 +264,7 @@ impl Problem {
             .sum::<usize>()
     }
 
-    /// When there will be room, if the expiry of reservations alone makes it.
+    /// When there will be room, if the expiry of reservations is enough for that.
     #[must_use]
     pub fn retry_after(&self) -> Option<Timestamp> {
         self.0.retry_after

@@ -1,4 +1,4 @@
-//! Why requests are not carried out: how the core's refusals and denials are named in [`Reason`].
+//! Reasons of refusals: maps the core's refusals and denials to [`Reason`].
 
 use http::StatusCode;
 use quota_core::decide::Refusal;
@@ -6,7 +6,7 @@ use quota_semantics::admission::Denial;
 
 pub use quota_client::wire::Reason;
 
-/// The HTTP status that goes with a reason.
+/// The HTTP status of a reason.
 #[must_use]
 pub fn status(reason: Reason) -> StatusCode {
     StatusCode::from_u16(reason.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)

@@ -1,4 +1,4 @@
-//! From a data directory to a state: open the journal, load the newest snapshot, replay what follows.
+//! Recovers the state from a data directory: opens the journal, loads the newest snapshot, and replays later entries.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,23 +11,23 @@ use quota_service::systemd;
 
 use crate::{config::Config, disk_space};
 
-/// A ledger that is open and up to date, before anybody serves it.
+/// An open and recovered ledger, before it serves requests.
 pub struct Recovered {
     /// The fold of all durable entries.
     pub state: State,
-    /// To append to.
+    /// Appends entries.
     pub journal: FileJournal,
-    /// To read from.
+    /// Reads entries.
     pub reader: FileReader,
     /// The durable end of the ledger.
     pub durable: Durable,
 }
 
-/// Opens the ledger of a data directory, or begins one, as [`replay::recover`] does. What goes on behind it makes
-/// `pauses`.
+/// Opens the ledger of a data directory, or begins one, as [`replay::recover`] does. Background work of the journal
+/// uses `throttle`.
 ///
 /// # Errors
-/// If the directory is in use, damaged, or cannot be read or written.
+/// The directory is in use, damaged, or cannot be read or written.
 pub fn recover(config: &Config, throttle: Throttle) -> Result<Recovered, replay::Error> {
     let directory = Path::new(&config.data_dir);
     let started = Instant::now();
@@ -70,7 +70,7 @@ pub fn recover(config: &Config, throttle: Throttle) -> Result<Recovered, replay:
     })
 }
 
-/// On a full disk the ballast is given up.
+/// On a full disk, removes the ballast and tries again.
 fn open(
     options: &quota_journal::Options,
     directory: &Path,
@@ -97,11 +97,11 @@ fn open(
     }
 }
 
-/// Reports the replay to systemd: one entry in so many, a few times per second.
-const TOLD: Sequence = 1 << 18;
+/// Interval of entries between two progress reports to systemd: a few reports per second.
+const REPORTED_EVERY: Sequence = 1 << 18;
 
 fn report_progress(sequence: Sequence, last: Sequence) {
-    if sequence == last || sequence.is_multiple_of(TOLD) {
+    if sequence == last || sequence.is_multiple_of(REPORTED_EVERY) {
         systemd::status(&format!("replaying the ledger: entry {sequence} of {last}"));
     }
 }

@@ -1,30 +1,30 @@
-//! Files that are taken into force anew while the daemon runs.
+//! Reloads files while the daemon runs.
 
 use std::time::Duration;
 
 use tokio::{sync::watch, time::MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
-/// How often files are looked at. Kubernetes swaps a mounted secret by changing a symbolic link, so
-/// contents are compared instead of waiting for events of a directory.
+/// How often files are read. Kubernetes replaces a mounted secret by changing a symbolic link, so contents are compared
+/// instead of watching a directory.
 const POLL: Duration = Duration::from_secs(5);
 
-/// A file that is written in place is read half. So what was read has to be there again after this time.
+/// A file that is being written in place may be read half. So the same content must be read again after this time.
 const SETTLED: Duration = Duration::from_secs(1);
 
-/// Files that are followed.
+/// Files whose changes are followed.
 pub(crate) trait Followed {
-    /// What they hold.
+    /// The content of the files.
     type Content: PartialEq;
 
-    /// Reads the files: what they hold, if that is news.
+    /// Reads the files; returns their content if it is new.
     fn news(&mut self) -> Option<Self::Content>;
 
-    /// Takes it into force, if it can be used.
+    /// Applies the content, if it can be used.
     fn take(&mut self, content: Self::Content);
 }
 
-/// Looks at files every few seconds and whenever a reload is requested, until `stop`.
+/// Reads the files every few seconds and whenever a reload is requested, until `stop`.
 pub(crate) async fn follow(
     mut followed: impl Followed,
     mut reload: watch::Receiver<u64>,
@@ -38,14 +38,14 @@ pub(crate) async fn follow(
             _ = ticks.tick() => {}
             Ok(()) = reload.changed() => {}
         }
-        let mut news = followed.news();
-        while let Some(content) = news {
+        let mut new_content = followed.news();
+        while let Some(content) = new_content {
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(SETTLED) => {}
             }
-            news = followed.news();
-            if news.as_ref() == Some(&content) {
+            new_content = followed.news();
+            if new_content.as_ref() == Some(&content) {
                 followed.take(content);
                 break;
             }
@@ -61,7 +61,7 @@ mod tests {
 
     use super::*;
 
-    /// What each read of a file gives, and what was taken.
+    /// The result of each read of a file, and the applied contents.
     struct Written(
         VecDeque<Option<&'static str>>,
         Arc<Mutex<Vec<&'static str>>>,
@@ -87,7 +87,7 @@ mod tests {
             Some("half"),
             Some("whole"),
             Some("whole"),
-            // What is in force is no news; what changes back is none either.
+            // The content in force is not new, and neither is a change that is reverted at once.
             None,
             Some("cut"),
             None,

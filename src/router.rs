@@ -1,4 +1,4 @@
-//! Finds the route of a request, asks whether the caller may use it, and calls its handler.
+//! Finds the route of a request, checks access, and calls the handler.
 
 use std::{borrow::Cow, future::Future, sync::Arc};
 
@@ -28,7 +28,7 @@ struct Shared {
     paths: matchit::Router<Path>,
     authenticator: Option<Authenticator>,
     refuse: fn(Refused, &Method, &str) -> Response,
-    /// The cluster whose leader answers writes.
+    /// The cluster, if there is one: its leader answers writes.
     cluster: Option<Cluster>,
     /// Whether the callers are the other nodes of the cluster.
     is_for_nodes: bool,
@@ -43,9 +43,9 @@ struct Path {
 /// Why there is no handler for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// There is no such path.
+    /// The path does not exist.
     NoPath,
-    /// There is, but not with this method.
+    /// The path exists, but not with this method.
     NoMethod,
 }
 
@@ -65,7 +65,7 @@ impl Refused {
 }
 
 impl Router {
-    /// The routes, served to everybody.
+    /// A router with these routes, open to everybody.
     ///
     /// # Panics
     /// Two routes are the same, or a path is ambiguous: the table is part of the program, and tested.
@@ -101,19 +101,19 @@ impl Router {
         }))
     }
 
-    /// The same, for callers that may use them.
+    /// The same router, restricted to authorized callers.
     #[must_use]
     pub(crate) fn with_authenticator(self, authenticator: Authenticator) -> Self {
         self.map(|shared| shared.authenticator = Some(authenticator))
     }
 
-    /// The same, in a cluster, if there is one: its leader answers writes.
+    /// The same router, in a cluster if there is one: the leader answers writes.
     #[must_use]
     pub(crate) fn in_cluster(self, cluster: Option<Cluster>) -> Self {
         self.map(|shared| shared.cluster = cluster)
     }
 
-    /// The same, for the other nodes of the cluster, which have found out who may do what.
+    /// The same router, for the other nodes of the cluster, which have authorized the callers.
     #[must_use]
     pub(crate) fn for_nodes_of(self, cluster: Cluster) -> Self {
         self.map(|shared| {
@@ -122,7 +122,7 @@ impl Router {
         })
     }
 
-    /// The same, with other answers to requests that have no handler.
+    /// The same router, with other responses to requests without a handler.
     #[must_use]
     pub fn with_refusals(self, refuse: fn(Refused, &Method, &str) -> Response) -> Self {
         self.map(|shared| shared.refuse = refuse)
@@ -149,7 +149,7 @@ impl Router {
         }
     }
 
-    /// What there is for a request that no route matches.
+    /// The match for a request without a route.
     #[must_use]
     pub fn nothing(&self) -> Found<'_> {
         Found {
@@ -160,7 +160,7 @@ impl Router {
         }
     }
 
-    /// Answers a request that came without a connection, without the bounds of a listener.
+    /// Answers a request outside of a connection, without the limits of a listener.
     pub async fn call(&self, request: Request) -> Response {
         let peer = request.extensions().get::<Peer>().cloned();
         let peer = peer.unwrap_or_else(|| Peer {
@@ -196,7 +196,7 @@ impl Path {
     }
 }
 
-/// What a router has for a request.
+/// The match of a router for a request.
 #[derive(Clone, Copy)]
 pub struct Found<'r> {
     shared: &'r Shared,
@@ -206,27 +206,27 @@ pub struct Found<'r> {
 }
 
 impl Found<'_> {
-    /// The label of the request in metrics: the path of the table, so that the number of labels is bounded.
+    /// The metrics label of the request: the path in the table, so that the number of label values is bounded.
     #[must_use]
     pub fn label(&self) -> &'static str {
         self.path.map_or(UNMATCHED, |path| path.label)
     }
 
-    /// How large the body may be.
+    /// The limit of the request's body.
     #[must_use]
     pub fn body(&self) -> BodyLimit {
         self.route
             .map_or(BodyLimit::Request, |route| route.spec.body)
     }
 
-    /// Whether 503 may bear `Retry-After`.
+    /// Whether a 503 may bear `Retry-After`.
     #[must_use]
     pub(crate) fn is_repeatable(&self) -> bool {
         self.route.is_none_or(|route| route.spec.repeatable)
     }
 
-    /// Answers the request that it was found for. All that can be done before anything is waited for is done at once: a
-    /// future is as large as what it holds, and is moved about with each request.
+    /// Answers the matched request. All steps that need not wait run immediately: a future is as large as the data it
+    /// holds, and is moved around with each request.
     pub fn answer(
         self,
         request: Request,
@@ -301,7 +301,7 @@ impl Found<'_> {
     fn needed(&self) -> Needed {
         match (self.path, self.route) {
             (_, Some(route)) => Needed::Role(route.spec.access),
-            // Part of a public page.
+            // A file of a public page.
             (Some(path), None)
                 if path
                     .routes
@@ -315,7 +315,7 @@ impl Found<'_> {
         }
     }
 
-    /// The namespace of the path; none if it is not text, which no handler takes either.
+    /// The namespace of the path; none if it is not valid UTF-8, which handlers reject as well.
     fn namespace<'p>(&self, path: &'p str) -> Option<Cow<'p, str>> {
         let label = self.path?.label;
         let variables = label.split('/').filter(|segment| segment.starts_with('{'));
@@ -326,18 +326,18 @@ impl Found<'_> {
     }
 
     fn refused(&self, method: &Method, path: &str) -> Response {
-        let Some(known) = self.path else {
+        let Some(matched) = self.path else {
             return (self.shared.refuse)(Refused::NoPath, method, path);
         };
         let mut response = (self.shared.refuse)(Refused::NoMethod, method, path);
-        if let Some(allowed) = known.allowed() {
+        if let Some(allowed) = matched.allowed() {
             response.headers_mut().insert(header::ALLOW, allowed);
         }
         response
     }
 }
 
-/// The answer to `HEAD`: that to `GET`, without its body, but with its length.
+/// The response to `HEAD`: the response to `GET` without its body, but with its length.
 fn without_body(response: Response) -> Response {
     let (mut parts, body) = response.into_parts();
     if let Some(length) = body.size_hint().exact() {

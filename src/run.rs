@@ -17,7 +17,7 @@ use crate::{
     metrics,
 };
 
-/// `quotad`: reads the command line, does what it asks for, says how it ended.
+/// `quotad`: parses the command line, runs, and returns the exit code.
 #[must_use]
 pub fn main() -> Exit {
     program::main(telemetry, run)
@@ -40,12 +40,12 @@ fn run(config: Config) -> Result<(), Failure> {
     runtime.block_on(daemon::serve(config, metrics))
 }
 
-/// What is written is for this user alone: the ledger holds names of users and objects. A data directory that others
-/// could look into is closed.
+/// Makes files readable by this user alone: the ledger holds names of users and objects. Closes a data directory that
+/// others can read.
 fn keep_private(data_dir: &Path) {
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
     let Ok(metadata) = fs::metadata(data_dir) else {
-        // It will be made.
+        // The directory will be created.
         return;
     };
     let mode = metadata.permissions().mode();

@@ -1,16 +1,16 @@
-//! Bounds how much is logged about what callers cause, since they decide how much that is.
+//! Limits log lines that callers cause, since callers control their number.
 
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// The time that lines are counted in.
+/// The window in which lines are counted.
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// Longest text of a caller that a log line bears, in bytes.
+/// Longest caller-supplied text in a log line, in bytes.
 const TEXT_BYTES_MAX: usize = 1024;
 
-/// Lets some lines of each second pass, and counts the others.
+/// Lets a number of lines per second pass, and counts the others.
 #[derive(Debug)]
 pub(crate) struct Throttle {
     lines: u32,
@@ -25,7 +25,7 @@ struct Window {
 }
 
 impl Throttle {
-    /// One that lets so many lines pass in a second.
+    /// A throttle that lets this many lines per second pass.
     #[must_use]
     pub(crate) const fn new(lines: u32) -> Self {
         let passed = Window {
@@ -39,7 +39,7 @@ impl Throttle {
         }
     }
 
-    /// Whether a line may be logged now, and if so how many were held back since the last one.
+    /// Whether a line may be logged now; if so, how many were held back since the last one.
     pub(crate) fn pass(&self, now: Instant) -> Option<u64> {
         let mut passed = self.passed.lock();
         let over = |since: Instant| now.saturating_duration_since(since) >= WINDOW;
@@ -56,13 +56,13 @@ impl Throttle {
     }
 }
 
-/// The beginning of a text, as much as a log line bears.
+/// The beginning of a text, cut to the length for log lines.
 #[must_use]
 pub(crate) fn shortened(text: &str) -> &str {
     cut(text, TEXT_BYTES_MAX)
 }
 
-/// The beginning of a text, at most so many bytes.
+/// The beginning of a text, at most this many bytes.
 #[must_use]
 pub(crate) fn cut(text: &str, most: usize) -> &str {
     let mut end = text.len().min(most);

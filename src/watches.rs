@@ -1,4 +1,4 @@
-//! Slots for open watches: so many in all, and so many of one principal, so that one reader does not take all.
+//! Slots for open watches: limited in total and by principal, so that one reader cannot take all.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,17 +9,17 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{auth::Principal, metrics};
 
-/// How many watches may be open.
+/// Limits on open watches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WatchLimits {
-    /// In all.
+    /// In total.
     pub all: usize,
-    /// Of one principal; callers that are not distinguished share all.
+    /// Of one principal. `anonymous`, the principal of callers without tokens, is limited by `all` alone.
     pub of_principal: usize,
 }
 
 impl From<usize> for WatchLimits {
-    /// So many in all, whoever opens them.
+    /// Only a total limit, for any principal.
     fn from(all: usize) -> Self {
         Self {
             all,
@@ -32,11 +32,11 @@ impl From<usize> for WatchLimits {
 pub struct Watches {
     most: WatchLimits,
     all: Arc<Semaphore>,
-    /// Of the principals that have any.
+    /// The number of open watches by principal.
     open: Mutex<BTreeMap<Name, usize>>,
 }
 
-/// A slot that is taken; given back when dropped.
+/// A used slot; it is released on drop.
 pub struct Slot {
     watches: Arc<Watches>,
     principal: Name,
@@ -46,16 +46,16 @@ pub struct Slot {
 /// Why there is no slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Full {
-    /// All are taken.
+    /// All slots are used.
     #[error("{0} watches are open, and no more are allowed")]
     All(usize),
-    /// The principal has as many as it may have.
+    /// The principal has used all its slots.
     #[error("{0} watches of this principal are open, and no more are allowed")]
     OfPrincipal(usize),
 }
 
 impl Watches {
-    /// So many slots.
+    /// A set of this many slots.
     #[must_use]
     pub fn new(most: WatchLimits) -> Arc<Self> {
         Arc::new(Self {

@@ -1,4 +1,4 @@
-//! From what was decided to the answer.
+//! Turns a decision into the response to a review.
 
 use std::collections::BTreeMap;
 
@@ -34,15 +34,15 @@ const ANNOTATION_BYTES_MAX: usize = 4096;
 /// Denials that are logged in a second.
 static DENIED: Throttle = Throttle::new(10);
 
-/// What else an answer says.
+/// Facts beside the decision that the response mentions.
 pub(super) struct AnswerContext {
-    /// The sources have not been caught up with.
+    /// The ledger has not caught up with the sources of events.
     pub(super) behind: bool,
-    /// What messages call the object.
+    /// The object's name in messages.
     pub(super) name: String,
 }
 
-/// What does not count is allowed.
+/// Allows a request that does not count against quotas.
 pub(super) fn pass(request: &Request<'_>) -> Response {
     send(&Answer {
         uid: &request.uid,
@@ -110,7 +110,7 @@ pub(super) fn decided(
                 match notice.audience {
                     Audience::Caller => warnings.push(warning(&notice.message)),
                     Audience::Auditors => {
-                        // A dry run passes nothing.
+                        // A dry run holds no reservation, so it passes no limit.
                         if admitted.replayed.is_none() && decided.hold.is_some() {
                             metrics::limit_passed();
                         }
@@ -169,7 +169,7 @@ fn annotate(annotations: &mut BTreeMap<&'static str, String>, quotas: &[CheckedQ
     }
 }
 
-/// Limits that are close, of those that the request needs something of.
+/// Warnings about limits that are close, among the limits that the request counts against.
 fn about_admitted(admitted: &Admitted, ratio: f64) -> Vec<String> {
     if admitted.unmeasured {
         let text = "the workload is not known to the quota ledger: its pods were not checked";
@@ -194,7 +194,7 @@ fn about_admitted(admitted: &Admitted, ratio: f64) -> Vec<String> {
 }
 
 fn closeness(limit: &CheckedLimit, ratio: f64) -> Option<String> {
-    // Such a limit says by itself when to warn.
+    // A soft limit sets its own threshold for warnings.
     if limit.soft.is_some() {
         return None;
     }
@@ -214,7 +214,7 @@ fn closeness(limit: &CheckedLimit, ratio: f64) -> Option<String> {
     })
 }
 
-/// Kubernetes' message does not know of reservations. What they have to do with a denial is said beside it.
+/// Kubernetes' message has no notion of reservations, so the reservations behind a denial are named beside it.
 fn about_reservations(denied: &Denied) -> Option<String> {
     let words = denied.denial.to_string();
     let more = denied.detail.strip_prefix(&words)?;

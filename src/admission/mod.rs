@@ -1,14 +1,16 @@
 //! The admission webhook: `POST /admit` speaks `admission.k8s.io/v1` with a kube-apiserver.
 //!
-//! A review is read as far as quotas go, decided by the writer, and answered with the same uid. What does not count
-//! (deletions, status, kinds that are ignored, namespaces without quotas) is allowed without asking the writer.
+//! Reads the parts of a review that matter to quotas, has the writer decide, and answers with the same uid. A request
+//! that does not count (deletions, status, ignored kinds, namespaces without quotas) is allowed without a call to the
+//! writer.
 //!
-//! A review that cannot be decided, since it is too large or is not understood, is denied where quotas limit anything:
-//! an error would let it in wherever the webhook's `failurePolicy` is `Ignore`, and its author chooses what is in
-//! it. Only what names no review to answer is an error.
+//! A review that is too large or cannot be parsed cannot be decided. It is denied wherever quotas limit anything: an
+//! error would let it pass wherever the webhook's `failurePolicy` is `Ignore`, and the author of the review controls
+//! its content. Only a body without a readable review uid is answered with an error.
 //!
-//! When there can be no decision (the ledger is behind, its queue is full, time is up) the answer is 503 without
-//! `Retry-After`: the API server then goes by the webhook's `failurePolicy` at once, instead of calling again.
+//! When no decision is possible (the ledger lags behind its sources, its queue is full, the deadline has passed), the
+//! answer is 503 without `Retry-After`: the API server then applies the webhook's `failurePolicy` at once instead of
+//! calling again.
 
 mod answer;
 pub mod audit;
@@ -57,36 +59,38 @@ use crate::{
     writer::{DecisionContext, Ledger, Unavailable, now},
 };
 
-/// Where reviews are posted to.
+/// The path that receives reviews.
 pub(crate) const ROUTE: &str = quota_client::paths::ADMIT;
 
-/// Largest review that is decided. An API server takes objects of 3 MiB, and a review of an update holds two.
+/// Largest review that is decided. An API server accepts objects of 3 MiB, and the review of an update holds two.
 pub const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Largest review that is answered. What has 3 MiB in an API server's own encoding can have six times that as JSON.
+/// Largest review that is answered. An object of 3 MiB in the API server's own encoding can take six times that as
+/// JSON.
 pub const ANSWERED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Reviews without a decision that are logged in a second.
+/// Undecided reviews that are logged per second.
 static UNDECIDED: Throttle = Throttle::new(10);
 
-/// Kept back of the time that the API server gives, so that the answer arrives in it. Of short times, half.
+/// Subtracted from the API server's timeout, so that the answer arrives in time. Of a short timeout, half is
+/// subtracted.
 const MARGIN: Duration = Duration::from_millis(250);
 
-/// Longer names of users are cut in entries.
+/// Longer user names are cut in entries.
 const USER_BYTES_MAX: usize = 512;
 
-/// What the operator has set for the webhook.
+/// The operator's settings for the webhook.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// The rules of all decisions: the same that the writer has.
+    /// The rules of all decisions, shared with the writer.
     pub policy: Policy,
     /// The workloads that are charged for their pods.
     pub charging: Charging,
-    /// The share of a limit from which on an admitted request is warned about.
+    /// The share of a limit from which on an admitted request gets a warning.
     pub warn_ratio: f64,
-    /// Decide on what is known while the sources have not been caught up with.
+    /// Decide on the current state even if the ledger has not caught up with the sources.
     pub allow_when_behind: bool,
-    /// The longest time that an answer may take.
+    /// The longest time to answer a review.
     pub request_timeout: Duration,
 }
 
@@ -127,7 +131,7 @@ pub fn routes() -> Vec<Route<Hook>> {
             .never_repeated()
             .idempotent()
             .about("an AdmissionReview with the decision ([webhook](webhook.md))"),
-        // It can give back what `/admit` has reserved, and nothing else.
+        // Audit events can release reservations that `/admit` has made, and nothing else.
         post(audit::ROUTE, Role(&[Reserve], Everywhere), audit::audit)
             .body(BodyLimit::Fixed {
                 kept: BODY_BYTES_MAX as u64,
@@ -155,17 +159,17 @@ async fn admit(
     answer.unwrap_or_else(Failure::response)
 }
 
-/// Why a review gets no decision.
+/// Why a review cannot be decided.
 enum Failure {
-    /// It is none, or not even its uid can be read.
+    /// The body is not a review, or not even its uid can be read.
     Malformed(String),
-    /// It is not sent as JSON. Pages of other origins cannot send JSON without being asked first.
+    /// The body is not sent as JSON. Pages of other origins cannot send JSON without a CORS preflight.
     NotJson,
-    /// The sources have not been caught up with.
+    /// The ledger has not caught up with the sources.
     Behind,
     /// The ledger does not answer.
     Unavailable(Unavailable),
-    /// There is no time left.
+    /// The deadline has passed.
     Late,
 }
 
@@ -212,12 +216,12 @@ fn log_undecided(reason: Reason, detail: &str) {
     }
 }
 
-/// What the writer made of a review.
+/// The writer's decision on a review.
 struct Decided {
     outcome: Result<Admitted, Refusal>,
-    /// Where the ledger stood, with the entries of the decision.
+    /// The ledger's sequence after the entries of the decision.
     sequence: Sequence,
-    /// What is held for an object that is created.
+    /// The reservation for an object that is created.
     hold: Option<Hold>,
 }
 
@@ -262,7 +266,7 @@ impl Hook {
         Ok((review, question))
     }
 
-    /// Whether the sources have not been caught up with, if that is to be passed over.
+    /// Whether the ledger has not caught up with the sources and decides nevertheless.
     fn is_behind(&self) -> Result<bool, Failure> {
         let behind = !self.0.ledger.watermark().is_known();
         match behind && !self.0.rules.allow_when_behind {
@@ -271,7 +275,7 @@ impl Hook {
         }
     }
 
-    /// The answer to a review that cannot be decided, as far as it says what it is about.
+    /// The answer to a review that cannot be decided, as far as the request is readable.
     async fn undecidable(&self, body: &[u8], fault: Fault) -> Result<Response, Failure> {
         let Some(review) = wire::head(body) else {
             return Err(Failure::Malformed(fault.detail));
@@ -318,7 +322,7 @@ impl Hook {
         let actor = actor.clone();
         let denials = ledger.denials().cloned();
         let decision = move |context: &mut DecisionContext<'_>| {
-            // Nobody waits any more: nothing shall be held for it.
+            // The caller no longer waits, so no reservation shall be made for it.
             if Instant::now() >= deadline {
                 return None;
             }
@@ -327,7 +331,7 @@ impl Hook {
                 policy,
                 ..
             } = context;
-            // What the webhook holds is its own, whatever else its principal may do.
+            // The webhook's reservations belong to the webhook alone, whatever other rights its principal has.
             let by = By::holder(actor.principal.clone());
             let outcome =
                 decide::admit(transaction.state(), transaction.now(), &by, &review, policy);
@@ -350,12 +354,12 @@ impl Hook {
     }
 }
 
-/// The body, and whether it is all of it: of one of more than [`BODY_BYTES_MAX`] only the skeleton is kept.
+/// Reads the body; also whether it is complete. Of a body above [`BODY_BYTES_MAX`] only the skeleton is kept.
 async fn gather(mut body: Body) -> Result<(Vec<u8>, bool), Failure> {
     let mut whole = Vec::new();
     let mut too_large = None;
     while let Some(frame) = body.frame().await {
-        // The listener answers one that is too slow, or far too large.
+        // The listener answers a body that arrives too slowly or is far too large.
         let frame = frame.map_err(|error| Failure::Malformed(error.to_string()))?;
         let Ok(bytes) = frame.into_data() else {
             continue;
@@ -374,11 +378,11 @@ async fn gather(mut body: Body) -> Result<(Vec<u8>, bool), Failure> {
     })
 }
 
-/// Reads a review and its object into the types that `/admit` decides on, and decides nothing: so much a floor of the
-/// benchmarks does.
+/// Reads a review and its object into the types that `/admit` decides on, without a decision. A benchmark measures this
+/// as the lower bound.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Says what is wrong with the review.
 #[doc(hidden)]
 pub fn read_review(body: &[u8], charging: &Charging) -> Result<Object, String> {
     let review = wire::read(body)?;
@@ -388,7 +392,8 @@ pub fn read_review(body: &[u8], charging: &Charging) -> Result<Object, String> {
     object.map_err(|error| error.to_string())
 }
 
-/// What is held for the creation of an object. No other request relies on it, since each creation has a uid of its own.
+/// The reservation for the creation of an object. No other request relies on it, since each creation has a uid of its
+/// own.
 fn held(state: &LedgerState, request: &FingerprintedRequest) -> Option<Hold> {
     if request.basis != Basis::Create {
         return None;
@@ -401,7 +406,7 @@ fn held(state: &LedgerState, request: &FingerprintedRequest) -> Option<Hold> {
     })
 }
 
-/// The API server, and on whose behalf it acts.
+/// The API server, and the user on whose behalf it acts.
 fn actor(parts: &Parts, user: &str) -> Result<Arc<Actor>, Failure> {
     let caller = api::actor(&parts.headers, Principal::actor_of(&parts.extensions))
         .map_err(|problem| Failure::Malformed(problem.detail().to_owned()))?;

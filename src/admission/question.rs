@@ -1,4 +1,4 @@
-//! From a review to a request of the ledger.
+//! Turns a review into a request to the ledger.
 
 use std::sync::Arc;
 
@@ -19,20 +19,20 @@ use crate::reason::Reason;
 /// Longest name of an object, in bytes, as in Kubernetes.
 const NAME_BYTES_MAX: usize = 253;
 
-/// What an object may count for, in bytes of names: it becomes an entry.
+/// Largest list of resources that an object may count for, in bytes of their names: an entry holds the list.
 const FOOTPRINT_BYTES_MAX: usize = 256 * 1024;
 
 /// The decision that a review needs.
 pub(super) enum Question {
-    /// Nothing: it is allowed.
+    /// No decision is needed: the request is allowed.
     None,
-    /// Whether this may be stored.
+    /// Whether the object may be stored.
     Decide(Box<DecisionRequest>),
 }
 
 pub(super) struct DecisionRequest {
     pub(super) review: Review,
-    /// What messages call the object.
+    /// The object's name in messages.
     pub(super) name: String,
 }
 
@@ -52,7 +52,7 @@ impl Fault {
     }
 }
 
-/// What is wrong with a review.
+/// Says what is wrong with a review.
 impl<T: Into<String>> From<T> for Fault {
     fn from(detail: T) -> Self {
         Self {
@@ -62,7 +62,7 @@ impl<T: Into<String>> From<T> for Fault {
     }
 }
 
-/// Whether a review that cannot be read is known to ask nothing.
+/// Whether a review that cannot be read certainly does not concern quotas.
 pub(super) fn is_none_of_ours(request: &wire::Request<'_>, charging: &Charging) -> bool {
     let kind = GroupResource::new(&request.resource.group, &request.resource.resource);
     let operation = request.operation.parse::<Operation>();
@@ -70,7 +70,7 @@ pub(super) fn is_none_of_ours(request: &wire::Request<'_>, charging: &Charging) 
     !request.namespace.is_empty() && operation.is_ok_and(|operation| !may_count(operation))
 }
 
-/// What a review asks; or what is wrong with it.
+/// The decision that a review needs; or what is wrong with the review.
 pub(super) fn of(
     request: &wire::Request<'_>,
     charging: &Charging,
@@ -106,7 +106,7 @@ pub(super) fn of(
         return Ok(Question::None);
     }
 
-    // One that is not stored yet is created by the update.
+    // An object that is not stored yet is created by the update.
     let stored = old.filter(|old| !old.metadata().resource_version.is_empty());
     let basis = match (operation, &stored) {
         (Operation::Update, Some(old)) => updates(old.metadata()),
@@ -125,7 +125,7 @@ pub(super) fn of(
     })
 }
 
-/// Whether it can matter to quotas, before the objects are read.
+/// Whether the request can matter to quotas, judged before the objects are read.
 fn may_count(
     operation: Operation,
     request: &wire::Request<'_>,
@@ -147,7 +147,7 @@ fn may_count(
     }
 }
 
-/// A `Scale`: how many replicas a workload is to have, and had. It bears the workload's uid and version.
+/// A `Scale`: the new and the old number of replicas of a workload. It bears the workload's uid and version.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Scale {
@@ -177,7 +177,7 @@ fn scale(request: &wire::Request<'_>, kind: GroupResource) -> Result<Question, F
     subject.ask(name, Measure::Scaled { replicas }, |request| request)
 }
 
-/// The request, but for what it counts for.
+/// The request without its footprint.
 struct Subject {
     request: Request,
     holds: bool,
@@ -195,8 +195,8 @@ impl Subject {
             false => &*request.name,
         };
         check(&kind, &request.namespace, own_name)?;
-        // What has no uid cannot be recognized when it is seen: it is decided about under the review's own uid,
-        // and nothing is held.
+        // An object without a uid cannot be recognized when a source reports it: the decision uses the review's own
+        // uid, and no reservation is made.
         let has_uid = !metadata.uid.is_empty();
         let uid = if has_uid {
             &*metadata.uid
@@ -277,7 +277,7 @@ fn check(kind: &GroupResource, namespace: &str, name: &str) -> Result<(), String
 }
 
 fn updates(old: &Metadata) -> Basis {
-    // A version that is no number is unknown.
+    // A version that is not a number counts as unset.
     let version = old.resource_version.parse().unwrap_or(0);
     Basis::Update { version }
 }

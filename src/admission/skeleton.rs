@@ -1,16 +1,16 @@
-//! What is kept of a review that is too large to be kept: its fields down to those of its request, wherever among the
-//! objects they stand.
+//! The skeleton of a review that is too large to keep: its outer fields down to those of its request, in any order
+//! among the objects.
 
-/// Objects and arrays further in are kept empty: the review, its request, and what that says in a few fields.
+/// Deeper objects and arrays are kept empty. This depth covers the review, its request, and the request's small fields.
 const DEPTH_MAX: usize = 3;
 
 /// Longer strings are kept empty.
 const STRING_BYTES_MAX: usize = 1024;
 
-/// No more than this is kept.
+/// Most bytes that are kept.
 const BYTES_MAX: usize = 64 * 1024;
 
-/// Reads JSON as it arrives, and keeps its outer fields. What is not JSON makes no sense afterwards either.
+/// Reads JSON as it arrives and keeps its outer fields. Of a body that is not JSON, the result is not JSON either.
 #[derive(Debug, Default)]
 pub(super) struct Skeleton {
     kept: Vec<u8>,
@@ -18,17 +18,17 @@ pub(super) struct Skeleton {
     string: Option<Text>,
 }
 
-/// A string that has begun.
+/// An unfinished string.
 #[derive(Clone, Copy, Debug)]
 struct Text {
-    /// Where what is kept of it begins.
+    /// Where the kept part of the string begins.
     start: usize,
     escaped: bool,
     too_long: bool,
 }
 
 impl Skeleton {
-    /// Reads on.
+    /// Reads the next bytes.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         for &byte in bytes {
             match self.string {
@@ -38,7 +38,7 @@ impl Skeleton {
         }
     }
 
-    /// What was kept.
+    /// The kept JSON.
     pub(super) fn into_json(self) -> Vec<u8> {
         self.kept
     }

@@ -1,4 +1,4 @@
-//! `AdmissionReview` as it goes over the wire.
+//! The wire format of `AdmissionReview`.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
@@ -8,15 +8,15 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-/// The version that is spoken.
+/// The supported version.
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
 
-/// A request to the Kubernetes API, as far as it is of interest. Objects are not read yet.
+/// A request to the Kubernetes API, limited to the fields that are used. Objects are kept as raw JSON.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Request<'a> {
-    /// New with every call.
+    /// Unique per call.
     #[serde(borrow)]
     pub(super) uid: Cow<'a, str>,
     #[serde(borrow)]
@@ -67,7 +67,7 @@ struct UserInfo<'a> {
 }
 
 impl Request<'_> {
-    /// On whose behalf the API server acts.
+    /// The user on whose behalf the API server acts.
     pub(super) fn user(&self) -> &str {
         &self.user_info.username
     }
@@ -104,15 +104,15 @@ pub(super) fn read(body: &[u8]) -> Result<Request<'_>, String> {
     Ok(request)
 }
 
-/// What a review that cannot be read says of its request before the place where it makes no sense, if that is enough
-/// to answer.
+/// Reads the request of a review that cannot be read as a whole, up to the place of the error, if that is enough to
+/// answer.
 pub(super) fn head(body: &[u8]) -> Option<Request<'_>> {
     let mut head = Head::default();
     let whole = Part {
         head: &mut head,
         of_request: false,
     };
-    // It fails where reading the review failed; what comes before that is kept.
+    // This fails where reading the review failed; the fields before that place are kept.
     let _ = whole.deserialize(&mut serde_json::Deserializer::from_slice(body));
     let is_review = head.kind == KIND && head.api_version == API_VERSION;
     (is_review && !head.request.uid.is_empty()).then_some(head.request)
@@ -125,7 +125,7 @@ struct Head<'a> {
     request: Request<'a>,
 }
 
-/// Reads the fields of a review, or those of its request, one by one.
+/// Reads the fields of a review, or of its request, one by one.
 struct Part<'h, 'a> {
     head: &'h mut Head<'a>,
     of_request: bool,
@@ -197,13 +197,13 @@ pub(super) struct Status<'a> {
     pub(super) details: Details<'a>,
 }
 
-/// What a status is about.
+/// The object that a status refers to.
 #[derive(Debug, Serialize)]
 pub(super) struct Details<'a> {
     pub(super) name: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     pub(super) group: &'a str,
-    /// The resource, as Kubernetes has it.
+    /// The resource: Kubernetes writes the plural name into `kind`.
     pub(super) kind: &'a str,
 }
 

@@ -1,4 +1,4 @@
-//! Answers in JSON.
+//! JSON responses.
 
 use axum::{
     body::Body,
@@ -14,10 +14,10 @@ use serde::Serialize;
 use super::problem::Problem;
 use crate::large::Turn;
 
-/// Room for an answer about one reservation; more is found for a longer one.
+/// Initial capacity for an answer about one reservation; it grows for a longer one.
 pub(super) const ANSWER_BYTES: usize = 512;
 
-/// An answer with this body.
+/// A response with this body.
 pub(super) fn json(status: StatusCode, body: &impl Serialize) -> Response {
     let mut text = Vec::with_capacity(ANSWER_BYTES);
     let made = in_microseconds(|| serde_json::to_writer(&mut text, body));
@@ -31,7 +31,7 @@ fn made_or_problem(status: StatusCode, text: serde_json::Result<Vec<u8>>) -> Res
     }
 }
 
-/// An answer with this JSON text.
+/// A response with this JSON text.
 pub(super) fn written(status: StatusCode, text: Vec<u8>) -> Response {
     let mut response = Response::new(Body::from(text));
     *response.status_mut() = status;
@@ -42,23 +42,23 @@ pub(super) fn written(status: StatusCode, text: Vec<u8>) -> Response {
     response
 }
 
-/// How far the ledger was, as answers say it.
+/// The position of the ledger, in its wire form.
 pub(super) const fn as_of(Head { sequence, time }: Head) -> AsOf {
     AsOf { sequence, time }
 }
 
-/// The answer 200 with this body.
+/// A 200 response with this body.
 pub(super) fn ok(body: &impl Serialize) -> Response {
     json(StatusCode::OK, body)
 }
 
-/// The same for a body that may be large: made with pauses.
+/// A 200 response with a body that may be large: serialized with pauses.
 pub(super) fn large(turn: &Turn, body: &impl Serialize) -> Response {
     let text = in_microseconds(|| turn.to_json(body, ANSWER_BYTES));
     made_or_problem(StatusCode::OK, text)
 }
 
-/// What cannot stand in a segment of a path as it is (RFC 3986), and some that could.
+/// The characters that are escaped in a path segment: those that must be (RFC 3986), and a few that need not be.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
@@ -66,7 +66,7 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'~')
     .remove(b':');
 
-/// The bytes that stand for themselves in a segment, whoever reads or writes it.
+/// The bytes that are never escaped in a segment, by any reader or writer.
 const PLAIN: [bool; 256] = {
     let mut plain = [false; 256];
     let mut byte = 0_u8;
@@ -77,13 +77,13 @@ const PLAIN: [bool; 256] = {
     plain
 };
 
-/// Cuts a path behind the text at its beginning that is plain.
+/// Splits a path after its longest prefix of plain bytes.
 pub(super) fn plain(path: &str) -> (&str, &str) {
     let end = path.bytes().position(|byte| !PLAIN[usize::from(byte)]);
     path.split_at(end.unwrap_or(path.len()))
 }
 
-/// A path made of fixed text, each with a segment behind it that may hold anything.
+/// A path of fixed pieces, each followed by a segment that may hold any text.
 pub(super) fn location(pieces: &[(&str, &str)]) -> Option<HeaderValue> {
     let bytes: usize = pieces
         .iter()

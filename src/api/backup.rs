@@ -1,4 +1,4 @@
-//! A backup, as one stream of bytes; what it holds is described in `quota_journal`.
+//! A backup as one stream of bytes; `quota_journal` describes its content.
 
 use std::{
     io::{self, BufWriter, Write},
@@ -27,10 +27,10 @@ use crate::{
     metrics,
 };
 
-/// Longest time that a backup may take: nothing is compacted as long as it goes on.
+/// Longest time that a backup may take: nothing is compacted while a backup runs.
 const LONGEST: Duration = Duration::from_secs(4 * 3600);
 
-/// Bytes that are sent at a time.
+/// Bytes per piece of the stream.
 const PIECE_BYTES: usize = 256 * 1024;
 
 /// Pieces that wait to be sent.
@@ -53,9 +53,10 @@ impl Backups {
     }
 }
 
-/// `GET /v1/backup`: all that is durable now, while grants go on. A stream without its end is no backup.
+/// `GET /v1/backup`: all entries that are durable now, while grants go on. A stream that is cut off is not a valid
+/// backup.
 ///
-/// Another node of the cluster, which joins with it, learns where in the log the replica was before.
+/// A node that joins the cluster with this backup also reads from it the replica's position in the log.
 pub(super) async fn backup(
     State(app): State<App>,
     asker: Option<Extension<FromNode>>,
@@ -104,7 +105,7 @@ fn log(made: Result<BackedUp, quota_journal::Error>) {
     }
 }
 
-/// Sends what is written to it; fails when nobody listens any more.
+/// Sends the bytes that are written to it; fails when the receiver is gone.
 struct Pieces(mpsc::Sender<Bytes>);
 
 impl Write for Pieces {

@@ -36,10 +36,10 @@ use crate::{
 /// Most reservations of one call.
 const ITEMS_MAX: usize = 1000;
 
-/// Most reservations of an atomic call: they are decided in one go, and all others wait.
+/// Most reservations of an atomic call: all are decided in one job, while other jobs wait.
 const ATOMIC_ITEMS_MAX: usize = 100;
 
-/// Reservations that are decided in one go if each stands for itself.
+/// Reservations of a non-atomic call that are decided in one job.
 const ITEMS_AT_ONCE: usize = 8;
 
 #[derive(Deserialize)]
@@ -66,7 +66,7 @@ pub(super) async fn reserve(
         let (parsing, parsed_for) = (app.clone(), principal.clone());
         let amounts = text.len() / large::BYTES_PER_AMOUNT;
         let read = move |_: &Turn| requests(&parsing, &parsed_for, &text);
-        // Nothing is decided yet. What waits here holds its body in memory, so only so many do.
+        // Nothing is decided yet. A waiting call holds its body in memory, so the number of waiting calls is bounded.
         match large::make_sized(&actor.principal, amounts, read).await?? {
             Requests::Together(requests) => {
                 together(&app, actor.clone(), &principal, requests).await
@@ -96,7 +96,7 @@ pub(super) async fn reserve(
     }
 }
 
-/// What a batch asks for.
+/// The reservations that a batch requests.
 enum Requests {
     Together(Vec<FingerprintedRequest>),
     OneByOne(Vec<Result<FingerprintedRequest, Problem>>),
@@ -147,7 +147,7 @@ fn request(
         return Err(Problem::new(Reason::Forbidden, needed));
     }
     let request = item.request(app, namespace, writer::now(), None)?;
-    // Here, since all others wait for the thread that decides.
+    // The digest is computed here, not on the decider thread, which all other jobs wait for.
     request.digest();
     Ok(request)
 }
@@ -159,7 +159,7 @@ async fn one_by_one(
     requests: Vec<Result<FingerprintedRequest, Problem>>,
 ) -> Result<(Results, Head), Problem> {
     let denials = app.ledger.denials().cloned();
-    // Kept, so that the thread that made them frees them.
+    // Keeps a reference, so that the memory is freed by the thread that allocated it.
     let requests = Arc::new(requests);
     let count = requests.len();
     let decide_some = |first: usize| {
@@ -184,7 +184,7 @@ async fn one_by_one(
             (results, context.transaction.state().head())
         }
     };
-    // One at least: an answer without items also says how far the ledger was.
+    // At least one part: an answer without items also needs the position of the ledger.
     let parts = (0..count.max(1))
         .step_by(ITEMS_AT_ONCE)
         .map(decide_some)
@@ -275,7 +275,7 @@ fn all_or_none(
     Ok(results)
 }
 
-/// How many amounts an outcome holds; a grant holds few.
+/// How many amounts an outcome holds; a grant counts as few.
 fn amounts_of(result: &Result<Granted, Problem>) -> usize {
     result.as_ref().err().map_or(1, Problem::amounts)
 }

@@ -1,4 +1,4 @@
-//! Bodies of requests: their type, their text, their fields.
+//! Request bodies: media type, text, fields.
 
 use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
@@ -11,9 +11,8 @@ use quota_semantics::yaml::Object;
 
 const JSON: &str = "application/json";
 
-/// Media types that a body may have: what tools set by default is taken for the type that
-/// the path wants.
-const UNTOLD: [&str; 3] = [
+/// Media types that tools set by default: a body with one of them is read as the type that the path expects.
+const UNSPECIFIED: [&str; 3] = [
     "application/x-www-form-urlencoded",
     "application/octet-stream",
     "text/plain",
@@ -21,11 +20,11 @@ const UNTOLD: [&str; 3] = [
 
 const YAML: [&str; 3] = ["application/yaml", "text/yaml", "application/x-yaml"];
 
-/// A body of JSON text, not read yet; empty if there is none.
+/// A body of JSON text, not parsed yet; empty if there is none.
 #[derive(Clone, Debug)]
 pub(super) struct JsonText(Bytes);
 
-/// A body of JSON text, or of YAML text if its type says so.
+/// A body of JSON text, or of YAML text if its media type is YAML.
 #[derive(Clone, Debug)]
 pub(super) struct ObjectText {
     text: JsonText,
@@ -79,7 +78,7 @@ impl ObjectText {
     }
 }
 
-/// The same in JSON.
+/// Converts YAML to JSON.
 ///
 /// # Errors
 /// `Malformed` if it is not YAML.
@@ -99,15 +98,15 @@ impl<S: Send + Sync> FromRequest<S> for ManifestText {
         refuse_foreign_pages(request.headers())?;
         let media_type = media_type(request.headers());
         let is_yaml = YAML.contains(&&*media_type);
-        let untold = media_type.is_empty() || UNTOLD.contains(&&*media_type);
-        if !is_yaml && !untold && !is_json(&media_type) {
+        let unspecified = media_type.is_empty() || UNSPECIFIED.contains(&&*media_type);
+        if !is_yaml && !unspecified && !is_json(&media_type) {
             return Err(unsupported(
                 &media_type,
                 "application/json or application/yaml",
             ));
         }
         let text = whole(request.into_body()).await?;
-        let yaml = is_yaml || (untold && !text.trim_ascii_start().starts_with(b"{"));
+        let yaml = is_yaml || (unspecified && !text.trim_ascii_start().starts_with(b"{"));
         Ok(Self { text, yaml })
     }
 }
@@ -128,9 +127,9 @@ impl JsonText {
     /// Reads the body.
     ///
     /// # Errors
-    /// `Malformed` if it is not JSON, or not of this type; it names the field and the place.
+    /// `Malformed` if the body is not JSON, or not of this type; the error names the field and the place.
     pub(super) fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Problem> {
-        // Serde would read a list as the fields in their order.
+        // Serde would accept a list as the fields in their order.
         if !self.0.is_empty() && !self.0.trim_ascii_start().starts_with(b"{") {
             return Err(Problem::new(
                 Reason::Malformed,
@@ -143,22 +142,22 @@ impl JsonText {
     }
 }
 
-/// Refuses a body of another type, and one that a foreign page sends.
+/// Refuses a body of another media type, and a body that a page of another origin sends.
 fn must_be_json(headers: &HeaderMap) -> Result<(), Problem> {
     refuse_foreign_pages(headers)?;
     let content_type = headers.get(header::CONTENT_TYPE);
-    // As nearly everybody writes it.
+    // The usual spelling, compared first.
     if content_type.is_some_and(|value| value == JSON) {
         return Ok(());
     }
     let media_type = media_type(headers);
-    if !media_type.is_empty() && !is_json(&media_type) && !UNTOLD.contains(&&*media_type) {
+    if !media_type.is_empty() && !is_json(&media_type) && !UNSPECIFIED.contains(&&*media_type) {
         return Err(unsupported(&media_type, JSON));
     }
     Ok(())
 }
 
-/// The media type without its parameters, in lower case; empty if none is given.
+/// The media type without its parameters, in lower case; empty if there is none.
 pub(super) fn media_type(headers: &HeaderMap) -> String {
     let value = headers
         .get(header::CONTENT_TYPE)
@@ -178,8 +177,8 @@ fn unsupported(media_type: &str, wanted: &str) -> Problem {
     Problem::new(Reason::UnsupportedMediaType, detail)
 }
 
-/// A page that somebody visits must not be able to write to a ledger on the visitor's machine: browsers send the
-/// page's origin with every POST, and no other client does.
+/// Refuses requests of web pages of other origins: a page that a user visits must not be able to write to a ledger on
+/// the user's machine. Browsers send the page's origin with every POST, other clients do not.
 pub(super) fn refuse_foreign_pages(headers: &HeaderMap) -> Result<(), Problem> {
     let Some(origin) = headers.get(header::ORIGIN) else {
         return Ok(());

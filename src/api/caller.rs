@@ -1,4 +1,4 @@
-//! Who calls.
+//! The caller of a request.
 //!
 //! The one place that turns a request into the [`Actor`] of the entries that it causes.
 
@@ -19,13 +19,13 @@ const CHANGE_REASON: HeaderName = HeaderName::from_static("x-change-reason");
 /// Longer request ids are not recorded.
 const REQUEST_ID_MAX_BYTES: usize = 128;
 
-/// Longer reasons are refused, so that none is recorded in part.
+/// Longer reasons are refused rather than cut.
 pub(super) const CHANGE_REASON_MAX_BYTES: usize = 512;
 
 /// The length of a W3C `traceparent` of version 00.
 const TRACEPARENT_BYTES: usize = 55;
 
-/// The caller of a request, as entries name it.
+/// The caller of a request, in the form that entries record.
 #[derive(Clone, Debug)]
 pub struct Caller(pub Arc<Actor>);
 
@@ -37,11 +37,10 @@ impl<S: Sync> FromRequestParts<S> for Caller {
     }
 }
 
-/// The actor of a request: its caller with `X-Request-Id` and `traceparent` if they are well-formed, and
-/// `X-Change-Reason`.
+/// The actor of a request: its caller, `X-Request-Id` and `traceparent` if they are well-formed, and `X-Change-Reason`.
 ///
 /// # Errors
-/// `Malformed` if there is a reason that cannot be recorded as it is.
+/// `Malformed` if the reason cannot be recorded unchanged.
 pub fn actor(headers: &HeaderMap, caller: Arc<Actor>) -> Result<Arc<Actor>, Problem> {
     let request_id = header(headers, &REQUEST_ID).filter(|id| is_request_id(id));
     let traceparent = header(headers, &TRACEPARENT).filter(|parent| is_traceparent(parent));
@@ -60,7 +59,7 @@ pub fn actor(headers: &HeaderMap, caller: Arc<Actor>) -> Result<Arc<Actor>, Prob
     }))
 }
 
-/// Whose a reservation is that this caller makes in a namespace, and what it may change there.
+/// The holder of reservations that this caller makes in a namespace, and what the caller may change there.
 pub(super) fn by(actor: &Actor, principal: &Principal, namespace: &str) -> By {
     By {
         principal: actor.principal.clone(),
@@ -86,7 +85,7 @@ fn is_traceparent(text: &str) -> bool {
     text.len() == TRACEPARENT_BYTES && text.bytes().enumerate().all(fits)
 }
 
-/// Whether a reason can be recorded as it is.
+/// Whether a reason can be recorded unchanged.
 pub(super) fn is_change_reason(text: &str) -> bool {
     text.len() <= CHANGE_REASON_MAX_BYTES && !text.chars().any(char::is_control)
 }

@@ -1,4 +1,4 @@
-//! Asking whether something would fit.
+//! Checks whether a request would fit.
 
 use axum::{
     extract::State,
@@ -57,7 +57,7 @@ pub(super) async fn check(
     text: ObjectText,
 ) -> Response {
     let checked = measured(Operation::Check, async {
-        // An object that is only thought of has no uid.
+        // A hypothetical object has no uid.
         let fresh = Uid::from_uuid(uuid::Uuid::new_v4().into_bytes());
         let text = text.into_json()?;
         let request = text.read::<ReserveRequest<'_>>()?;
@@ -88,7 +88,7 @@ pub(super) async fn check(
     }
 }
 
-/// How many amounts the verdict shows.
+/// How many amounts the verdict lists.
 fn amounts_of(checked: &Result<(Checked, Vec<String>), Refusal>) -> usize {
     let quotas = match checked {
         Ok((checked, _)) => &checked.quotas,

@@ -37,7 +37,7 @@ impl From<Error> for Problem {
     }
 }
 
-/// `GET /v1/cluster`: of all nodes; another node gets this one alone.
+/// `GET /v1/cluster`: of all nodes; a request from another node is answered with this node alone.
 pub(super) async fn status(
     State(app): State<App>,
     asker: Option<Extension<FromNode>>,

@@ -1,4 +1,4 @@
-//! What a listing has shown to be wrong is put right, in the name of whoever says so.
+//! Corrections of the ledger's record where a listing has shown that it is wrong, recorded under the caller's name.
 
 use std::sync::Arc;
 
@@ -31,15 +31,16 @@ use crate::{
 /// Most corrections of one call.
 const ITEMS_MAX: usize = 1000;
 
-/// So many bytes of entries are decided in one go, so that they fit into one batch with those of others.
+/// Bytes of entries that are decided in one job, so that they fit into one batch with entries of other jobs.
 const CHUNK_BYTES: usize = 4 * 1024 * 1024;
 
-/// Most entries of one correction: that of the object, and that of the quota that it is.
+/// Most entries of one correction: one for the object, and one for the quota if the object is a quota.
 const ENTRIES_EACH: usize = 2;
 
-/// `POST /v1/corrections`: each item is put right if it still is as it was compared. Answers when all is durable.
+/// `POST /v1/corrections`: an item is corrected if the ledger's object is still the one that was compared. Answers when
+/// all corrections are durable.
 ///
-/// Many items become several batches, so after an error a part of them may be put right. To send them again is safe.
+/// Many items become several batches, so after an error some of them may be corrected already. A repeated call is safe.
 pub(super) async fn correct(
     State(app): State<App>,
     Caller(actor): Caller,
@@ -62,7 +63,7 @@ pub(super) async fn correct(
     .await
 }
 
-/// The same actor, with why it corrects.
+/// The same actor, with the reason of the correction.
 fn because(actor: &Actor, reason: Option<&str>) -> Result<Arc<Actor>, Problem> {
     let Some(reason) = reason.filter(|reason| !reason.trim().is_empty()) else {
         let cause = Cause::required("reason", "a correction says why it is made");
@@ -82,7 +83,7 @@ fn because(actor: &Actor, reason: Option<&str>) -> Result<Arc<Actor>, Problem> {
     }))
 }
 
-/// A repair, and about how long its entries are, in bytes.
+/// A repair, and the approximate size of its entries in bytes.
 type Sized = (Repair, usize);
 
 fn repairs(app: &App, items: &[CorrectionRequest<'_>]) -> Result<Vec<Sized>, Problem> {
@@ -149,20 +150,20 @@ fn repair(app: &App, item: &CorrectionRequest<'_>, now: Timestamp) -> Result<Siz
     }
 }
 
-fn seen(known: &ExpectedObject) -> Result<Seen, Cause> {
-    let version = known.resource_version.as_deref();
+fn seen(expected: &ExpectedObject) -> Result<Seen, Cause> {
+    let version = expected.resource_version.as_deref();
     let number = version.map_or(Ok(0), str::parse);
     let version = number.map_err(|_| {
         let text = version.unwrap_or_default();
         Cause::invalid("known.resourceVersion", text, "not a number")
     })?;
     Ok(Seen {
-        entry: known.sequence,
+        entry: expected.sequence,
         version,
     })
 }
 
-/// Cuts repairs into parts, each of which fits into a batch.
+/// Splits repairs into parts that each fit into a batch.
 fn chunks(repairs: Vec<Sized>, max_entries: usize) -> Vec<Vec<Repair>> {
     let most = (max_entries / ENTRIES_EACH).max(1);
     let mut chunks: Vec<Vec<Repair>> = Vec::new();
@@ -213,7 +214,7 @@ async fn record(
     }
     let corrected = outcomes.iter().filter(|(_, kind)| kind.is_some()).count();
     let (principal, reason) = (&actor.principal, actor.reason.as_deref());
-    tracing::warn!(%principal, reason, corrected, of = outcomes.len(), "objects have been corrected");
+    tracing::warn!(%principal, reason, corrected, of = outcomes.len(), "objects were corrected");
     let done = outcomes
         .into_iter()
         .map(|(outcome, _)| Corrected { outcome });

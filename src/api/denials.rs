@@ -50,7 +50,7 @@ async fn page(
         Some(denials) => denials.list(query).await,
         None => Vec::new(),
     };
-    // One that was decided on entries that are not durable yet could still be lost with them.
+    // A denial that was decided on entries that are not durable yet could still be lost with them.
     let durable = app.ledger.durable().sequence;
     kept.retain(|denial| denial.sequence <= durable);
     let more = kept.len() > limit;

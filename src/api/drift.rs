@@ -1,4 +1,4 @@
-//! Where the ledger and a listing disagree.
+//! Differences between the ledger and a listing.
 
 use axum::{extract::State, response::Response};
 use quota_client::wire::{Compared, ComparedQuota, Difference, DriftAnswer, DriftRequest};
@@ -20,10 +20,10 @@ use super::{
 };
 use crate::{intake::payload::Listed, writer::now};
 
-/// Most objects of one call: they are compared under one hold of the state.
+/// Most objects of one call: they are compared while the state is locked once.
 const LISTING_MAX: usize = 500;
 
-/// `POST /v1/drift`: compares listed objects with what the ledger believes, one by one. Writes nothing.
+/// `POST /v1/drift`: compares listed objects with the ledger's objects, one by one. Writes nothing.
 pub(super) async fn compare(State(app): State<App>, text: JsonText) -> Result<Response, Problem> {
     measured(Operation::Compare, async {
         let request = text.read::<DriftRequest<'_>>()?;
@@ -53,10 +53,10 @@ pub(super) async fn compare(State(app): State<App>, text: JsonText) -> Result<Re
     .await
 }
 
-/// What the ledger has for a listed object.
+/// The ledger's counterpart of a listed object.
 struct Found {
     difference: Difference,
-    known: Option<ObjectView>,
+    recorded: Option<ObjectView>,
     awaited_since: Option<Timestamp>,
     quota: Option<(Arc<QuotaRecord>, Sequence)>,
 }
@@ -64,7 +64,7 @@ struct Found {
 fn find(state: &LedgerState, listed: &Result<Option<Listed>, String>, now: Timestamp) -> Found {
     let nothing = |difference| Found {
         difference,
-        known: None,
+        recorded: None,
         awaited_since: None,
         quota: None,
     };
@@ -74,7 +74,7 @@ fn find(state: &LedgerState, listed: &Result<Option<Listed>, String>, now: Times
         Err(_) => return nothing(Difference::Unreadable),
     };
     let Listed { object, quota } = listed;
-    let (difference, known) = match decide::compare(state, object, quota.as_deref(), now) {
+    let (difference, recorded) = match decide::compare(state, object, quota.as_deref(), now) {
         Comparison::Same => (Difference::None, None),
         Comparison::Newer => (
             Difference::Newer,
@@ -82,16 +82,16 @@ fn find(state: &LedgerState, listed: &Result<Option<Listed>, String>, now: Times
         ),
         Comparison::Missing => (Difference::Missing, None),
         Comparison::Recreated(other) => (Difference::Recreated, Some(other)),
-        Comparison::Changed(known) => (Difference::Changed, Some(known)),
+        Comparison::Changed(recorded) => (Difference::Changed, Some(recorded)),
     };
     let current = state.quota_record(&object.namespace, &object.name);
     let current = current.map(|(record, entry)| (record.clone(), entry));
     Found {
         difference,
-        awaited_since: known
+        awaited_since: recorded
             .as_ref()
-            .and_then(|known| state.committed_lately(known, now)),
-        known,
+            .and_then(|recorded| state.committed_lately(recorded, now)),
+        recorded,
         quota: current.filter(|_| quota.is_some()),
     }
 }
@@ -108,11 +108,11 @@ fn compared_of<'a>(listed: &'a Result<Option<Listed>, String>, found: &'a Found)
             sequence: current.map(|(_, entry)| *entry),
         })
     };
-    let known = found.known.as_ref();
+    let recorded = found.recorded.as_ref();
     Compared {
         difference: found.difference,
         object: listed.map(|listed| as_listed(&listed.object)),
-        known: known.map(|known| believed(known, found.awaited_since)),
+        known: recorded.map(|recorded| believed(recorded, found.awaited_since)),
         quota: listed.and_then(limits),
         reason,
     }

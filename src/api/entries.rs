@@ -1,4 +1,4 @@
-//! The ledger's entries, and among them what could not be understood.
+//! The ledger's entries, and the dead letters among them.
 
 use axum::{extract::State, response::Response};
 use quota_client::wire::DeadLetter;
@@ -28,7 +28,7 @@ pub(super) struct EntriesQuery {
     after: Option<String>,
 }
 
-/// In which order entries are listed.
+/// The order in which entries are listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Order {
@@ -86,7 +86,7 @@ pub(super) async fn list(
     Ok(permit.make(bytes / BYTES_PER_AMOUNT, make).await)
 }
 
-/// Keeps the entries of one namespace.
+/// Selects the entries of one namespace.
 struct Namespaced(Option<String>);
 
 impl Namespaced {
@@ -120,7 +120,7 @@ pub(super) async fn dead_letters(
     let next = sequences.last().filter(|_| more).map(token).transpose()?;
     let mut items = Vec::with_capacity(sequences.len());
     for sequence in sequences {
-        // Compacted ones cannot be shown any more.
+        // Compacted entries are no longer available.
         if sequence >= app.reader.first_sequence() {
             let read = walk(&app, &actor.principal, sequence, 1, letter).await?;
             items.extend(read.found);

@@ -1,4 +1,4 @@
-//! Events by HTTP.
+//! Ingests events over HTTP.
 
 use axum::{body::Body, extract::State, response::Response};
 use http::HeaderMap;

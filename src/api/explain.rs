@@ -1,4 +1,4 @@
-//! What makes a number.
+//! Lists the objects and reservations that make up a number.
 
 use axum::{extract::State, response::Response};
 use quota_client::wire::{Contribution, Explanation, Kind};
@@ -21,9 +21,9 @@ use super::{
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ExplainQuery {
-    /// The resource, as a quota names it.
+    /// The resource, as named in a quota.
     resource: String,
-    /// Only what this quota counts, or this group of the namespace.
+    /// Only the part that this quota, or this group of the namespace, counts.
     quota: Option<String>,
     at: Option<Timestamp>,
     sequence: Option<Sequence>,
@@ -52,18 +52,30 @@ fn contribution(part: &Part) -> Contribution {
             None,
         ),
         Holder::Commit(view) => {
-            let it = &view.reservation;
-            of(Kind::Commit, &it.uid, &it.resource, &it.name, None)
+            let reservation = &view.reservation;
+            of(
+                Kind::Commit,
+                &reservation.uid,
+                &reservation.resource,
+                &reservation.name,
+                None,
+            )
         }
         Holder::Reservation(view) => {
-            let it = &view.reservation;
-            let end = Some(it.expiration);
-            of(Kind::Reservation, &it.uid, &it.resource, &it.name, end)
+            let reservation = &view.reservation;
+            let end = Some(reservation.expiration);
+            of(
+                Kind::Reservation,
+                &reservation.uid,
+                &reservation.resource,
+                &reservation.name,
+                end,
+            )
         }
     }
 }
 
-/// The number, and what makes it.
+/// A number, and the objects and reservations behind it.
 struct Number {
     hard: Option<Quantity>,
     used: Quantity,
@@ -113,7 +125,7 @@ pub(super) async fn explain(
         );
         return Err(Problem::new(Reason::NotFound, detail));
     };
-    // All objects and reservations are looked at, but not while the state is held.
+    // All objects and reservations are read, but outside the lock of the state.
     let objects = number.objects;
     let make = move |turn: &Turn| {
         let pause = || turn.pause();

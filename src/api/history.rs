@@ -1,4 +1,4 @@
-//! Reading stored entries, off the threads that serve requests.
+//! Reads stored entries, off the threads that serve requests.
 
 use std::sync::Arc;
 
@@ -11,20 +11,20 @@ use quota_semantics::Name;
 
 use super::{App, problem::Problem};
 
-/// Entries that one request reads at most; what it looks for may be further on.
+/// Most entries that one request reads; matching entries may lie further on.
 pub(super) const SCANNED_MAX: usize = 20_000;
 
-/// Entries that are read at a time on the way back.
+/// Entries that are read at a time when walking back.
 const WINDOW: Sequence = 512;
 
-/// What a walk over entries came to.
+/// The result of a walk over entries.
 pub(super) struct Walk<T> {
     pub(super) found: Vec<T>,
-    /// Where to go on; none: the durable end was reached.
+    /// Where to continue; none if the durable end was reached.
     pub(super) next: Option<Sequence>,
 }
 
-/// Walks over entries from `from` on, in the turn of the principal, and keeps what `pick` makes of them: at most `limit`.
+/// Walks over entries from `from` on, in the turn of the principal. Keeps the results of `pick`: at most `limit`.
 pub(super) async fn walk<T: Send + 'static>(
     app: &App,
     principal: &Name,
@@ -67,7 +67,7 @@ fn scan<T>(
     Ok(Walk { found, next: None })
 }
 
-/// Walks over entries back from `from` on, the newest first.
+/// Walks back over entries from `from` on, the newest first.
 pub(super) async fn walk_back<T: Send + 'static>(
     app: &App,
     principal: &Name,
@@ -84,7 +84,7 @@ pub(super) async fn walk_back<T: Send + 'static>(
     walked.await.map_err(|error| Problem::internal(&error))?
 }
 
-/// The journal is read forwards only: window by window, each from its beginning.
+/// Reads backwards window by window, each from its beginning, since the journal can only be read forwards.
 fn scan_back<T>(
     reader: &Arc<dyn Reader>,
     from: Sequence,
@@ -110,7 +110,7 @@ fn scan_back<T>(
     Ok(Walk { found, next: None })
 }
 
-/// The entries from one to another, as far as there are any.
+/// The entries of a range, as far as they exist.
 fn window(reader: &Arc<dyn Reader>, begin: Sequence, end: Sequence) -> Result<Vec<Entry>, Problem> {
     let mut entries = Vec::new();
     for batch in reader.read(begin) {

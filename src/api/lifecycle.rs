@@ -1,4 +1,4 @@
-//! What becomes of a reservation: more time, commitment, release.
+//! The life cycle of a reservation: extend, commit, release.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ pub(super) async fn extend(
 ) -> Response {
     let extended = measured(Operation::Extend, async {
         let ttl = read_more(&text)?;
-        let uid = known(&uid)?;
+        let uid = parse_uid(&uid)?;
         let by = caller::by(&actor, &principal, &namespace);
         change(
             &app,
@@ -95,7 +95,7 @@ pub(super) async fn commit(
         if !causes.is_empty() {
             return Err(Problem::invalid(causes));
         }
-        let uid = known(&uid)?;
+        let uid = parse_uid(&uid)?;
         let by = caller::by(&actor, &principal, &namespace);
         change(
             &app,
@@ -122,7 +122,7 @@ pub(super) async fn release(
     let by = caller::by(&actor, &principal, &namespace);
     let namespace = Name::from(namespace);
     let released = measured(Operation::Release, async {
-        let uid = known(&uid)?;
+        let uid = parse_uid(&uid)?;
         change(
             &app,
             actor,
@@ -138,7 +138,7 @@ pub(super) async fn release(
     }
 }
 
-fn known(uid: &str) -> Result<Uid, Problem> {
+fn parse_uid(uid: &str) -> Result<Uid, Problem> {
     let not_found = |_| Problem::new(Reason::NotFound, format!("reservation {uid:?} not found"));
     Uid::new(uid).map_err(not_found)
 }

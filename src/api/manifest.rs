@@ -1,4 +1,4 @@
-//! Reading manifests, in JSON or YAML.
+//! Reads manifests in JSON or YAML.
 
 use bytes::Bytes;
 use quota_semantics::{
@@ -12,17 +12,17 @@ use super::{
     problem::{Cause, Problem, Reason},
 };
 
-/// A manifest, and what it says that nobody understands.
+/// A manifest, and warnings about its unknown fields.
 pub(super) struct Read {
     pub(super) manifest: Manifest,
-    /// Warnings about fields that were passed over.
+    /// Warnings about ignored unknown fields.
     pub(super) unknown: Vec<String>,
 }
 
 /// Reads a manifest.
 ///
 /// # Errors
-/// `Malformed` if it is none; `Invalid` with every limit that is no quantity.
+/// `Malformed` if the text is not a manifest; `Invalid` with every limit that is not a quantity.
 pub(super) fn read(text: &ManifestText) -> Result<Read, Problem> {
     let (json, value) = parse(text)?;
     let causes = unreadable(&value, "/spec/hard", "spec.hard");
@@ -35,7 +35,8 @@ pub(super) fn read(text: &ManifestText) -> Result<Read, Problem> {
     Ok(Read { manifest, unknown })
 }
 
-/// The text as JSON, whatever it was written in; and as a value, in which numbers that would lose digits are texts.
+/// The text as JSON, converted from YAML if necessary; and as a value in which numbers that would lose digits are
+/// strings.
 ///
 /// # Errors
 /// `Malformed` if it is neither JSON nor YAML.
@@ -53,7 +54,7 @@ pub(super) fn malformed(error: &dyn std::fmt::Display) -> Problem {
     Problem::new(Reason::Malformed, detail)
 }
 
-/// Limits at a place of a manifest that are no quantities, as fields of this name.
+/// Limits at this place of a manifest that are not quantities, as causes with this field name.
 pub(super) fn unreadable(manifest: &Value, pointer: &str, name: &str) -> Vec<Cause> {
     let hard = manifest.pointer(pointer).and_then(Value::as_object);
     let cause = |(resource, token): (&String, &Value)| {
@@ -66,7 +67,8 @@ pub(super) fn unreadable(manifest: &Value, pointer: &str, name: &str) -> Vec<Cau
     hard.into_iter().flatten().filter_map(cause).collect()
 }
 
-/// What every manifest may have at its top. The answer to a manifest is one, so what is only in answers is known too.
+/// The top-level fields of every manifest. A response can be sent back as a manifest, so fields of responses are
+/// included.
 pub(super) const TOP: [&str; 7] = [
     "apiVersion",
     "kind",
@@ -77,16 +79,16 @@ pub(super) const TOP: [&str; 7] = [
     "lagging",
 ];
 
-/// The fields of the spec of a quota.
+/// The fields of a quota's spec.
 pub(super) const SPEC: [&str; 3] = ["hard", "scopes", "scopeSelector"];
 
-/// Fields of an object in a manifest (`spec.quota`; empty: the whole) that are passed over, as Kubernetes'
-/// `fieldValidation=Warn` tells them.
-pub(super) fn unknown(manifest: &Value, place: &str, known: &[&str]) -> Vec<String> {
+/// Warnings about unknown fields of an object in a manifest (`spec.quota`; empty: the whole manifest), as Kubernetes'
+/// `fieldValidation=Warn` words them.
+pub(super) fn unknown(manifest: &Value, place: &str, allowed: &[&str]) -> Vec<String> {
     let keys = place.split('.').filter(|key| !key.is_empty());
     let object = keys.fold(manifest, |value, key| &value[key]);
     let fields = object.as_object().into_iter().flatten();
-    let strange = fields.filter(|(field, _)| !known.contains(&field.as_str()));
+    let strange = fields.filter(|(field, _)| !allowed.contains(&field.as_str()));
     let separator = if place.is_empty() { "" } else { "." };
     strange
         .map(|(field, _)| format!("unknown field '{place}{separator}{field}'"))

@@ -13,10 +13,10 @@ use crate::{
     throttle::Throttle,
 };
 
-/// Denials that are logged in a second.
+/// Denials that are logged per second.
 static DENIED: Throttle = Throttle::new(10);
 
-/// Carries out an operation; records how long it took.
+/// Runs an operation and records its duration.
 pub(super) async fn measured<T>(
     operation: Operation,
     work: impl Future<Output = Result<T, Problem>>,
@@ -43,7 +43,7 @@ pub(super) fn decided(problem: Option<&Problem>, replayed: bool) {
     }
 }
 
-/// Logs that a request was denied, if it was, as the webhook does.
+/// Logs a denied request as the webhook does.
 pub(super) fn log_denied(request: &Request, problem: &Problem, sequence: Sequence) {
     if !problem.is_refusal() {
         return;

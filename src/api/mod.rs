@@ -1,7 +1,7 @@
 //! The HTTP API, `/v1`: reservations, quotas, usage, entries.
 //!
-//! A handler reads the request into plain data, hands a decision to the writer or a question to the state, and
-//! shapes the answer. Every refusal leaves as a [`problem`].
+//! A handler reads the request into plain data, passes a decision to the writer or reads the state, and renders the
+//! response. Every refusal leaves as a [`problem`].
 
 mod answer;
 mod backup;
@@ -68,38 +68,38 @@ pub use routes::{document, routes};
 use problem::{Problem, Reason};
 use readers::Readers;
 
-/// What the API is made of.
+/// The components of the API.
 pub struct Parts {
-    /// The writer, and what it has written.
+    /// The writer, and the state that it has written.
     pub ledger: Ledger,
-    /// The entries.
+    /// Reads the stored entries.
     pub reader: Arc<dyn Reader>,
-    /// Copies of the ledger.
+    /// Makes backups of the ledger.
     pub backups: Backups,
-    /// The states of the past.
+    /// States of the past.
     pub past: History,
-    /// What is known of the sources.
+    /// The status of the event sources.
     pub sources: Arc<dyn Sources>,
-    /// The rules of all decisions: the same that the writer has.
+    /// The rules of all decisions, shared with the writer.
     pub policy: Policy,
-    /// Items of a page of a list.
+    /// Most items on a page of a list.
     pub page: usize,
-    /// Open watches.
+    /// Limits on open watches.
     pub watch_streams: WatchLimits,
     /// Plural names of kinds that the built-in rules would get wrong, by `Kind.group` (`Kind` in the core group).
     pub kinds: BTreeMap<String, String>,
-    /// How events are read.
+    /// Parses events.
     pub events: Arc<payload::Reader>,
-    /// Entries of one batch at most.
+    /// Most entries of one batch.
     pub max_batch_entries: usize,
-    /// Ends the watches.
+    /// Ends the watches when the daemon stops.
     pub stop: CancellationToken,
-    /// The cluster that this node is part of; none: it is alone.
+    /// The cluster of this node; none if the node is alone.
     pub cluster: Option<Cluster>,
 }
 
 impl Parts {
-    /// The parts, with the limits that are configured.
+    /// The components, with the configured limits.
     #[must_use]
     pub fn new(
         config: &Config,
@@ -145,11 +145,11 @@ struct Shared {
     readers: Readers,
 }
 
-/// Requests that read the journal at the same time, half of them of one principal; more wait.
+/// Requests that read the journal at the same time, at most half of them of one principal; others wait.
 const JOURNAL_READERS: usize = 8;
 
 impl App {
-    /// Puts the parts together.
+    /// Assembles the components.
     #[must_use]
     pub fn new(parts: Parts) -> Self {
         let watches = Watches::new(parts.watch_streams);
@@ -169,13 +169,13 @@ impl App {
         &self.0.readers
     }
 
-    /// Whether an answer may be behind the sources.
+    /// Whether an answer may lag behind the event sources.
     #[must_use]
     pub fn lags(&self) -> bool {
         self.sources.lag() || !self.sources.are_caught_up()
     }
 
-    /// Before the sources have been caught up with, usage is not known well enough to grant anything.
+    /// Refuses grants until the ledger has caught up with the sources: before that, usage is not reliable.
     ///
     /// # Errors
     /// `NotReady`.

@@ -21,10 +21,10 @@ use crate::{
     writer::now,
 };
 
-/// How many places of objects are looked at under one hold of the state.
+/// Table places that are scanned while the state is locked once.
 const PLACES: u32 = 16_384;
 
-/// How often the state is held for one page of the objects of all namespaces.
+/// How often the state is locked for one page of the objects of all namespaces.
 const HOLDS: usize = 64;
 
 #[derive(Debug, Default, Deserialize)]
@@ -44,7 +44,7 @@ impl ObjectsQuery {
     }
 }
 
-/// An object that the ledger believes to be there, and since when a source is awaited to show it.
+/// An object of the ledger, and since when the ledger waits for a source to report it.
 pub(super) fn believed(view: &ObjectView, awaited_since: Option<Timestamp>) -> Object<'_> {
     Object {
         uid: Cow::Borrowed(&view.uid),
@@ -59,7 +59,7 @@ pub(super) fn believed(view: &ObjectView, awaited_since: Option<Timestamp>) -> O
     }
 }
 
-/// An object as it was listed.
+/// A listed object.
 pub(super) fn listed(object: &Observed) -> Object<'_> {
     Object {
         uid: Cow::Borrowed(&object.uid),
@@ -78,7 +78,7 @@ fn version(version: u64) -> Option<String> {
     (version > 0).then(|| version.to_string())
 }
 
-/// An object, and since when a source is awaited to show it.
+/// An object, and since when the ledger waits for a source to report it.
 type Found = (ObjectView, Option<Timestamp>);
 
 fn found(state: &LedgerState, views: Vec<ObjectView>, now: Timestamp) -> Vec<Found> {
@@ -89,7 +89,7 @@ fn found(state: &LedgerState, views: Vec<ObjectView>, now: Timestamp) -> Vec<Fou
     views.into_iter().map(find).collect()
 }
 
-/// How many amounts they have, each counted as one more.
+/// The number of amounts of these objects, plus one for each object.
 fn amounts(objects: &[Found]) -> usize {
     let of = |(view, _): &Found| 1 + view.footprint.resources.len();
     objects.iter().map(of).sum()
@@ -124,7 +124,7 @@ pub(super) async fn list(
         .ledger
         .read(|state| (state.objects_view(&namespace), state.head()));
     let (view, head) = read.await?;
-    // All objects are looked at, but not while the state is held.
+    // All objects are scanned, but outside the lock of the state.
     let count = view.len();
     let look = move |turn: &Turn| {
         let wanted = query.resource.as_deref();
@@ -143,8 +143,8 @@ pub(super) async fn list(
     Ok(permit.make(amounts, make).await)
 }
 
-/// `GET /v1/objects`: of all namespaces, in no order that means anything. An object that is there all the time is shown
-/// once. A page may be shorter than requested, and even empty, while there is more.
+/// `GET /v1/objects`: of all namespaces, in unspecified order. An object that exists throughout the paging is listed
+/// exactly once. A page may be shorter than requested, or even empty, although more pages follow.
 pub(super) async fn list_all(
     State(app): State<App>,
     Caller(actor): Caller,
@@ -170,7 +170,7 @@ pub(super) async fn list_all(
         next = then;
     }
     let next = next.map(|next| token(&next)).transpose()?;
-    // What was looked at is durable when the ledger has come as far.
+    // The scanned objects are durable once the ledger is durable up to this head.
     let head = app.ledger.read(LedgerState::head).await?;
     let amounts = amounts(&objects);
     let make = move |turn: &Turn| page(turn, &app, &objects, next, head);

@@ -1,4 +1,4 @@
-//! The namespaces by how full their quotas are: which to look at first.
+//! Lists namespaces by how full their quotas are: those that need attention first.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -20,13 +20,13 @@ use super::{
 };
 use crate::{large::Permit, writer};
 
-/// Limits that are looked at under one hold of the state, namespaces without any counted as one.
+/// Limits that are read while the state is locked once; a namespace without limits counts as one.
 const LIMITS_AT_ONCE: usize = 10_000;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct OverviewQuery {
-    /// Only namespaces whose names hold this text.
+    /// Only namespaces whose names contain this text.
     search: Option<String>,
     at: Option<Timestamp>,
     sequence: Option<Sequence>,
@@ -35,11 +35,11 @@ pub(super) struct OverviewQuery {
     after: Option<String>,
 }
 
-/// The place of a namespace in the list: the fullest first, those without a limit last, equals by name. A share is
-/// not negative, and such floats are in the order of their bits.
+/// The position of a namespace in the list: the fullest first, namespaces without limits last, ties by name. A share is
+/// not negative, and non-negative floats sort by their bits.
 type FullnessOrder = (Reverse<Option<u64>>, Name);
 
-/// What is looked at of a namespace.
+/// The data that is read of a namespace.
 struct Seen {
     quotas: QuotasView,
     reservations: usize,
@@ -54,7 +54,7 @@ impl Seen {
     }
 }
 
-/// The first namespaces behind a place.
+/// The first namespaces after a position.
 struct Best {
     after: Option<FullnessOrder>,
     most: usize,
@@ -90,7 +90,7 @@ impl Best {
     }
 }
 
-/// How much of a limit is taken: infinitely much of none at all.
+/// The used share of a limit: infinite if the limit is zero.
 fn share(figure: &Figure) -> f64 {
     let mut taken = figure.reserved.clone();
     if let Some(used) = &figure.used {
@@ -104,13 +104,13 @@ fn share(figure: &Figure) -> f64 {
     }
 }
 
-/// The limit that is taken the most of, and its share.
+/// The limit with the largest used share, and that share.
 fn fullest(quotas: &QuotasView) -> Option<(f64, Fullest)> {
     let limits = quotas.figures().flat_map(|(quota, figures)| {
         let of = move |figure: Figure| (share(&figure), quota.name.clone(), figure);
         figures.into_iter().map(of)
     });
-    // The first of equals, so that the answer does not change by itself.
+    // The first among equals, so that the answer is stable.
     let (share, quota, figure) =
         limits.reduce(|best, next| if next.0 > best.0 { next } else { best })?;
     let shown = Fullest {
@@ -166,7 +166,7 @@ pub(super) async fn list(
     }))
 }
 
-/// Looks at all namespaces without holding the state for long.
+/// Reads all namespaces without locking the state for long.
 async fn of_now(
     app: &App,
     best: &mut Best,
@@ -195,7 +195,7 @@ async fn of_now(
         }
         tokio::task::yield_now().await;
     }
-    // What was looked at is durable when the ledger has come as far.
+    // The namespaces read are durable once the ledger is durable up to this head.
     let head = app.ledger.read(state::State::head).await?;
     Ok((head, app.lags()))
 }
@@ -203,7 +203,7 @@ async fn of_now(
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TrendQuery {
-    /// Names with commas between them.
+    /// Names, separated by commas.
     namespaces: String,
     from: Timestamp,
     to: Option<Timestamp>,
@@ -221,7 +221,7 @@ struct Trend<'a> {
     lagging: bool,
 }
 
-/// The share of the fullest limit of each namespace, in the order in which they were requested.
+/// The share of the fullest limit of each namespace, in the order of the request.
 #[derive(Serialize)]
 struct Point {
     time: Timestamp,

@@ -1,4 +1,4 @@
-//! Lists in pages: `limit`, `continue`, and the answer around the items.
+//! Lists in pages: `limit`, `continue`, and the envelope around the items.
 
 use axum::extract::{FromRequestParts, Query};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -11,7 +11,7 @@ use crate::label_selector::LabelSelector;
 pub(super) use crate::routes::Target;
 pub(super) use quota_client::wire::Page;
 
-/// The query of a request. Parameters that are not known are refused, so that a mistyped one is not overlooked.
+/// The query of a request. Unknown parameters are refused, so that a mistyped one is not silently ignored.
 #[derive(Clone, Debug)]
 pub(super) struct Params<T>(pub T);
 
@@ -26,19 +26,19 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
     }
 }
 
-/// Which page of a list.
+/// Selects a page of a list.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PageQuery {
-    /// Most items; none: as many as are allowed.
+    /// Most items; none for the largest allowed page.
     pub limit: Option<usize>,
-    /// Where the last page ended.
+    /// The position where the previous page ended.
     #[serde(rename = "continue")]
     pub after: Option<String>,
 }
 
 impl PageQuery {
-    /// How many items the page may have: as requested, but not more than `most`.
+    /// The size of the page: as requested, but at most `most`.
     ///
     /// # Errors
     /// `Malformed` for 0.
@@ -46,7 +46,7 @@ impl PageQuery {
         limit(self.limit, most)
     }
 
-    /// Where the page begins; none: at the beginning.
+    /// The position after which the page begins; none at the beginning.
     ///
     /// # Errors
     /// `Malformed` if it is not a token of this list.
@@ -59,7 +59,7 @@ impl PageQuery {
     }
 }
 
-/// Which page of a list of things that have labels.
+/// Selects a page of a list of labelled items.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct LabelledQuery {
@@ -81,10 +81,10 @@ impl LabelledQuery {
         token.map(read_token).transpose()
     }
 
-    /// Which of them.
+    /// The label selector.
     ///
     /// # Errors
-    /// `Malformed` if it is no selector.
+    /// `Malformed` if the text is not a selector.
     pub(super) fn labels(&self) -> Result<LabelSelector, Problem> {
         let text = self.label_selector.as_deref().unwrap_or_default();
         LabelSelector::parse(text).map_err(|why| Problem::new(Reason::Malformed, why))

@@ -1,4 +1,4 @@
-//! Questions about the past.
+//! Queries of past states.
 
 use quota_core::{event::Sequence, state};
 use quota_ledger::replay::Until;
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{large::Permit, writer};
 
-/// The moment that a question is about; none: now.
+/// The moment that a query refers to; none for now.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct When {
@@ -27,7 +27,7 @@ impl When {
             (Some(at), None) if at > writer::now() => {
                 Err(Problem::new(Reason::Malformed, "at is in the future"))
             }
-            // Entries of older ledgers have nanoseconds that are not shown.
+            // Entries written by older versions have nanoseconds, which responses do not show.
             (Some(at), None) => Ok(Some(Until::Time(at.plus(Span::from_nanoseconds(999))))),
             (Some(_), Some(_)) => {
                 let detail = "at and sequence exclude each other";
@@ -37,7 +37,7 @@ impl When {
     }
 }
 
-/// Asks the state of a moment; also says whether the answer may be behind the sources.
+/// Reads the state of a moment; also answers whether the state may lag behind the sources.
 pub(super) async fn ask<R>(
     app: &App,
     principal: &Name,

@@ -1,15 +1,15 @@
-//! Entity tags of quotas and groups, and what callers demand by them (RFC 9110, section 13).
+//! Entity tags of quotas and groups, and preconditions on them (RFC 9110, section 13).
 //!
-//! The tag is the entry that set it, and a digest of its numbers: `"42-9f86d081884c7d65"`. A change is
-//! made to what was set, so `If-Match` looks at the entry alone; a cached answer is only as good as its numbers, so
-//! `If-None-Match` looks at all of it.
+//! A tag consists of the entry that set the quota or group and a digest of its numbers: `"42-9f86d081884c7d65"`. A
+//! change applies to the definition, so `If-Match` compares the entry alone. A cached response also contains the
+//! numbers, so `If-None-Match` compares the whole tag.
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use quota_core::{decide::Precondition, event::Sequence};
 
 use super::problem::{Problem, Reason};
 
-/// The tag of what an entry set, and whose status is this text.
+/// The tag of the quota or group that this entry set and whose status is this text.
 pub(super) fn tag(entry: Sequence, status: &[u8]) -> HeaderValue {
     let digest = blake3::hash(status);
     let digest = &digest.to_hex()[..16];
@@ -17,21 +17,21 @@ pub(super) fn tag(entry: Sequence, status: &[u8]) -> HeaderValue {
         .unwrap_or_else(|_| HeaderValue::from_static("\"\""))
 }
 
-/// Whether the caller has what bears this tag already.
+/// Whether the caller already has the representation with this tag.
 pub(super) fn has(headers: &HeaderMap, tag: &HeaderValue) -> bool {
     let tags = headers.get_all(header::IF_NONE_MATCH).into_iter();
     let tags = tags.filter_map(|value| value.to_str().ok());
     let mut tags = tags.flat_map(|list| list.split(','));
-    tags.any(|known| {
-        let known = known.trim();
-        known == "*" || known.strip_prefix("W/").unwrap_or(known) == tag
+    tags.any(|listed| {
+        let listed = listed.trim();
+        listed == "*" || listed.strip_prefix("W/").unwrap_or(listed) == tag
     })
 }
 
-/// What must hold for a change to be made.
+/// The precondition of a change.
 ///
 /// # Errors
-/// `Malformed` if the headers are not understood: a condition must not be overlooked.
+/// `Malformed` if the headers cannot be parsed: a condition must not be ignored.
 pub(super) fn of(headers: &HeaderMap) -> Result<Option<Precondition>, Problem> {
     let if_match = text(headers, header::IF_MATCH)?;
     let if_none_match = text(headers, header::IF_NONE_MATCH)?;

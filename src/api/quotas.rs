@@ -1,4 +1,4 @@
-//! Quotas: setting, showing, deleting.
+//! Quotas: set, show, delete.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -91,7 +91,7 @@ fn location(view: &QuotaView) -> Option<HeaderValue> {
     answer::location(&[("/v1/namespaces/", namespace), ("/quotas/", name)])
 }
 
-/// Sets a quota at the transaction; answers it, and whether it is new.
+/// Sets a quota in the transaction; answers the quota, and whether it is new.
 fn set(
     context: &mut DecisionContext<'_>,
     actor: &Arc<Actor>,
@@ -110,15 +110,16 @@ fn set(
         }
         Some((record, entry)) => {
             let stored = render::manifest(record, entry);
-            let what = format!("quota {namespace}/{name}");
+            let subject = format!("quota {namespace}/{name}");
             let place = (Some(&namespace), &name);
-            if manifest.repeats(&stored) && is_no_edit(context, &what, place, entry, precondition)?
+            if manifest.repeats(&stored)
+                && is_no_edit(context, &subject, place, entry, precondition)?
             {
                 return Ok((set_view(state, &namespace, &name)?, false));
             }
-            refuse_stale(&what, &mut manifest.metadata, &stored.metadata)?;
+            refuse_stale(&subject, &mut manifest.metadata, &stored.metadata)?;
             manifest.inherit(&stored);
-            refuse_revival(&what, &manifest.metadata)?;
+            refuse_revival(&subject, &manifest.metadata)?;
             let managers = &mut manifest.metadata.managed_fields;
             managers.clone_from(&stored.metadata.managed_fields);
             validation::validate_update(&manifest, &stored)
@@ -193,8 +194,8 @@ pub(super) async fn delete(
     .await
 }
 
-/// `GET /v1/namespaces/{namespace}/quotas`: by name. With a selector, a page may be shorter than requested, and even
-/// empty, while there is more.
+/// `GET /v1/namespaces/{namespace}/quotas`: by name. With a selector, a page may be shorter than requested, or even
+/// empty, although more pages follow.
 pub(super) async fn list(
     State(app): State<App>,
     Target(namespace): Target<String>,
@@ -217,7 +218,7 @@ pub(super) async fn list(
     Ok(permit.make(amounts, make).await)
 }
 
-/// `GET /v1/quotas`: by namespace and name. The numbers of a page are of one moment.
+/// `GET /v1/quotas`: by namespace and name. All numbers of a page are of one moment.
 pub(super) async fn list_all(
     State(app): State<App>,
     Caller(actor): Caller,

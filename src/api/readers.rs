@@ -1,4 +1,5 @@
-//! Who reads the journal: so many at a time, and of one principal half of them, so that a flood waits for itself.
+//! Bounds the concurrent reads of the journal: a principal gets at most half of the turns, so that a flood of requests
+//! delays only its own principal.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -13,13 +14,14 @@ use crate::auth::Principal;
 pub(super) struct Readers {
     most: usize,
     all: Arc<Semaphore>,
-    /// Of the principals that read or wait.
+    /// The turns of the principals that read or wait.
     of_principal: Mutex<BTreeMap<Name, Arc<Semaphore>>>,
 }
 
-/// A turn; it ends when this is dropped.
+/// A turn to read; it ends on drop.
 pub(super) struct Reading {
-    /// Given back before that of the principal, so that whoever waits for that finds one.
+    /// Declared first, so that it is returned before the principal's turn: a waiter of the same principal then finds a
+    /// free one.
     _one_of_all: OwnedSemaphorePermit,
     _one_of_principal: OwnedSemaphorePermit,
 }
@@ -33,8 +35,8 @@ impl Readers {
         }
     }
 
-    /// Waits for a turn: behind the others of its principal first, so that no more of these wait before other
-    /// principals than may read.
+    /// Waits for a turn: first for one of the principal's own, so that a principal never has more waiters in the common
+    /// queue than it may have readers.
     pub(super) async fn turn(&self, principal: &Name) -> Result<Reading, Problem> {
         let own = self.own(principal).acquire_owned().await;
         let own = own.map_err(|error| Problem::internal(&error))?;
@@ -45,10 +47,10 @@ impl Readers {
         })
     }
 
-    /// The turns of a principal. Callers that are not distinguished share all.
+    /// The turns of a principal: half of all. `anonymous`, the principal of callers without tokens, may use all.
     fn own(&self, principal: &Name) -> Arc<Semaphore> {
         let mut own = self.of_principal.lock();
-        // Those that are used are held by those that use them.
+        // Turns in use are kept alive by their holders.
         own.retain(|_, turns| Arc::strong_count(turns) > 1);
         let most = match Principal::anonymous().name() == principal {
             true => self.most,
@@ -66,7 +68,7 @@ mod tests {
 
     use super::*;
 
-    /// A turn, if there is one at once.
+    /// A turn, if one is free.
     fn try_turn(readers: &Readers, principal: &Name) -> Option<Reading> {
         let turn = readers.turn(principal).now_or_never()?;
         Some(turn.unwrap())
@@ -96,7 +98,7 @@ mod tests {
         assert!(all.iter().all(Option::is_some));
         assert!(try_turn(&readers, &other).is_none());
         drop(all);
-        // Who does not read is not remembered.
+        // A principal without readers is not kept.
         assert!(try_turn(&readers, &other).is_some());
         assert_eq!(readers.of_principal.lock().len(), 1);
     }

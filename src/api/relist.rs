@@ -1,4 +1,4 @@
-//! Asking publishers for a relist.
+//! Requests a relist from the publishers.
 
 use std::collections::BTreeSet;
 
@@ -13,10 +13,10 @@ use super::{
     problem::{Cause, Problem, Reason},
 };
 
-/// Most kinds that can be asked for by name.
+/// Most kinds that one call can name.
 const KINDS_MAX: usize = 256;
 
-/// `POST /v1/relist`: publishers are asked to list these kinds again, or all.
+/// `POST /v1/relist`: requests that the publishers list these kinds again, or all kinds.
 pub(super) async fn ask(
     State(app): State<App>,
     Caller(actor): Caller,
@@ -37,7 +37,7 @@ pub(super) async fn ask(
         return Err(Problem::new(Reason::NotReady, detail));
     }
     let principal = &*actor.principal;
-    tracing::info!(principal, ?resources, "a relist is wanted");
+    tracing::info!(principal, ?resources, "relist requested");
     Ok(answer::json(
         StatusCode::ACCEPTED,
         &RelistAnswer {

@@ -1,4 +1,4 @@
-//! A quota as a v1 ResourceQuota: as it is shown, and as it is stored.
+//! Renders a quota as a v1 ResourceQuota for responses, and its metadata for storage.
 
 use std::borrow::Cow;
 
@@ -31,7 +31,7 @@ pub struct ResourceQuota<'a> {
     entry: Sequence,
 }
 
-/// Which limits are not enforced, in a sentence for people; none: all are.
+/// Names the limits that are not enforced, in a sentence for people; none if all are enforced.
 #[must_use]
 pub fn not_enforced(hard: &ResourceList, coverage: &Coverage) -> Option<String> {
     let names: Vec<&str> = coverage.uncovered(hard).map(|name| &**name).collect();
@@ -44,7 +44,7 @@ pub fn not_enforced(hard: &ResourceList, coverage: &Coverage) -> Option<String> 
 }
 
 impl<'a> ResourceQuota<'a> {
-    /// A quota with its numbers. `coverage` says which limits are enforced.
+    /// A quota with its numbers. `coverage` determines which limits are enforced.
     #[must_use]
     pub fn of(view: &'a QuotaView, coverage: &Coverage) -> Self {
         let holds = view
@@ -55,7 +55,7 @@ impl<'a> ResourceQuota<'a> {
                 reserved: Cow::Borrowed(reserved),
                 expiration_time: reservation.expiration,
             });
-        // The only condition says which limits nothing keeps; without it all are kept.
+        // The only condition names the limits that are not enforced; without the condition all are enforced.
         let enforced = not_enforced(&view.record.spec.hard, coverage).map(|message| Condition {
             r#type: "Enforced".to_owned(),
             status: "False".to_owned(),
@@ -82,7 +82,7 @@ impl<'a> ResourceQuota<'a> {
         Self { shown, entry }
     }
 
-    /// The same, with how far the ledger was, and whether a source is behind.
+    /// The same, with the position of the ledger, and whether a source lags.
     #[must_use]
     pub fn as_of(mut self, head: Head, lagging: bool) -> Self {
         self.shown.as_of = Some(answer::as_of(head));
@@ -90,7 +90,7 @@ impl<'a> ResourceQuota<'a> {
         self
     }
 
-    /// Its entity tag: another one when it is set anew, and when its numbers change.
+    /// The quota's entity tag: it changes when the quota is set anew and when its numbers change.
     #[must_use]
     pub fn tag(&self) -> HeaderValue {
         let status = serde_json::to_vec(&self.shown.status).unwrap_or_default();
@@ -112,12 +112,12 @@ pub fn metadata(record: &QuotaRecord, entry: Sequence) -> Metadata {
         uid: record.uid.to_string(),
         resource_version: entry.to_string(),
         creation_timestamp: Some(record.created),
-        // What is stored was written by `stored_metadata`; an adopted quota may have none.
+        // The stored metadata was written by `stored_metadata`; an adopted quota may have none.
         ..serde_json::from_str(&record.metadata).unwrap_or_default()
     }
 }
 
-/// A quota as a manifest without its numbers, to be compared with a changed one.
+/// A quota as a manifest without its numbers, for comparison with a changed manifest.
 #[must_use]
 pub fn manifest(record: &QuotaRecord, entry: Sequence) -> Manifest {
     let mut manifest = Manifest::default();
@@ -128,7 +128,7 @@ pub fn manifest(record: &QuotaRecord, entry: Sequence) -> Manifest {
     manifest
 }
 
-/// What of a manifest's metadata is stored beside the fields that the record has of its own.
+/// The part of a manifest's metadata that is stored beside the record's own fields.
 #[must_use]
 pub fn stored_metadata(metadata: &Metadata) -> Box<str> {
     let stored = Metadata {

@@ -1,4 +1,4 @@
-//! A manifest that replaces what is stored: what it may say about that, and what it cannot. And what is deleted.
+//! Checks of a manifest that replaces a stored one. And deletion.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::writer::DecisionContext;
 
-/// The path says it; the manifest may say the same.
+/// Takes a name from the path; the manifest may repeat the name.
 pub(super) fn take_from_path(field: &str, own: &mut Name, path: &str) -> Result<(), Problem> {
     if own.is_empty() {
         *own = Name::from(path);
@@ -31,17 +31,17 @@ pub(super) fn take_from_path(field: &str, own: &mut Name, path: &str) -> Result<
     Err(Problem::invalid(vec![Cause::invalid(field, own, &wrong)]))
 }
 
-/// What of a manifest says when another object was made: it may have been read from elsewhere.
+/// Clears metadata that another, earlier object may have left in the manifest of a new one.
 pub(super) fn begin(metadata: &mut Metadata) {
     metadata.deletion_timestamp = None;
     metadata.deletion_grace_period_seconds = None;
     metadata.managed_fields.clear();
 }
 
-/// A manifest that was read here and then edited must be edited from what is there now. One that comes from elsewhere
-/// (another cluster's uid) says nothing about what is there.
+/// Refuses a manifest that was read here and edited while the stored object changed. A manifest from elsewhere (with
+/// another cluster's uid) makes no statement about the stored object.
 pub(super) fn refuse_stale(
-    what: &str,
+    subject: &str,
     new: &mut Metadata,
     stored: &Metadata,
 ) -> Result<(), Problem> {
@@ -54,29 +54,30 @@ pub(super) fn refuse_stale(
         return Ok(());
     }
     let detail = format!(
-        "{what} has been modified: it is at resourceVersion {}, not {}",
+        "{subject} has been modified: it is at resourceVersion {}, not {}",
         stored.resource_version, new.resource_version
     );
     Err(Problem::new(Reason::Conflict, detail))
 }
 
-/// What waits for its finalizers to be deleted would be gone without them, which is not what this request means, and with
-/// nobody left who takes them away it would wait for ever.
-pub(super) fn refuse_revival(what: &str, new: &Metadata) -> Result<(), Problem> {
+/// Refuses a manifest without finalizers for an object whose deletion waits for its finalizers. Without them the object
+/// would disappear, which this request does not intend; or no controller would be left to remove them, and the deletion
+/// would never finish.
+pub(super) fn refuse_revival(subject: &str, new: &Metadata) -> Result<(), Problem> {
     if new.deletion_timestamp.is_none() || !new.finalizers.is_empty() {
         return Ok(());
     }
     let detail = format!(
-        "{what} is being deleted and waits for its finalizers: delete it first, or leave them in the manifest"
+        "{subject} is being deleted and waits for its finalizers: delete it first, or leave them in the manifest"
     );
     Err(Problem::new(Reason::Conflict, detail))
 }
 
-/// Whether a manifest that says the same as what a source has shown (by namespace, if it has one, and name) is no edit:
-/// the source would undo an edit, so that one is refused, and nobody is to be refused what changes nothing.
+/// Whether a manifest that equals the definition from a source (by namespace, if there is one, and name) changes
+/// nothing. An edit is refused, since the source would undo it; a request that changes nothing shall succeed.
 pub(super) fn is_no_edit(
     context: &DecisionContext<'_>,
-    what: &str,
+    subject: &str,
     (namespace, name): (Option<&Name>, &Name),
     entry: Sequence,
     precondition: Option<Precondition>,
@@ -85,11 +86,13 @@ pub(super) fn is_no_edit(
     if !decide::belongs_to_source(state, context.policy, namespace, name) {
         return Ok(false);
     }
-    let holds = precondition.map_or(Ok(()), |it| it.check(what.to_owned(), Some(entry)));
+    let holds = precondition.map_or(Ok(()), |condition| {
+        condition.check(subject.to_owned(), Some(entry))
+    });
     holds.map(|()| true).map_err(refused)
 }
 
-/// A precondition came as a header, so its failure has a status of its own.
+/// A precondition comes as a header, so its failure has its own status.
 pub(super) fn refused(refusal: Refusal) -> Problem {
     match refusal {
         Refusal::Conflict { .. } => Problem::new(Reason::PreconditionFailed, refusal.to_string()),

@@ -1,4 +1,4 @@
-//! Making and reading reservations.
+//! Makes and reads reservations.
 
 mod shown;
 
@@ -41,7 +41,7 @@ use crate::{
 pub(super) use shown::{LAGGING, holder, whole, write_fields, write_head};
 use shown::{item, write};
 
-/// The answer that shows one reservation.
+/// The response for one reservation.
 pub(super) fn show(
     app: &App,
     status: StatusCode,
@@ -70,11 +70,11 @@ fn show_with(
     }
 }
 
-/// A request that was granted.
+/// A granted request.
 pub(super) struct Granted {
     pub(super) status: ReservationStatus,
     pub(super) replayed: bool,
-    /// What is said of it besides.
+    /// Warnings for the caller.
     pub(super) warnings: Vec<String>,
 }
 
@@ -102,7 +102,7 @@ pub(super) fn grant(
     })
 }
 
-/// What the caller is to learn of.
+/// Warnings for the caller.
 pub(super) fn warnings(namespace: &str, notices: &[Notice], unlimited: &[Name]) -> Vec<String> {
     let for_caller = |notice: &&Notice| notice.audience == Audience::Caller;
     let messages = notices.iter().filter(for_caller);
@@ -112,16 +112,16 @@ pub(super) fn warnings(namespace: &str, notices: &[Notice], unlimited: &[Name]) 
         .collect()
 }
 
-/// Logs and counts what others are to learn of a grant.
+/// Logs and counts notices for auditors.
 pub(super) fn note(notices: &[Notice]) {
     let for_auditors = |notice: &&Notice| notice.audience == Audience::Auditors;
     for notice in notices.iter().filter(for_auditors) {
         metrics::limit_passed();
-        tracing::info!(quota = %notice.quota, message = notice.message, "a limit that is not enforced was passed");
+        tracing::info!(quota = %notice.quota, message = notice.message, "a limit that is not enforced was exceeded");
     }
 }
 
-/// A reservation that was granted just now or before.
+/// A reservation that was granted just now or by an earlier identical request.
 pub(super) fn remembered(
     state: &state::State,
     request: &decide::FingerprintedRequest,
@@ -145,7 +145,8 @@ pub(super) async fn create(
         let request =
             text.read::<ReserveRequest<'_>>()?
                 .request(&app, &namespace, writer::now(), None)?;
-        // Here, since all others wait for the thread that decides; and kept, so that it is freed here.
+        // The digest is computed here, not on the decider thread, which all other jobs wait for; the request is kept,
+        // so that it is freed here.
         request.digest();
         let request = Arc::new(request);
         let denials = app.ledger.denials().cloned();
@@ -220,10 +221,10 @@ pub(super) async fn get(
     Target((namespace, uid)): Target<(String, String)>,
 ) -> Result<Response, Problem> {
     let not_found = || Problem::new(Reason::NotFound, format!("reservation {uid:?} not found"));
-    let known = Uid::new(&uid).map_err(|_| not_found())?;
+    let parsed = Uid::new(&uid).map_err(|_| not_found())?;
     let found = app
         .ledger
-        .read(|state| (state.reservation_status(&namespace, &known), state.head()));
+        .read(|state| (state.reservation_status(&namespace, &parsed), state.head()));
     let (status, head) = found.await?;
     let status = status.ok_or_else(not_found)?;
     Ok(show(&app, StatusCode::OK, &status, head))
@@ -251,7 +252,7 @@ pub(super) async fn list(
 ) -> Result<Response, Problem> {
     let limit = page::limit(query.limit, app.page)?;
     let after = query.after.as_deref().filter(|token| !token.is_empty());
-    // An entry that granted or ended one stays the same, whatever happens between two pages.
+    // Pages are ordered by the entry that granted or ended a reservation, which stays the same between two pages.
     let after: ReservationPlace = after.map(page::read_token).transpose()?.unwrap_or_default();
     let when = When {
         at: query.at,
@@ -263,7 +264,7 @@ pub(super) async fn list(
         (view, state.head())
     };
     let ((view, head), lagging) = past::ask(&app, &actor.principal, &when, copied).await?;
-    // All of them are looked at, but not while the state is held. They may be few, and wide.
+    // All of them are scanned, but outside the lock of the state. A few reservations may have many amounts.
     let amounts = view.amounts(AMOUNTS_AT_ONCE);
     let make = move |turn: &Turn| {
         let (reservations, next) = view.page(after, limit, || turn.pause());
@@ -271,7 +272,9 @@ pub(super) async fn list(
         Ok(answer::large(
             turn,
             &Page {
-                items: items.map(|(it, end)| item(it, *end)).collect(),
+                items: items
+                    .map(|(reservation, end)| item(reservation, *end))
+                    .collect(),
                 next: next.as_ref().map(token).transpose()?,
                 as_of: answer::as_of(head),
                 lagging,

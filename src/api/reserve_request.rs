@@ -1,4 +1,4 @@
-//! The body of a reservation, and the request for capacity that it stands for.
+//! The body of a reservation request, and the request for capacity that it describes.
 
 use std::{fmt, sync::Arc};
 
@@ -32,11 +32,11 @@ const RESOURCES_MAX: usize = 256;
 /// The longest name of an object, and the longest apiVersion and kind, in bytes.
 const NAME_MAX_BYTES: usize = 253;
 
-/// What somebody asks to be reserved.
+/// A request to reserve capacity.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReserveRequest<'a> {
-    /// Only in a batch is it needed: elsewhere the path says it.
+    /// Required only in a batch: elsewhere the path names the namespace.
     pub(super) namespace: Option<Name>,
     reserved_by: Option<Holder>,
     #[serde(borrow)]
@@ -46,7 +46,7 @@ pub struct ReserveRequest<'a> {
     ttl: Option<String>,
 }
 
-/// The object that capacity is reserved for; empty texts are not given.
+/// The object that capacity is reserved for; an empty text counts as absent.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 struct Holder {
@@ -60,12 +60,12 @@ struct Holder {
     uid: Name,
 }
 
-/// A text, or null, which is an empty one.
+/// A text; null counts as empty.
 fn or_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Name, D::Error> {
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
-/// A resource list of which every quantity is still to be read, so that each wrong one can be named.
+/// A resource list with unparsed quantities, so that each invalid one can be named.
 #[derive(Debug)]
 pub(super) struct Amounts<'a>(Vec<(Name, &'a RawValue)>);
 
@@ -103,7 +103,7 @@ impl<'de> Visitor<'de> for ReadAmounts {
 }
 
 impl Amounts<'_> {
-    /// Reads the quantities: resource names must be qualified names, amounts not negative.
+    /// Parses the quantities: resource names must be qualified names, amounts not negative.
     pub(super) fn read(&self, field: &str, causes: &mut Vec<Cause>) -> ResourceList {
         let mut list = ResourceList::new();
         for (name, token) in &self.0 {
@@ -126,20 +126,21 @@ impl Amounts<'_> {
     }
 }
 
-/// Names that requests of a batch have in common: kept once, they are made, compared and freed with less effort.
+/// Names that the requests of a batch have in common: sharing them makes it cheaper to create, compare and free the
+/// requests.
 #[derive(Default)]
 pub(super) struct SharedNames(Vec<Name>);
 
 impl SharedNames {
     fn share(&mut self, name: &mut Name) {
-        match self.0.iter().find(|known| *known == name) {
-            Some(known) => name.clone_from(known),
+        match self.0.iter().find(|shared| *shared == name) {
+            Some(shared) => name.clone_from(shared),
             None if self.0.len() < SHARED_MAX => self.0.push(name.clone()),
             None => {}
         }
     }
 
-    /// Has a request share names with those before it.
+    /// Lets a request share names with the requests before it.
     pub(super) fn share_of(&mut self, request: &mut ReserveRequest<'_>) {
         let holder = request.reserved_by.iter_mut();
         let holder = holder.flat_map(|holder| [&mut holder.api_version, &mut holder.kind]);
@@ -157,7 +158,7 @@ impl SharedNames {
     }
 }
 
-/// What a request is about, as far as its own fields say.
+/// The object of a request, as far as the request's own fields describe it.
 struct Subject {
     resource: GroupResource,
     footprint: Footprint,
@@ -165,7 +166,8 @@ struct Subject {
 }
 
 impl ReserveRequest<'_> {
-    /// The request for capacity. `fresh` is the uid of the object if none is given; none: it must be given.
+    /// The request for capacity. `fresh` is the uid to use if the request has none; without `fresh` the request must
+    /// have one.
     ///
     /// # Errors
     /// `Invalid` with every field that is not valid.
@@ -261,7 +263,7 @@ impl ReserveRequest<'_> {
 }
 
 impl Holder {
-    /// Names what is wrong with it. The uid is read later.
+    /// Names what is wrong with the fields. The uid is parsed later.
     fn check(&self, causes: &mut Vec<Cause>) {
         let Self {
             api_version,
@@ -277,7 +279,7 @@ impl Holder {
         }
     }
 
-    /// Takes over what the object says about itself; where both say something, they must agree.
+    /// Takes over the object's own fields; where both state a field, the two must agree.
     fn agree(&mut self, object: [(&str, &Name); 4], causes: &mut Vec<Cause>) {
         let mine = [
             &mut self.api_version,
@@ -299,7 +301,7 @@ impl Holder {
     }
 }
 
-/// Reads an object, and computes what it would count for.
+/// Parses an object, and computes its footprint.
 fn observed(
     app: &App,
     namespace: &str,
@@ -308,7 +310,7 @@ fn observed(
     json: &str,
     causes: &mut Vec<Cause>,
 ) -> Option<Subject> {
-    // Serde would read a list as the fields in their order.
+    // Serde would accept a list as the fields in their order.
     if !json.starts_with('{') {
         causes.push(unreadable(&"it must be a JSON object"));
         return None;
@@ -377,7 +379,7 @@ fn unreadable(error: &dyn fmt::Display) -> Cause {
     }
 }
 
-/// Reads a time to live.
+/// Parses a time to live.
 pub(super) fn read_ttl(text: Option<&str>, causes: &mut Vec<Cause>) -> Option<Period> {
     match text?.parse::<Period>() {
         Ok(period) => Some(period),
@@ -392,7 +394,7 @@ pub(super) fn read_ttl(text: Option<&str>, causes: &mut Vec<Cause>) -> Option<Pe
     }
 }
 
-/// The resource of a kind: as configured, or by Kubernetes' rule.
+/// The resource of a kind: as configured, or by Kubernetes' naming rule.
 fn resource_of(app: &App, api_version: &str, kind: &str) -> GroupResource {
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     if !app.kinds.is_empty() {

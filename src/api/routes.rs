@@ -1,4 +1,4 @@
-//! The routes of `/v1`. To add one, add a line here: everything else is derived from it.
+//! The routes of `/v1`. To add a route, add a line here: everything else is derived from this table.
 
 use std::sync::LazyLock;
 
@@ -43,7 +43,7 @@ async fn index() -> Json<Index> {
     })
 }
 
-/// The description of the API: OpenAPI.
+/// The description of the API in OpenAPI.
 #[must_use]
 pub fn document() -> Value {
     openapi::document(&routes())
@@ -60,7 +60,7 @@ async fn description() -> Response {
 /// The media types of manifests.
 const JSON_OR_YAML: &[&str] = &["application/json", "application/yaml"];
 
-/// The routes of the API. Those of one path stand together.
+/// The routes of the API. Routes of one path stand together.
 #[must_use]
 pub fn routes() -> Vec<Route<App>> {
     vec![
@@ -72,14 +72,14 @@ pub fn routes() -> Vec<Route<App>> {
             .operation("getStatus", &[(200, "Status")]).about("how the ledger and its sources stand, and who asks"),
         get("/v1/cluster", Authenticated, cluster::status)
             .operation("getCluster", &[(200, "Cluster")]).about("the cluster as this node sees it ([cluster](cluster.md)); 404 without one"),
-        // A ledger is begun.
+        // This begins a ledger.
         post("/v1/cluster/init", Role(&[Admin], Everywhere), cluster::initialise).of_node()
             .operation("initCluster", &[(201, "ClusterInitialised")]).about("201: the stream was made, and the ledger begins in it behind what this node holds"),
         post("/v1/cluster/transfer", Role(&[Admin], Everywhere), cluster::transfer)
             .operation("transferLead", &[(200, "Cluster")]).sends("ClusterTransfer").about("200: another node has taken the lead"),
         post("/v1/cluster/remove", Role(&[Admin], Everywhere), cluster::remove).idempotent()
             .operation("removeNode", &[(200, "Cluster")]).sends("ClusterRemove").about("200: the stream is not kept any more for a node that was stopped"),
-        // A ledger is begun behind what this node holds.
+        // This begins a ledger after the entries of this node.
         post("/v1/cluster/heal", Role(&[Admin], Everywhere), cluster::heal).of_node()
             .operation("healCluster", &[(201, "ClusterInitialised")]).sends("ClusterHeal").about("201: a stream that is gone, or has lost what was acknowledged, was made anew behind what this node holds ([cluster](cluster.md#the-servers-have-lost-the-stream))"),
         get("/v1/usage", Role(&[Read], Everywhere), overview::list)
@@ -137,25 +137,25 @@ pub fn routes() -> Vec<Route<App>> {
             .operation("listObjects", &[(200, "ObjectPage")]).query(&["resource", "limit", "continue"]).about("list of the objects behind the numbers; `resource`"),
         get("/v1/objects", Role(&[Read], Everywhere), objects::list_all)
             .operation("listAllObjects", &[(200, "ObjectPage")]).query(&["resource", "limit", "continue"]).about("list of the objects of all namespaces; `resource`"),
-        // What is listed may be of any namespace, and the answer shows what the ledger has of it.
+        // Listed objects may be of any namespace, and the answer shows the ledger's objects of that namespace.
         post("/v1/drift", Role(&[Read], Everywhere), drift::compare).idempotent()
             .body(BodyLimit::Events)
             .operation("compare", &[(200, "DriftAnswer")]).sends("DriftRequest").about("200: how each listed object differs from what the ledger believes; writes nothing"),
-        // They put the record of the facts right, whatever its sources sent.
+        // Corrections override the facts that sources have sent.
         post("/v1/corrections", Role(&[Admin], Everywhere), corrections::correct)
             .body(BodyLimit::Events)
             .operation("correct", &[(200, "CorrectionAnswer")]).sends("CorrectionRequest").about("200: one outcome per item"),
-        // They cost the cluster's API server something.
+        // A relist puts load on the cluster's API server.
         post("/v1/relist", Role(&[Admin], Everywhere), relist::ask).idempotent()
             .operation("relist", &[(202, "RelistAnswer")]).sends("RelistRequest")
 .body_may_be_left_out().about("202: the clusters whose publishers are asked to list again"),
-        // Facts, limits among them while `quotas.adopt` is on.
+        // Events are facts; they include limits while `quotas.adopt` is on.
         post("/v1/events", Role(&[Ingest], Everywhere), events::accept).idempotent()
             .body(BodyLimit::Events)
             .operation("sendEvents", &[(200, "EventsAnswer")]).sends_as(&["application/json", "application/x-ndjson"], "EventsInput").about("200: how many were accepted, ignored, rejected"),
         get("/v1/entries", Role(&[Read], Query), entries::list)
             .operation("listEntries", &[(200, "EntryPage")]).query(&["fromSequence", "namespace", "order", "limit", "continue"]).about("list of entries of the ledger; `from`, `namespace`, `order`: with `order=desc` the newest first, from `from` back"),
-        // They hold whatever was sent, so nobody else is to see them.
+        // Dead letters hold any content that was sent, so only admins may read them.
         get("/v1/dead-letters", Role(&[Admin], Everywhere), entries::dead_letters)
             .operation("listDeadLetters", &[(200, "DeadLetterPage")]).query(&["limit", "continue"]).about("list of what could not be understood, newest first"),
         get("/v1/backup", Role(&[Admin], Everywhere), backup::backup)

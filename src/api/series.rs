@@ -1,4 +1,4 @@
-//! What a namespace used at points of the past.
+//! A namespace's usage at points in the past.
 
 use axum::{extract::State, response::Response};
 use quota_client::wire::{UsageHistory, UsagePoint};
@@ -19,13 +19,13 @@ use crate::{
     writer,
 };
 
-/// Points of a series, if no step is requested.
+/// Points of a series if no step is requested.
 const POINTS: i64 = 100;
 
-/// Figures of a series, over all its points.
+/// Most figures of a series, over all its points.
 pub(super) const FIGURES_MAX: usize = 200_000;
 
-/// Which points of a series.
+/// Selects the points of a series.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SeriesQuery {
@@ -48,7 +48,7 @@ pub(super) async fn series(
     let mut figures = 0_usize;
     let of_past = Permit::of_past(&actor.principal);
     let sampled = app.past.series(&of_past, times.clone(), move |state| {
-        // What is more than can be answered need not be kept.
+        // A series that is too large to answer is not kept.
         let seen = (figures <= FIGURES_MAX).then(|| Seen::of(state, &name))?;
         figures += seen.amounts();
         Some(seen)

@@ -1,4 +1,4 @@
-//! How the ledger and its sources stand.
+//! The status of the ledger and its sources.
 
 use axum::{extract::State, response::Response};
 use quota_client::wire::{AsOf, Caller, ClusterMember, KindWatermark, Source, Status};
@@ -64,12 +64,12 @@ pub(super) async fn status(
     }))
 }
 
-/// Those that have positions, and those that have said how far they are: mostly the same.
+/// The sources that have positions, and those that have sent bookmarks: mostly the same.
 fn sources(state: &state::State) -> Vec<Source> {
     let of = |(name, cursor): (&Name, &Cursor)| Source {
         name: name.clone(),
         position: Some(cursor.position),
-        // At the epoch nothing has come yet.
+        // At the epoch no message has arrived yet.
         time: Some(cursor.time).filter(|time| *time > Timestamp::EPOCH),
         watermarks: Vec::new(),
     };

@@ -1,4 +1,4 @@
-//! Usage: what counts, and against which limits.
+//! Usage, and the limits that it counts against.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -19,7 +19,7 @@ use super::{
     problem::Problem,
 };
 
-/// What a namespace uses, as read from a state.
+/// A namespace's usage, as read from a state.
 pub(super) struct Seen {
     pub(super) totals: Totals,
     pub(super) quotas: QuotasView,
@@ -35,12 +35,12 @@ impl Seen {
         }
     }
 
-    /// How many amounts it shows.
+    /// The number of amounts that the answer lists.
     pub(super) fn amounts(&self) -> usize {
         self.totals.used.len() + self.totals.reserved.len() + self.quotas.amounts()
     }
 
-    /// The quotas with their limits. They may be many.
+    /// The quotas with their limits. There may be many.
     pub(super) fn limits(&self, turn: &Turn) -> Vec<QuotaUsage> {
         let limits = |(record, figures): (&Arc<QuotaRecord>, Vec<Figure>)| {
             turn.pause();

@@ -1,4 +1,4 @@
-//! Watching: the entries as they become durable, as server-sent events.
+//! Watches: entries as they become durable, as server-sent events.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{watches::Slot, writer::Batch};
 
-/// How often a silent watch says that it lives.
+/// Interval of heartbeats on a silent watch.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// Entries that are read from the journal at a time.
@@ -33,7 +33,7 @@ const PAGE: usize = 512;
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WatchQuery {
-    /// The first entry that is wanted; none: the next one.
+    /// The first entry to send; none for the next entry.
     from: Option<Sequence>,
     namespace: Option<String>,
 }
@@ -51,7 +51,7 @@ pub(super) async fn watch(
         None => None,
         Some(id) => Some(last_event(id)?),
     };
-    // Subscribed first: nothing falls between what is read and what comes.
+    // Subscribes before reading the journal, so that no entry is missed in between.
     let batches = app.ledger.watch();
     let next = match last {
         Some(last) => last.saturating_add(1),
@@ -128,7 +128,7 @@ impl Follower {
         .flatten()
     }
 
-    /// The next entries; none: the watch has ended.
+    /// The next entries; none when the watch has ended.
     async fn more(&mut self) -> Option<Vec<Entry>> {
         loop {
             if self.next <= self.app.ledger.durable().sequence {

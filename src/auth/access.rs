@@ -1,26 +1,27 @@
-//! What a route asks of its callers. Each route states it where it is declared; there is no default.
+//! The access that a route requires. Each route states it where it is declared; there is no default.
 
 use super::Role;
 
 /// Who may call a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Everybody who reaches the listener: no token is looked at.
+    /// Everybody who reaches the listener: tokens are not checked.
     Public,
     /// Every authenticated caller: the answer reveals nothing about a namespace.
     Authenticated,
-    /// Callers with any of these roles, there.
+    /// Callers that have any of these roles in this scope.
     Role(&'static [Role], Scope),
 }
 
-/// Where a role is needed.
+/// The namespaces in which a role is required.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// In the namespace of the path.
     Path,
     /// In the namespace of the query; without one, in all namespaces.
     Query,
-    /// In the namespace of each item of the body, which the handler checks; the router asks for the role in any.
+    /// In the namespace of each item of the body, which the handler checks; the router requires the role in any
+    /// namespace.
     Items,
     /// In all namespaces.
     Everywhere,

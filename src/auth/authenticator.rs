@@ -21,12 +21,12 @@ use crate::{
 /// A larger file is refused.
 const FILE_BYTES_MAX: u64 = 8 << 20;
 
-/// Knows who may call. Clones share what they know.
+/// Authenticates callers. Clones share the register.
 #[derive(Clone)]
 pub struct Authenticator(Arc<Shared>);
 
 struct Shared {
-    /// None: everybody is anonymous.
+    /// None if every caller is anonymous.
     register: Option<watch::Sender<Arc<Register>>>,
     refusals: Throttle,
 }
@@ -48,13 +48,13 @@ enum Cause {
 }
 
 impl Authenticator {
-    /// Asks nobody for a token.
+    /// An authenticator that requires no token.
     #[must_use]
     pub fn off() -> Self {
         Self::with(None)
     }
 
-    /// Reads the configured file, if there is one; the [`Follower`] keeps up with its changes.
+    /// Reads the configured file, if there is one; the [`Follower`] applies later changes of the file.
     ///
     /// # Errors
     /// The file cannot be read or used.
@@ -94,33 +94,33 @@ impl Authenticator {
         self.0.register.is_some()
     }
 
-    /// Changes of what is in force; none if everybody is anonymous.
+    /// The registers in force over time; none if every caller is anonymous.
     pub(super) fn registers(&self) -> Option<watch::Receiver<Arc<Register>>> {
         self.0.register.as_ref().map(watch::Sender::subscribe)
     }
 
-    /// Bounds what is logged about callers that are turned away.
+    /// Limits the log lines about rejected callers.
     pub(super) fn refusals(&self) -> &Throttle {
         &self.0.refusals
     }
 }
 
-/// Keeps up with changes of the tokens file.
+/// Follows changes of the tokens file.
 pub struct Follower {
     authenticator: Authenticator,
     path: PathBuf,
-    /// What was read last, usable or not, so that one bad file is logged once.
+    /// The hash of the text that was read last, usable or not, so that one bad file is logged once.
     seen: blake3::Hash,
 }
 
 impl Follower {
-    /// Takes a new file into force whenever it changes or a reload is requested, until `stop`. A file that cannot
-    /// be used changes nothing.
+    /// Applies the file whenever it changes or a reload is requested, until `stop`. A file that cannot be used changes
+    /// nothing.
     pub async fn run(self, reload: watch::Receiver<u64>, stop: CancellationToken) {
         follow(self, reload, stop).await;
     }
 
-    /// Looks at the file, and takes it as it is.
+    /// Reads the file once and applies it.
     #[cfg(test)]
     pub(super) fn look(&mut self) {
         if let Some(text) = self.news() {
@@ -134,10 +134,11 @@ impl Followed for Follower {
 
     fn news(&mut self) -> Option<String> {
         match read(&self.path) {
-            // Who writes it in place begins so. Who wants nobody to have a token can say that in a comment.
+            // An empty file is ignored: an editor that writes in place truncates the file first. A file without tokens
+            // needs at least a comment.
             Ok(text) if text.is_empty() => None,
             Ok(text) => (blake3::hash(text.as_bytes()) != self.seen).then_some(text),
-            // While the file is being replaced it may be missing; the next look will show.
+            // The file may be missing while it is being replaced; the next look will find it.
             Err(error) => {
                 tracing::warn!(%error, "the tokens file cannot be read, the old one stays");
                 metrics::tokens_reload_failed();

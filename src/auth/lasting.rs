@@ -1,4 +1,4 @@
-//! Answers that last: a watch ends when its caller may not watch any more.
+//! Long-lived responses: a watch ends when its caller loses the right to watch.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::writer::now;
 
-/// Waits until a credential has expired, was removed, or represents other rights than the caller came with.
+/// Waits until a credential has expired, was removed, or stands for other rights than at the start of the request.
 pub(super) async fn until_revoked(
     mut registers: watch::Receiver<Arc<Register>>,
     credential: Credential,

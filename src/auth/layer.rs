@@ -1,4 +1,4 @@
-//! Whether a caller may do what a request asks for.
+//! Authenticates and authorizes a request.
 
 use std::{sync::Arc, time::Instant};
 
@@ -18,38 +18,38 @@ use crate::{
     writer::now,
 };
 
-/// What a request needs.
+/// The access that a request needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needed {
-    /// There is no such path: whoever is known gets to know that.
+    /// The path does not exist: every authenticated caller may learn that.
     Nothing,
-    /// What its route asks for.
+    /// The access that the route requires.
     Role(Access),
-    /// There is such a path, but not with this method: nobody may.
+    /// The path exists, but not with this method: no caller may use it.
     Unlisted,
 }
 
-/// What a request is for, as whoever routed it knows.
+/// A request as its router describes it.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// What it needs.
+    /// The access that the request needs.
     pub needed: Needed,
-    /// The namespace of the path; none if it is not text, which no handler takes either.
+    /// The namespace of the path; none if it is not valid UTF-8, which handlers reject as well.
     pub namespace: Option<&'a str>,
-    /// Who is at the other end of the connection.
+    /// The peer of the connection.
     pub peer: &'a Peer,
 }
 
-/// A caller who may do what he asks for.
+/// A caller who is authorized for the request.
 pub struct Admitted {
-    /// Who it is.
+    /// The authenticated caller.
     pub principal: Principal,
-    /// What he showed; none: nobody needs a token.
+    /// The presented credential, and the registers to check it against; none if no token is needed.
     shown: Option<(watch::Receiver<Arc<Register>>, Credential)>,
 }
 
 impl Admitted {
-    /// The answer, which ends with the caller's rights if it is a stream.
+    /// The response; a stream ends when the caller loses its rights.
     #[must_use]
     pub(crate) fn until_revoked(self, response: Response) -> Response {
         match self.shown {
@@ -66,10 +66,11 @@ impl Admitted {
 }
 
 impl Authenticator {
-    /// Finds out who calls, and whether he may do what he asks for. From then on nobody can log his token.
+    /// Authenticates the caller and authorizes the request. Removes the token from the headers, so that later code
+    /// cannot log it.
     ///
     /// # Errors
-    /// The answer that he gets if he may not.
+    /// The response to a caller that is not authorized.
     pub fn admit(
         &self,
         request: &Request<'_>,
@@ -85,12 +86,12 @@ impl Authenticator {
         let register = registers.borrow_and_update().clone();
         let credential = register.credential(&parts.headers, &request.peer.names);
         parts.headers.remove(header::AUTHORIZATION);
-        let known = credential.and_then(|credential| {
+        let holder = credential.and_then(|credential| {
             let holder = register.holder(&credential, now())?;
             Ok((holder.clone(), credential))
         });
-        let (principal, credential) = match known {
-            Ok(known) => known,
+        let (principal, credential) = match holder {
+            Ok(holder) => holder,
             Err(reason) => {
                 turned_away(self, reason, request.peer, None);
                 return Err(Box::new(refusal::unauthenticated(parts.uri.path())));
@@ -109,16 +110,16 @@ impl Authenticator {
     }
 }
 
-/// Whether an answer is there as a whole, and not a watch.
+/// Whether a response body is complete, not an open watch.
 fn is_complete(body: &Body) -> bool {
     hyper::body::Body::size_hint(body).exact().is_some()
 }
 
-/// Why a principal may not do something.
+/// Why a principal is not authorized.
 struct Denied {
     reason: AuthRefusal,
     roles: &'static [Role],
-    /// None: all namespaces.
+    /// None means all namespaces.
     namespace: Option<String>,
 }
 
@@ -163,7 +164,7 @@ fn authorize(principal: &Principal, request: &Request<'_>, parts: &Parts) -> Res
     }
 }
 
-/// The namespaces of the query, read as handlers read it; an empty one counts as none.
+/// The namespaces of the query, parsed as handlers parse them; an empty one counts as none.
 fn of_query(parts: &Parts) -> Vec<String> {
     let Ok(Query(query)) = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri) else {
         return Vec::new();

@@ -1,7 +1,7 @@
-//! Who calls the HTTP API, and what they may do.
+//! Authentication of HTTP callers, and their rights.
 //!
-//! A caller shows a bearer token or a client certificate; the tokens file says which [`Principal`] that is, and
-//! the [route table](crate::routes) says which role each route needs. Without a tokens file everybody is `anonymous` and
+//! A caller presents a bearer token or a client certificate; the tokens file maps it to a [`Principal`], and the [route
+//! table](crate::routes) states the role that each route needs. Without a tokens file every caller is `anonymous` and
 //! may do everything.
 
 mod access;

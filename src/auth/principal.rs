@@ -1,4 +1,4 @@
-//! Who somebody is, and what they may do.
+//! Principals and their rights.
 
 use std::{
     convert::Infallible,
@@ -13,8 +13,8 @@ use quota_semantics::Name;
 use super::{Pattern, Role};
 use crate::peer::Peer;
 
-/// An authenticated caller, and the actor of the entries that it causes. An extension of every request that
-/// passed [`Authenticator::admit`](super::Authenticator::admit). Cheap to clone.
+/// An authenticated caller, and the actor of the entries that it causes. An extension of every request that passed
+/// [`Authenticator::admit`](super::Authenticator::admit). Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal(Arc<Inner>);
 
@@ -25,7 +25,7 @@ struct Inner {
     namespaces: Vec<Pattern>,
 }
 
-/// Everybody, where nobody needs a token.
+/// The principal of every caller where no token is needed.
 static ANONYMOUS: LazyLock<Principal> =
     LazyLock::new(|| Principal::new(quota_tokens::ANONYMOUS, &Role::ALL, &[Pattern::all()]));
 
@@ -40,13 +40,13 @@ impl Principal {
         }))
     }
 
-    /// `anonymous`, who may do everything: who calls while no tokens are configured.
+    /// `anonymous`, who may do everything: the principal of every caller while no tokens are configured.
     #[must_use]
     pub fn anonymous() -> Self {
         ANONYMOUS.clone()
     }
 
-    /// The caller of a request; `anonymous` on a listener that asks nobody for a token.
+    /// The caller of a request; `anonymous` on a listener that requires no token.
     #[must_use]
     pub fn of(extensions: &Extensions) -> Self {
         extensions
@@ -55,8 +55,8 @@ impl Principal {
             .unwrap_or_else(Self::anonymous)
     }
 
-    /// The caller of a request, as entries name it: on a listener that asks nobody for a token, by the name of its
-    /// certificate.
+    /// The caller of a request in the form that entries record. On a listener that requires no token, the name of its
+    /// certificate is used.
     #[must_use]
     pub(crate) fn actor_of(extensions: &Extensions) -> Arc<Actor> {
         if let Some(principal) = extensions.get::<Self>() {
@@ -69,20 +69,20 @@ impl Principal {
         }
     }
 
-    /// What entries name it by, if nothing else is known of the request.
+    /// The actor for entries, without details of a request.
     #[must_use]
     pub fn actor(&self) -> Arc<Actor> {
         self.0.actor.clone()
     }
 
-    /// As entries name it.
+    /// The name in entries.
     #[must_use]
     pub fn name(&self) -> &Name {
         &self.0.actor.principal
     }
 
-    /// Whether it has this role in a namespace. What is in no namespace has the empty name, which only `*`
-    /// matches.
+    /// Whether the principal has this role in a namespace. The empty name stands for objects outside namespaces; only
+    /// `*` matches it.
     #[must_use]
     pub fn may(&self, role: Role, namespace: &str) -> bool {
         self.has(role)
@@ -93,13 +93,13 @@ impl Principal {
                 .any(|pattern| pattern.matches(namespace))
     }
 
-    /// Whether it has this role in all namespaces, by the pattern `*`.
+    /// Whether the principal has this role in all namespaces, by the pattern `*`.
     #[must_use]
     pub(crate) fn may_everywhere(&self, role: Role) -> bool {
         self.has(role) && self.0.namespaces.iter().any(Pattern::is_all)
     }
 
-    /// Says which role would be needed: any of these, in a namespace or else in all of them.
+    /// Names the role that is required: any of these, in a namespace or else in all of them.
     #[must_use]
     pub fn lacks(&self, roles: &[Role], namespace: Option<&str>) -> String {
         let roles: Vec<_> = roles.iter().map(|role| role.as_str()).collect();
@@ -112,18 +112,18 @@ impl Principal {
         }
     }
 
-    /// Its roles.
+    /// The principal's roles.
     pub fn roles(&self) -> impl Iterator<Item = Role> + '_ {
         self.0.roles.iter().copied()
     }
 
-    /// The namespaces that it has its roles in.
+    /// The namespaces in which the principal has its roles.
     #[must_use]
     pub fn namespaces(&self) -> &[Pattern] {
         &self.0.namespaces
     }
 
-    /// Whether it has this role in any namespace.
+    /// Whether the principal has this role in any namespace.
     #[must_use]
     pub fn has(&self, role: Role) -> bool {
         self.0.roles.contains(&role)

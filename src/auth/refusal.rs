@@ -1,4 +1,4 @@
-//! Answers to callers that are turned away: problems, and on Kubernetes' paths `Status` objects.
+//! Responses to rejected callers: problems, and `Status` objects on Kubernetes' paths.
 
 use axum::response::{IntoResponse as _, Response};
 use http::{HeaderValue, Method, StatusCode, header, request::Parts};
@@ -10,7 +10,7 @@ use crate::{
     problem::{Problem, Reason},
 };
 
-/// Nobody learns here whether a token is unknown, wrong or expired.
+/// The response does not reveal whether a token is unknown, wrong or expired.
 pub(super) fn unauthenticated(path: &str) -> Response {
     let mut response = if is_of_kubernetes(path) {
         let reason = "Unauthorized";
@@ -26,7 +26,7 @@ pub(super) fn unauthenticated(path: &str) -> Response {
     response
 }
 
-/// Any of these roles would be needed in this namespace; none: in all of them.
+/// The caller needs any of these roles in this namespace, or in all namespaces if it is none.
 pub(super) fn forbidden(
     parts: &Parts,
     principal: &Principal,
@@ -45,7 +45,7 @@ pub(super) fn forbidden(
     Problem::new(Reason::Forbidden, detail).into_response()
 }
 
-/// Paths at which clients of Kubernetes ask.
+/// Paths that Kubernetes clients use.
 pub(crate) fn is_of_kubernetes(path: &str) -> bool {
     ["/api", "/apis", "/openapi", "/version"]
         .iter()
@@ -71,7 +71,7 @@ struct KubernetesRequest<'a> {
 }
 
 impl<'a> KubernetesRequest<'a> {
-    /// None if the path is not one of resources.
+    /// None if the path does not name a resource.
     fn of(path: &'a str) -> Option<Self> {
         let mut segments = path.split('/').skip(1);
         let group = match (segments.next()?, segments.next()?) {

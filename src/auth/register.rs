@@ -1,4 +1,4 @@
-//! Finds the principal of what a caller shows.
+//! Finds the principal of a presented credential.
 
 use std::collections::HashMap;
 
@@ -24,7 +24,7 @@ struct StoredToken {
     expires: Option<Timestamp>,
 }
 
-/// What a caller shows, without its secret.
+/// A credential as presented, without its secret.
 #[derive(Clone, Debug)]
 pub(super) enum Credential {
     /// A bearer token.
@@ -38,12 +38,12 @@ impl From<File> for Register {
         let token = |token: Token| {
             let principal = Principal::new(&token.principal, &token.roles, &token.namespaces);
             let (hash, expires) = (token.hash, token.expires);
-            let known = StoredToken {
+            let stored = StoredToken {
                 hash,
                 principal,
                 expires,
             };
-            (token.id, known)
+            (token.id, stored)
         };
         let certificate = |certificate: Certificate| {
             let Certificate {
@@ -62,13 +62,13 @@ impl From<File> for Register {
 }
 
 impl Register {
-    /// How many records there are.
+    /// The number of records.
     pub(super) fn len(&self) -> usize {
         self.tokens.len() + self.certificates.len()
     }
 
-    /// What is shown by these headers, over a connection whose certificate bears these names. A token counts
-    /// before a certificate, good or not; of several names the first that has a record counts.
+    /// The credential in these headers, on a connection whose certificate bears these names. A token takes precedence
+    /// over a certificate, valid or not; of several names the first one with a record counts.
     pub(super) fn credential(
         &self,
         headers: &HeaderMap,
@@ -76,8 +76,8 @@ impl Register {
     ) -> Result<Credential, AuthRefusal> {
         let mut values = headers.get_all(header::AUTHORIZATION).iter();
         let Some(value) = values.next() else {
-            let known = |name: &&String| self.certificates.contains_key(*name);
-            return match names.iter().find(known) {
+            let has_record = |name: &&String| self.certificates.contains_key(*name);
+            return match names.iter().find(has_record) {
                 Some(name) => Ok(Credential::Certificate { name: name.clone() }),
                 None if names.is_empty() => Err(AuthRefusal::Missing),
                 None => Err(AuthRefusal::Unknown),
@@ -97,7 +97,7 @@ impl Register {
         })
     }
 
-    /// Whose a credential is.
+    /// The principal that a credential belongs to.
     pub(super) fn holder(
         &self,
         credential: &Credential,
@@ -105,12 +105,12 @@ impl Register {
     ) -> Result<&Principal, AuthRefusal> {
         match credential {
             Credential::Token { id, hash } => {
-                let known = self.tokens.get(id).filter(|known| known.hash == *hash);
-                let known = known.ok_or(AuthRefusal::Unknown)?;
-                if known.expires.is_some_and(|expires| expires <= now) {
+                let stored = self.tokens.get(id).filter(|stored| stored.hash == *hash);
+                let stored = stored.ok_or(AuthRefusal::Unknown)?;
+                if stored.expires.is_some_and(|expires| expires <= now) {
                     return Err(AuthRefusal::Expired);
                 }
-                Ok(&known.principal)
+                Ok(&stored.principal)
             }
             Credential::Certificate { name } => {
                 self.certificates.get(name).ok_or(AuthRefusal::Unknown)
@@ -118,7 +118,7 @@ impl Register {
         }
     }
 
-    /// When a credential ends by itself.
+    /// When a credential expires.
     pub(super) fn expires(&self, credential: &Credential) -> Option<Timestamp> {
         match credential {
             Credential::Token { id, .. } => self.tokens.get(id)?.expires,
@@ -127,7 +127,7 @@ impl Register {
     }
 }
 
-/// The token of a header's value (RFC 6750); the scheme's case does not matter.
+/// The token in a header value (RFC 6750); the scheme is case-insensitive.
 fn bearer(value: &str) -> Option<&str> {
     let (scheme, token) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())

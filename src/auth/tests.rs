@@ -49,7 +49,7 @@ fn headers(authorization: &[&str]) -> HeaderMap {
     authorization.iter().map(value).collect()
 }
 
-/// Who sends this, by name.
+/// The name of the principal that sends these headers.
 fn who(
     register: &Register,
     authorization: &[&str],
@@ -73,7 +73,7 @@ fn a_token_finds_its_principal() {
     for text in [&one, &two].map(|issued| issued.token.reveal().to_owned()) {
         assert_eq!(who(&format!("Bearer {text}")), Ok("ci".to_owned()));
         assert_eq!(who(&format!("bearer  {text}")), Ok("ci".to_owned()));
-        // One digit more, one less, another one; another record's id.
+        // One digit more, one digit less, another digit; the id of another record.
         let last = if text.ends_with('0') { "1" } else { "0" };
         let shorter = &text[..text.len() - 1];
         let swapped = text.replace(&one.record.id, &two.record.id) + "0";
@@ -127,7 +127,7 @@ fn a_certificate_is_known_by_its_first_name_with_a_record() {
     );
     assert_eq!(who(&[], &["a.svc"]), Err(AuthRefusal::Unknown));
     assert_eq!(who(&[], &[]), Err(AuthRefusal::Missing));
-    // A token goes before a certificate, good or not.
+    // A token takes precedence over a certificate, valid or not.
     let shown = format!("Bearer {}", issued.token.reveal());
     assert_eq!(who(&[&shown], &["b.svc"]), Ok("ci".to_owned()));
     assert_eq!(
@@ -168,7 +168,7 @@ impl Setup {
         self.follower.look();
     }
 
-    /// Every route of the table; each answers with the caller's name.
+    /// Every route of the table; each responds with the caller's name.
     fn router(&self) -> Router {
         everything().with_authenticator(self.authenticator.clone())
     }

@@ -1,5 +1,5 @@
-//! Checkpoints on their way to a place. Nothing waits for them: what cannot be delivered is tried again, and counted by
-//! metrics.
+//! Delivers checkpoints to a destination. Nothing waits for a delivery: a failed delivery is retried, and metrics count
+//! it.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -10,24 +10,24 @@ use tokio_util::sync::CancellationToken;
 use super::destination::{ATTEMPT, Destination, Signed};
 use crate::metrics;
 
-/// Most checkpoints that wait for a place. The oldest is given up for a new one, which says more.
+/// Most checkpoints that wait for a destination. A new one displaces the oldest, since the new one covers more.
 const PENDING_MAX: usize = 1000;
 
-/// Wait before the second attempt; doubled with each further one…
+/// Wait before the second attempt; doubled with each further attempt…
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 
 /// …up to this.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// What waits for a place, oldest first.
+/// The checkpoints that wait for a destination, oldest first.
 #[derive(Default)]
 struct Outbox {
     pending: Mutex<VecDeque<Signed>>,
-    news: Notify,
+    changed: Notify,
 }
 
 impl Outbox {
-    /// Adds a checkpoint; whether another one is given up for it.
+    /// Adds a checkpoint; answers whether another one is displaced.
     fn put(&self, signed: Signed) -> bool {
         let mut pending = self.pending.lock();
         let is_full = pending.len() >= PENDING_MAX;
@@ -35,7 +35,7 @@ impl Outbox {
             pending.pop_front();
         }
         pending.push_back(signed);
-        self.news.notify_one();
+        self.changed.notify_one();
         is_full
     }
 
@@ -43,7 +43,7 @@ impl Outbox {
         self.pending.lock().front().cloned()
     }
 
-    /// Takes out what was delivered, unless it was given up meanwhile.
+    /// Removes a delivered checkpoint, unless it was displaced meanwhile.
     fn delivered(&self, signed: &Signed) {
         let mut pending = self.pending.lock();
         if pending.front() == Some(signed) {
@@ -56,13 +56,13 @@ impl Outbox {
     }
 }
 
-/// How long to wait after so many attempts that failed one after the other.
+/// The wait after this many consecutive failures.
 fn wait(failures: u32) -> Duration {
     let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
     FIRST_WAIT.saturating_mul(doubled).min(LONGEST_WAIT)
 }
 
-/// Delivers to one place.
+/// Delivers to one destination.
 pub(super) struct Delivery {
     place: Destination,
     outbox: Arc<Outbox>,
@@ -71,7 +71,7 @@ pub(super) struct Delivery {
 }
 
 impl Delivery {
-    /// Begins to deliver what will be sent.
+    /// Starts the delivery task of a destination.
     pub(super) fn begin(place: Destination) -> Self {
         let outbox = Arc::<Outbox>::default();
         let ends = CancellationToken::new();
@@ -84,19 +84,19 @@ impl Delivery {
         }
     }
 
-    /// Has a checkpoint delivered, in its turn.
+    /// Queues a checkpoint for delivery.
     pub(super) fn send(&self, signed: Signed) {
         if self.outbox.put(signed) {
             metrics::checkpoint_given_up(self.place.kind());
             tracing::warn!(
                 place = self.place.name(),
-                "a checkpoint is given up: too many wait to be delivered"
+                "a checkpoint was dropped: too many wait to be delivered"
             );
         }
         metrics::checkpoints_undelivered(self.place.kind(), self.outbox.len());
     }
 
-    /// Delivers what is left, as long as that succeeds at once.
+    /// Delivers the remaining checkpoints, as long as each succeeds at once.
     pub(super) async fn finish(self) {
         self.ends.cancel();
         let stop = self.task.abort_handle();
@@ -119,7 +119,7 @@ async fn run(place: Destination, outbox: Arc<Outbox>, ends: CancellationToken) {
     loop {
         let Some(signed) = outbox.first() else {
             tokio::select! {
-                () = outbox.news.notified() => continue,
+                () = outbox.changed.notified() => continue,
                 () = ends.cancelled() => return,
             }
         };
@@ -177,7 +177,7 @@ mod tests {
         let first = outbox.first().unwrap();
         assert!(outbox.put(signed(9999)));
         assert_eq!(outbox.len(), PENDING_MAX);
-        // It was on its way when it was given up.
+        // The delivery was in progress when the checkpoint was displaced.
         outbox.delivered(&first);
         assert_eq!(
             (outbox.len(), outbox.first()),

@@ -1,4 +1,4 @@
-//! Where checkpoints go besides the file: out of reach of whoever can change the ledger.
+//! Destinations of checkpoints besides the file: out of reach of anybody who can change the ledger.
 
 use std::{
     fs::{File, OpenOptions},
@@ -14,10 +14,10 @@ use ureq::Agent;
 
 use crate::metrics::CheckpointPlace;
 
-/// How long one attempt may take.
+/// The timeout of one attempt.
 pub(super) const ATTEMPT: Duration = Duration::from_secs(10);
 
-/// How the name of a copy ends.
+/// The file name suffix of a copy.
 const SUFFIX: &str = ".checkpoint";
 
 /// A signed checkpoint.
@@ -28,7 +28,7 @@ pub(super) struct Signed {
     pub(super) note: Arc<str>,
 }
 
-/// A place that checkpoints are delivered to. To deliver one twice does no harm.
+/// A destination of checkpoints. To deliver a checkpoint twice does no harm.
 #[derive(Clone)]
 pub enum Destination {
     /// A subject that a JetStream stream stores.
@@ -42,22 +42,22 @@ pub enum Destination {
     Directory(PathBuf),
     /// A server that takes each checkpoint by POST.
     Http {
-        /// To ask with.
+        /// The HTTP client.
         agent: Agent,
-        /// What is asked.
+        /// The URL of the server.
         url: String,
     },
 }
 
 impl Destination {
-    /// A subject, by this connection.
+    /// A subject on this connection.
     #[must_use]
     pub fn nats(client: async_nats::Client, subject: String) -> Self {
         let context = jetstream::new(client);
         Self::Nats { context, subject }
     }
 
-    /// A server, by its address. An https server has to be trusted by the system.
+    /// A server by its URL. An https server needs a certificate that the system trusts.
     #[must_use]
     pub fn http(url: String) -> Self {
         let user_agent = concat!("quotad/", env!("CARGO_PKG_VERSION"));
@@ -65,7 +65,7 @@ impl Destination {
         Self::Http { agent, url }
     }
 
-    /// What it is, for metrics.
+    /// The kind of the destination, for metrics.
     pub(super) const fn kind(&self) -> CheckpointPlace {
         match self {
             Self::Nats { .. } => CheckpointPlace::Nats,
@@ -74,7 +74,7 @@ impl Destination {
         }
     }
 
-    /// Which it is, for messages.
+    /// The name of the destination, for messages.
     pub(super) fn name(&self) -> String {
         match self {
             Self::Nats { subject, .. } => subject.clone(),
@@ -86,7 +86,7 @@ impl Destination {
     /// Delivers a checkpoint.
     ///
     /// # Errors
-    /// Why it is not known to have arrived.
+    /// Says why the delivery is not confirmed.
     pub(super) async fn deliver(&self, signed: &Signed) -> Result<(), String> {
         let delivering = async {
             match self.clone() {
@@ -114,7 +114,7 @@ async fn blocking(run: impl FnOnce() -> Result<(), String> + Send + 'static) -> 
     ran.unwrap_or_else(|error| Err(error.to_string()))
 }
 
-/// The stream forgets what it has stored already, if an answer was lost.
+/// The stream drops a message that it has stored already, in case an acknowledgement was lost.
 async fn publish(
     context: &jetstream::Context,
     subject: String,
@@ -138,7 +138,7 @@ fn post(agent: &Agent, url: &str, note: &str) -> Result<(), String> {
     }
 }
 
-/// Stores a checkpoint in a file of its own, durably. What a kill has cut off is completed; nothing else is changed.
+/// Stores a checkpoint durably in a file of its own. Completes a file that a kill has cut off; changes no other file.
 fn store(directory: &Path, signed: &Signed) -> io::Result<()> {
     let path = directory.join(format!("{:020}{SUFFIX}", signed.sequence));
     let note = signed.note.as_bytes();

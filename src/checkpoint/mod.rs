@@ -1,7 +1,7 @@
-//! Signing checkpoints while the ledger grows, and delivering them. What a checkpoint is, `quota_checkpoint` says.
+//! Signs checkpoints while the ledger grows, and delivers them. `quota_checkpoint` defines checkpoints.
 //!
-//! A checkpoint that contradicts one signed before is never signed: the last one is durable in the file before it
-//! leaves the daemon, and is compared with the ledger at each start.
+//! A checkpoint that contradicts an earlier signed one is never signed: the last checkpoint is durable in the file
+//! before it leaves the daemon, and each start compares it with the ledger.
 
 mod delivery;
 mod destination;

@@ -1,4 +1,4 @@
-//! Signing while the ledger grows.
+//! Signs checkpoints while the ledger grows.
 
 use std::{
     io,
@@ -20,23 +20,23 @@ use super::{
 };
 use crate::{metrics, writer::Ledger};
 
-/// How often is looked whether a checkpoint is due.
+/// How often the signer checks whether a checkpoint is due.
 const TICK: Duration = Duration::from_secs(1);
 
-/// When checkpoints are signed, and where they go.
+/// When checkpoints are signed, and where they are stored.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The private key.
     pub key_file: PathBuf,
-    /// The file that they are appended to.
+    /// The file to which checkpoints are appended.
     pub file: PathBuf,
-    /// After so many entries.
+    /// Sign after this many entries.
     pub every_entries: u64,
-    /// After so much time, if there are new entries.
+    /// Sign after this time if there are new entries.
     pub every: Duration,
 }
 
-/// Why nothing can be signed.
+/// Why checkpoints cannot be signed.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The key cannot be read.
@@ -44,10 +44,10 @@ pub enum StartError {
     KeyFile {
         /// The file.
         path: String,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The key is none.
+    /// The key is not valid.
     #[error("checkpoint.key_file = {path}: {source}")]
     Key {
         /// The file.
@@ -68,11 +68,11 @@ pub enum StartError {
         "the ledger does not extend the checkpoint of sequence {sequence} in {path}, signed before: {why}"
     )]
     Contradiction {
-        /// What was signed.
+        /// The sequence of the signed checkpoint.
         sequence: u64,
         /// The file of checkpoints.
         path: String,
-        /// What is there instead.
+        /// How the ledger contradicts the checkpoint.
         why: String,
     },
     /// The ledger cannot be read.
@@ -86,15 +86,15 @@ pub struct Signer {
     key: PrivateKey,
     notes: Notes,
     last: Option<Checkpoint>,
-    /// What was signed last before the start: nobody knows whether it was delivered.
+    /// The last checkpoint signed before the start: it may not have been delivered.
     earlier: Option<Signed>,
     rules: Settings,
-    /// Whether the ledger is known to extend what was signed last.
+    /// Whether the ledger is verified to extend the last signed checkpoint.
     consistent: bool,
 }
 
 impl Signer {
-    /// Reads the key, and holds the ledger against the last checkpoint.
+    /// Reads the key, and compares the ledger with the last checkpoint.
     ///
     /// # Errors
     /// [`StartError`].
@@ -146,7 +146,8 @@ impl Signer {
         Ok(signer)
     }
 
-    /// Signs when it is due, until `stop`; then once more, if there is news. What is signed is delivered to the places.
+    /// Signs whenever a checkpoint is due, until `stop`; then once more if there are new entries. Delivers each
+    /// checkpoint to the destinations.
     pub async fn run(mut self, ledger: Ledger, places: Vec<Destination>, stop: CancellationToken) {
         let deliveries: Vec<_> = places.into_iter().map(Delivery::begin).collect();
         let send = |signed: &Signed| {
@@ -183,14 +184,15 @@ impl Signer {
                 () = stop.cancelled() => true,
                 _ = ticks.tick() => false,
             };
-            let news = self.news(ledger);
-            let is_due = news >= self.rules.every_entries || signed.elapsed() >= self.rules.every;
-            if news > 0 && (is_due || stopped) {
+            let new_entries = self.new_entries(ledger);
+            let is_due =
+                new_entries >= self.rules.every_entries || signed.elapsed() >= self.rules.every;
+            if new_entries > 0 && (is_due || stopped) {
                 signed = Instant::now();
                 match self.sign(ledger) {
                     Ok(signed) => send(&signed),
                     Err(error) => {
-                        // What is in the file now is not known: nothing is signed any more before the next start.
+                        // The content of the file is uncertain now: nothing more is signed before the next start.
                         metrics::checkpoint_failed();
                         tracing::error!(%error, "a checkpoint cannot be stored: no more are signed");
                         return;
@@ -208,12 +210,12 @@ impl Signer {
         &mut self.notes
     }
 
-    fn news(&self, ledger: &Ledger) -> u64 {
+    fn new_entries(&self, ledger: &Ledger) -> u64 {
         let last = self.last.as_ref().map_or(0, |last| last.sequence);
         ledger.durable().sequence.saturating_sub(last)
     }
 
-    /// Signs how far the ledger is durable, and gives the checkpoint once it is durable, too.
+    /// Signs the durable position of the ledger, and answers the checkpoint once it is durable itself.
     fn sign(&mut self, ledger: &Ledger) -> io::Result<Signed> {
         let checkpoint = Checkpoint::of(self.key.public().name(), &ledger.durable());
         let note = note::sign(&checkpoint, &self.key);

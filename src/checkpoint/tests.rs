@@ -32,7 +32,7 @@ fn ledger(directory: &Path, batches: u64, salt: u8) -> FileReader {
         journal.append(batch).unwrap();
         journal.sync().unwrap();
     }
-    // Kept open by leaving it: the reader has nothing to read once it is dropped.
+    // The journal is leaked to keep it open: the reader has nothing to read once the journal is dropped.
     std::mem::forget(journal);
     reader
 }

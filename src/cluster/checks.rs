@@ -1,21 +1,21 @@
-//! What must hold before a ledger is entrusted to servers.
+//! Preconditions on the NATS servers that hold a ledger.
 
 use quota_cluster::servers;
 
 use crate::config;
 
-/// Looks at all servers. One that does not answer is no reason not to start, but one not to begin a ledger.
+/// Checks all servers. An unreachable server does not prevent a start, but it prevents the beginning of a ledger.
 ///
 /// # Errors
-/// What is wrong, with what mends it.
+/// Says what is wrong, and how to fix it.
 pub(super) async fn servers(settings: &config::Cluster, must_answer: bool) -> Result<(), String> {
     let mut problems = Vec::new();
     for monitoring in settings.monitoring.clone() {
-        let asked = tokio::task::spawn_blocking(move || servers::ask(&monitoring));
-        match asked.await {
+        let request = tokio::task::spawn_blocking(move || servers::ask(&monitoring));
+        match request.await {
             Ok(Ok(facts)) => problems.extend(servers::problems(&facts)),
             Ok(Err(why)) if must_answer => problems.push(why),
-            Ok(Err(why)) => tracing::warn!(why, "a server of the log does not answer"),
+            Ok(Err(why)) => tracing::warn!(why, "a server that holds the log does not answer"),
             Err(error) => problems.push(error.to_string()),
         }
     }

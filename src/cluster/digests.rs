@@ -1,7 +1,7 @@
-//! Whether this node's state is that of the other nodes, at the same entries.
+//! Checks whether this node's state equals the state of the other nodes at the same entries.
 //!
-//! Chain hashes show that all have the same entries. That all have made the same of them is shown by digests of the states,
-//! which every node takes behind the same batches.
+//! Chain hashes prove that all nodes have the same entries. Digests of the states prove that all nodes have derived the
+//! same state from them; every node takes digests after the same batches.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -14,27 +14,27 @@ use tokio::sync::mpsc;
 use super::Cluster;
 use crate::{metrics, writer::Marked};
 
-/// Digests that are kept: nodes may be some behind each other.
+/// Digests that are kept, since a node may be several digests behind another.
 const KEPT: usize = 8;
 
-/// How often they are compared.
+/// How often the digests are compared.
 const COMPARE: Duration = Duration::from_secs(5);
 
-/// What is known of this node's states.
+/// The digests of this node's states.
 #[derive(Default)]
 pub(super) struct Digests {
     own: Mutex<VecDeque<StateDigest>>,
-    /// How this node's state differs; it stays so until it is started again.
+    /// How this node's state differs; set until the node restarts.
     differs: Mutex<Option<String>>,
 }
 
 impl Digests {
-    /// The latest, oldest first.
+    /// The latest digests, oldest first.
     pub(super) fn own(&self) -> Vec<StateDigest> {
         self.own.lock().iter().cloned().collect()
     }
 
-    /// Why this node must neither lead nor answer reads, if its state is not what the others have.
+    /// Why this node must neither lead nor answer reads, if its state differs from that of the other nodes.
     pub(super) fn differs(&self) -> Option<String> {
         self.differs.lock().clone()
     }
@@ -48,21 +48,21 @@ impl Digests {
     }
 }
 
-/// What comparing has shown.
+/// The result of a comparison.
 #[derive(Debug, PartialEq, Eq)]
 enum Compared {
     /// No other node has a digest at the same entry.
     NotYet,
-    /// All that were compared have the same, at this entry.
+    /// All nodes that were compared have the same state at this entry.
     Same(u64),
-    /// Some node has another state at this entry, and it is not said that this one is wrong.
+    /// Another node has a different state at this entry, and this node's state is not shown to be the wrong one.
     OtherDiffers(u64, String),
     /// This node's state is wrong.
     OwnDiffers(u64, String),
 }
 
-/// Compares this node's digests with those of others, at the newest entry that any of them has as well. This node is wrong if
-/// more of them have another digest than have its own, or as many while one of those leads.
+/// Compares this node's digests with those of others at the newest entry for which another node has a digest as well.
+/// This node is wrong if more nodes have a different digest than have its own, or equally many and one of them leads.
 fn compare(version: &str, own: &[StateDigest], others: &[ClusterNode]) -> Compared {
     let others = || {
         let same_version = |node: &&ClusterNode| node.version.as_deref() == Some(version);
@@ -70,8 +70,8 @@ fn compare(version: &str, own: &[StateDigest], others: &[ClusterNode]) -> Compar
     };
     let at = |node: &ClusterNode, sequence: u64| {
         let mut digests = node.digests.iter();
-        let found = digests.find(|it| it.sequence == sequence);
-        found.map(|it| it.digest.clone())
+        let found = digests.find(|digest| digest.sequence == sequence);
+        found.map(|digest| digest.digest.clone())
     };
     let common = own.iter().rev().find_map(|own| {
         let theirs: Vec<_> = others()
@@ -89,7 +89,7 @@ fn compare(version: &str, own: &[StateDigest], others: &[ClusterNode]) -> Compar
         return Compared::Same(own.sequence);
     };
     let leads = other.iter().any(|(node, _)| node.role == "leader");
-    // This node counts, too.
+    // This node counts as well.
     let of_own = same.len() + 1;
     let sequence = own.sequence;
     match other.len() > of_own || (other.len() == of_own && leads) {
@@ -99,7 +99,7 @@ fn compare(version: &str, own: &[StateDigest], others: &[ClusterNode]) -> Compar
 }
 
 impl Cluster {
-    /// Takes digests, and compares them with those of the other nodes, as long as the ledger is open.
+    /// Takes digests, and compares them with those of the other nodes while the ledger is open.
     pub(super) async fn compare_digests(self) {
         let settings = &self.0.settings;
         let Some(marked) = self.0.replica.mark(settings.digest_interval.span()) else {
@@ -124,7 +124,7 @@ impl Cluster {
         loop {
             tokio::time::sleep(COMPARE).await;
             if self.0.digests.differs().is_some() {
-                // It may have been about to lead when that was found.
+                // The node may have been about to lead when the difference was found.
                 self.set_bar();
                 self.step_down().await;
                 continue;
@@ -160,7 +160,7 @@ impl Cluster {
             "its state differs from that of {node} at entry {sequence}: start it again; if it differs again, empty its \
              data_dir, and it joins from another node"
         );
-        tracing::error!(sequence, node, "this node stops to serve: {why}");
+        tracing::error!(sequence, node, "this node stops serving: {why}");
         *self.0.digests.differs.lock() = Some(why);
         self.0.replica.bar();
         self.set_bar();
@@ -200,7 +200,7 @@ mod tests {
             compare("1", &own, std::slice::from_ref(&behind)),
             Compared::Same(20)
         );
-        // Another version may write the same state in other bytes.
+        // Another version may write the same state as different bytes.
         assert_eq!(compare("2", &own, &[behind]), Compared::NotYet);
     }
 

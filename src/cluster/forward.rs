@@ -1,4 +1,4 @@
-//! Which node answers a request: reads are answered from the replica, writes by the leader.
+//! Routes a request to a node: the replica answers reads, the leader answers writes.
 
 use std::{
     sync::Arc,
@@ -26,25 +26,25 @@ use crate::{
     routes::{Answering, BodyLimit, Spec},
 };
 
-/// How often is looked for a leader while there is none.
+/// Poll interval while there is no leader.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How long the leader may take to begin when this node knows of it already.
+/// The share of the request timeout for which a write waits for a leader.
 const OVER: f64 = 0.9;
 
-/// How long a leader that has just begun may take to catch up with its sources before requests are refused for that: servers that
-/// elect a leader of the stream of events take 4 to 9 seconds.
+/// How long a new leader may take to catch up with its sources before requests are refused for that reason: NATS
+/// servers take 4 to 9 seconds to elect a leader of the event stream.
 const CATCH_UP: Duration = Duration::from_secs(10);
 
-/// What answers a request on this node.
+/// The handler that answers a request on this node.
 pub(crate) type Handler = Arc<dyn Fn(Request, ()) -> Answering + Send + Sync>;
 
-/// Which node a request is for.
+/// The node that has to answer a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum For {
-    /// The one that was asked, whatever it knows.
+    /// The node that received the request, regardless of its state.
     ThisNode,
-    /// One whose replica is not too old.
+    /// Any node whose replica is recent enough.
     Replica,
     /// The leader.
     Leader,
@@ -53,7 +53,7 @@ enum For {
 fn whose(spec: &Spec) -> For {
     match (&spec.access, &spec.method) {
         _ if spec.is_of_node => For::ThisNode,
-        // What everybody may know is nothing of the ledger.
+        // A response that needs no role contains nothing of the ledger.
         (Access::Public | Access::Authenticated, _) => For::ThisNode,
         (Access::Role(..), &Method::GET) => For::Replica,
         (Access::Role(..), _) => For::Leader,
@@ -61,7 +61,7 @@ fn whose(spec: &Spec) -> For {
 }
 
 impl Cluster {
-    /// Whether another node sent a request; then whose it is becomes an extension of it.
+    /// Authenticates a request from another node; the original caller becomes an extension of the request.
     pub(crate) fn admit(&self, parts: &mut Parts) -> Result<(), Box<Response>> {
         let credentials = self.0.peers.credentials();
         match credentials.admit(&mut parts.headers, &mut parts.extensions) {
@@ -74,7 +74,7 @@ impl Cluster {
         }
     }
 
-    /// Answers a request here, or has the leader answer it.
+    /// Answers a request on this node, or forwards it to the leader.
     pub(crate) fn answer(&self, spec: &Spec, request: Request, handler: &Handler) -> Answering {
         match whose(spec) {
             For::ThisNode => handler(request, ()),
@@ -129,7 +129,7 @@ impl Cluster {
         let (parts, body) = request.into_parts();
         let body = match body.collect().await {
             Ok(body) => body.to_bytes(),
-            // The listener, whose bound it passed, says why.
+            // The body exceeded a limit of the listener, which answers with the reason.
             Err(_) => {
                 return Problem::new(Reason::Malformed, "the body ended early").into_response();
             }
@@ -177,8 +177,9 @@ impl Cluster {
         }
     }
 
-    /// Whether an answer says that nothing was decided, and that this may soon be otherwise: another node leads, which a
-    /// node that only follows finds out after it has missed the sources, or this one has just begun to.
+    /// Whether a response says that nothing was decided, in a situation that may soon change: another node leads, but
+    /// this node, still a follower, failed on its sources before it learned of the leader; or this node has just begun
+    /// to lead.
     fn was_not_decided(&self, response: &Response) -> bool {
         let reasons = response.extensions();
         let has_begun = || {
@@ -211,12 +212,12 @@ impl Cluster {
         problem.into_response()
     }
 
-    /// The node that leads, as far as this one has read, if it is another.
+    /// The current leader as far as this node has read, if it is another node.
     fn other_leader(&self) -> Option<NodeName> {
         self.view().leader.filter(|leader| *leader != self.0.node)
     }
 
-    /// The leader's answer; none if it says that it does not lead.
+    /// The leader's response; none if that node answers that it does not lead.
     async fn pass_on(
         &self,
         leader: &NodeName,
@@ -230,7 +231,8 @@ impl Cluster {
             .0
             .peers
             .send(leader, (&parts.method, path), &parts.headers, &actor, body);
-        // A leader that was stopped takes requests, and answers none of them. What cannot be sent to the next one waits.
+        // A stopped leader process accepts requests and never answers. A request that cannot be repeated on the next
+        // leader waits.
         let replaced = async {
             match is_idempotent {
                 true => self.next_term().await,
@@ -257,7 +259,7 @@ impl Cluster {
         Ok(Some(Response::from_parts(parts, Body::from(body))))
     }
 
-    /// Waits until a leader of a later term is known.
+    /// Waits for a leader of a later term.
     async fn next_term(&self) {
         let term = self.view().epoch;
         let Some(member) = self.member() else {
@@ -274,7 +276,7 @@ impl Cluster {
     }
 }
 
-/// Whether a body is kept as a whole by what answers the request; what is not can be sent only once.
+/// Whether the handler keeps the whole body in memory; any other body can be sent only once.
 fn is_kept(spec: &Spec, request: &Request) -> bool {
     match spec.body {
         BodyLimit::Request | BodyLimit::Events => true,
@@ -285,7 +287,7 @@ fn is_kept(spec: &Spec, request: &Request) -> bool {
     }
 }
 
-/// Whether a request is carried out only in a state that it changes by itself.
+/// Whether a request depends on a state that the request itself changes.
 fn is_conditional(request: &Request) -> bool {
     let headers = request.headers();
     headers.contains_key(header::IF_MATCH) || headers.contains_key(header::IF_NONE_MATCH)
@@ -295,7 +297,7 @@ fn with_body(parts: &Parts, body: Bytes) -> Request {
     Request::from_parts(parts.clone(), Body::from(body))
 }
 
-/// Takes `min_sequence` out of the query: what answers the request does not know it.
+/// Removes `min_sequence` from the query, since handlers do not accept it.
 fn take_min_sequence(parts: &mut Parts) -> Option<String> {
     let query = parts.uri.query()?;
     let is_wanted = |pair: &&str| pair.starts_with("min_sequence=");
@@ -310,7 +312,7 @@ fn take_min_sequence(parts: &mut Parts) -> Option<String> {
     Some(least)
 }
 
-/// So long a write waits for a leader: some less than a request may take.
+/// How long a write waits for a leader: slightly less than the request timeout.
 pub(super) fn timeout(request_timeout: Duration) -> Duration {
     request_timeout.mul_f64(OVER)
 }

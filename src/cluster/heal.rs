@@ -1,4 +1,4 @@
-//! A stream that is gone, or that has lost what was acknowledged, is made anew from a node that has it all.
+//! Makes the stream anew, after its loss or the loss of acknowledged messages, from a node that has all entries.
 
 use std::time::Instant;
 
@@ -18,13 +18,13 @@ pub enum Refused {
     /// This node was never part of the cluster.
     #[error("this node has no replica")]
     NoReplica,
-    /// Whoever asks has to show that he means this ledger.
+    /// The caller has to confirm the id of the ledger.
     #[error("to make the stream of the ledger {0} anew, confirm its id")]
     Unconfirmed(LedgerId),
-    /// The stream has all that this node has.
+    /// The stream has all entries of this node.
     #[error("the stream is there, and lacks nothing that this node has")]
     NotNeeded,
-    /// The stream was made anew by another node, perhaps, and this node reads the one before.
+    /// Another node may have made the stream anew, and this node still reads the old one.
     #[error("the stream was made at {0}, and this node does not read that one yet: try again")]
     OtherStream(String),
     /// The stream has messages that this node has not read.
@@ -34,32 +34,32 @@ pub enum Refused {
     Unread {
         /// The last message.
         last: u64,
-        /// The last that this node has read.
+        /// The last message that this node has read.
         read: u64,
     },
-    /// Somebody writes to the stream, or makes it anew.
+    /// Another client writes to the stream, or makes it anew.
     #[error("the stream has changed meanwhile: see `quotactl cluster status`, and try again")]
     Changed,
     /// Another node makes the stream anew.
     #[error("{0} makes the stream anew, or has begun to less than two minutes ago")]
     Claimed(String),
-    /// What the stream has is not what this node has.
+    /// The stream's entries differ from those of this node.
     #[error(
         "the stream has entry {0}, and this node has not the same there: making it anew here would lose entries"
     )]
     Diverged(u64),
-    /// Another node may have more.
+    /// Another node may have more entries.
     #[error(
         "{0} does not answer: start it, or name it as lost, with all that it has and this node has not"
     )]
     Silent(String),
-    /// A node that was named as lost.
+    /// A node that was named as lost answers.
     #[error("{0} was named as lost, and answers")]
     NotLost(String),
     /// Another node leads.
     #[error("{0} leads")]
     Led(String),
-    /// Another node has more.
+    /// Another node has more entries.
     #[error("{node} has entries up to {theirs}, and this node up to {own}: heal there")]
     HasMore {
         /// The node.
@@ -72,10 +72,10 @@ pub enum Refused {
 }
 
 impl Cluster {
-    /// Makes the stream anew, behind all that this node has: other nodes join, or go on if they have the same.
+    /// Makes the stream anew after all entries of this node: other nodes join, or go on if they have the same entries.
     ///
     /// # Errors
-    /// [`Error::Healing`]: it is not needed, or something might be lost; [`Error::Unfit`], [`Error::Stream`].
+    /// [`Error::Healing`]: not needed, or entries might be lost; [`Error::Unfit`], [`Error::Stream`].
     pub async fn heal(&self, confirmed: &str, lost: &[String]) -> Result<LedgerId, Error> {
         let shared = &self.0;
         let _one = shared.transfer.lock().await;
@@ -86,8 +86,8 @@ impl Cluster {
             return Err(Refused::Unconfirmed(id).into());
         }
         let end = shared.ledger.durable();
-        // An empty one was made, and the ledger not begun in it: by a node that ended then, or whose servers did not answer
-        // in time. Only one beginning is stored there, so it needs no claim.
+        // An empty stream was made and the ledger not begun in it, by a node that ended then, or whose servers did not
+        // answer in time. Only one beginning can be stored there, so it needs no claim.
         let found = self.found().await?.filter(|found| found.last > 0);
         if let Some(found) = &found {
             self.has_all_of_stream(found).await?;
@@ -99,8 +99,8 @@ impl Cluster {
         let begin = (&self.identity(), id, end);
         let replicas = shared.settings.replicas;
         if let Some(found) = &found {
-            // Servers delete without a condition. So this node claims the stream first, as it was found, and others refuse to
-            // touch one that is claimed.
+            // Servers cannot delete a stream conditionally. So this node first claims the stream as found, and other
+            // nodes refuse to touch a claimed stream.
             let claimed_at = Instant::now();
             if !tail::claim(&shared.client, &shared.names, found, &shared.claimant).await? {
                 return Err(Refused::Changed.into());
@@ -117,7 +117,7 @@ impl Cluster {
         Ok(id)
     }
 
-    /// The stream as it is, if there is one.
+    /// The current stream, if there is one.
     async fn found(&self) -> Result<Option<Found>, stream::Error> {
         match stream::look(&self.0.client, &self.0.names).await {
             Ok(found) => Ok(Some(found)),
@@ -126,7 +126,7 @@ impl Cluster {
         }
     }
 
-    /// The stream has ended before this node's replica, and the replica holds all of it.
+    /// Checks that the stream ends before this node's replica, and that the replica holds all of it.
     async fn has_all_of_stream(&self, found: &Found) -> Result<(), Error> {
         let not_followed = || Refused::OtherStream(found.created.clone());
         let member = self.member().ok_or_else(not_followed)?;
@@ -136,12 +136,12 @@ impl Cluster {
         let position = member.status.borrow().stream;
         is_read(found, &self.0.followed.lock(), position)?;
         let tail = tail::read(&self.0.client, &self.0.names, found).await?;
-        // Its own is that of an attempt that failed, which goes on here.
+        // A claim by this node remains from a failed attempt, which continues here.
         let others = |claimant: &String| *claimant != self.0.claimant;
         if let Some(node) = tail.claimed_by.filter(others) {
             return Err(Refused::Claimed(node).into());
         }
-        // An empty one holds nothing.
+        // An empty stream holds nothing.
         match tail.end.filter(|end| !self.has(end)) {
             Some(end) => Err(Refused::Diverged(end.sequence).into()),
             None => Ok(()),
@@ -158,7 +158,7 @@ impl Cluster {
         batch.is_some_and(|batch| batch.is_ok_and(|batch| batch.to_stored().end() == *position))
     }
 
-    /// No other node has more, or may have.
+    /// Checks that no other node has, or may have, more entries.
     async fn has_most(&self, end: Durable, lost: &[String]) -> Result<(), Refused> {
         let others: Vec<_> = self.others().collect();
         for node in join_all(others.iter().map(|node| self.ask(node))).await {
@@ -182,7 +182,7 @@ impl Cluster {
     }
 }
 
-/// The stream is the one that was made at `followed`, and it has nothing behind message `read`.
+/// Checks that the stream is the one made at `followed`, and that it has no messages after `read`.
 fn is_read(found: &Found, followed: &str, read: u64) -> Result<(), Refused> {
     if found.created != followed {
         return Err(Refused::OtherStream(found.created.clone()));
@@ -193,7 +193,7 @@ fn is_read(found: &Found, followed: &str, read: u64) -> Result<(), Refused> {
     }
 }
 
-/// The stream is there still, the same one, and nothing was added but the claim.
+/// Checks that the stream is still the same one, and that only the claim was added.
 fn is_claimed(before: &Found, now: Option<&Found>) -> Result<(), Refused> {
     match now {
         Some(now) if now.created == before.created && now.last == before.last + 1 => Ok(()),
@@ -217,7 +217,7 @@ mod tests {
     fn a_stream_is_deleted_only_if_all_of_it_was_read_and_it_is_the_same_still() {
         let found = stream("monday", 7);
         assert!(is_read(&found, "monday", 7).is_ok());
-        // It has lost what came behind message 7.
+        // The stream has lost the messages after 7.
         assert!(is_read(&found, "monday", 9).is_ok());
         let unread = is_read(&found, "monday", 6);
         assert!(matches!(unread, Err(Refused::Unread { last: 7, read: 6 })));

@@ -1,5 +1,5 @@
-//! A node that lacks the ledger, or what the stream does not hold any more, takes all of it from another node, before it is
-//! opened: a backup, and where in the stream that was. What follows it reads from the stream.
+//! A node that lacks the ledger, or entries that the stream no longer holds, copies the whole ledger from another node
+//! before it opens it: a backup, and the backup's position in the stream. Later entries come from the stream.
 
 use std::{
     fs, io,
@@ -28,38 +28,38 @@ use crate::{
     exit::{Exit, Failure, OrExit as _},
 };
 
-/// Where a replica stands that a backup is made of: the text of its [`Place`].
+/// The position in the stream of the replica that a backup is made of: the text of its [`Place`].
 pub(crate) const PLACE: HeaderName = HeaderName::from_static("quotad-place");
 
-/// A file of the data directory: at the next start the ledger is to be taken from another node.
+/// A marker file in the data directory: the next start has to copy the ledger from another node.
 const WANTED: &str = "JOIN";
 
-/// What is being received, in the data directory.
+/// The directory, within the data directory, of a copy in progress.
 const PARTIAL: &str = "joining";
 
-/// What was received completely.
+/// The directory of a complete copy.
 const WHOLE: &str = "joined";
 
-/// The directories of a ledger, and its files.
+/// The directories and files of a ledger.
 const DIRECTORIES: [&str; 3] = ["log", "epochs", "snapshots"];
 const FILES: [&str; 3] = ["replica.json", "anchor", "LEDGER"];
 
-/// How long until other nodes are asked again.
+/// Wait until the other nodes are tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// For how long a node that gives its ledger may send nothing: then the next one is tried.
+/// Longest pause of the node that sends its ledger; after that the next node is tried.
 const SILENCE: Duration = Duration::from_secs(30);
 
 /// Pieces of a backup that wait to be written.
 const PIECES: usize = 16;
 
-/// Has the next start take the ledger from another node.
+/// Makes the next start copy the ledger from another node.
 pub(super) fn want(data_dir: &Path) -> io::Result<()> {
     fs::write(data_dir.join(WANTED), "")
 }
 
-/// Takes the ledger from another node if this one has none, or has to join again. Without another node that has it, a node that
-/// has none begins empty.
+/// Copies the ledger from another node if this node has none, or has to join again. If no other node has the ledger, a
+/// node without one begins empty.
 ///
 /// # Errors
 /// The configuration cannot be used; the data directory is in use, or cannot be written.
@@ -106,7 +106,7 @@ pub(crate) async fn before_opening(config: &Config) -> Result<(), Failure> {
     }
 }
 
-/// The nodes that have the ledger, followers first.
+/// The nodes that can provide the ledger, followers first.
 async fn able(peers: &Peers, nodes: &[&NodeName]) -> Vec<NodeName> {
     let stand = join_all(nodes.iter().map(|node| peers.status(node))).await;
     let has_ledger = |node: &&quota_client::wire::ClusterNode| {
@@ -142,7 +142,7 @@ async fn receive(peers: &Peers, node: &NodeName, directory: &Path) -> anyhow::Re
     restoring.await?
 }
 
-/// A backup that was cut off, or that does not go on, is noticed by who reads it: it lacks its end.
+/// Passes the body on. A backup that is cut off or stalls is detected by its reader: its end is missing.
 async fn pass_on(mut body: Incoming, pieces: mpsc::Sender<Bytes>) {
     while let Ok(Some(Ok(frame))) = tokio::time::timeout(SILENCE, body.frame()).await {
         if let Ok(piece) = frame.into_data()
@@ -182,7 +182,7 @@ fn restore(
     Ok(made)
 }
 
-/// Puts a ledger that was received completely in the place of the one that is there. Begun again after a crash, it goes on.
+/// Replaces the present ledger by a completely received one. Resumes after a crash.
 fn put_in_place(directory: &Path) -> anyhow::Result<()> {
     let whole = directory.join(WHOLE);
     if !whole.exists() {
@@ -208,7 +208,7 @@ fn put_in_place(directory: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads what is received; ends when nothing more comes.
+/// Reads the pieces as they arrive; ends after the last one.
 struct Pieces {
     received: mpsc::Receiver<Bytes>,
     piece: Bytes,

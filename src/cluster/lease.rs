@@ -1,4 +1,4 @@
-//! Reads of a leader: answered when nobody else can have led before.
+//! Confirms reads of a leader: a read is answered only if no other node can have led before.
 
 use std::{future::Future, pin::Pin};
 
@@ -17,7 +17,7 @@ impl Lease for Leading {
             let member = self.0.member().ok_or(Unavailable::NotLeader)?;
             match member.confirm().await {
                 Ok(()) => Ok(()),
-                // What was read is durable: after a handover it is the read of a follower.
+                // The data read is durable: after a handover this is a valid read of a follower.
                 Err(_) if !ledger.decides() => Ok(()),
                 Err(_) => Err(Unavailable::NotLeader),
             }

@@ -1,7 +1,7 @@
-//! This node as one of several that keep one ledger.
+//! This node as one of several that replicate one ledger.
 //!
-//! What is decided by whom is in `quota-replication`, what carries that out in `quota-cluster`; here is what the daemon
-//! makes of it: a follower applies the log and passes writes on to the leader, the leader decides.
+//! `quota-replication` decides which node does what, and `quota-cluster` carries it out. This module connects them with
+//! the daemon: a follower applies the log and forwards writes to the leader; the leader decides.
 
 mod checks;
 mod digests;
@@ -47,16 +47,16 @@ use crate::{
     writer::{Ledger, Replica, Shut},
 };
 
-/// How long decisions that were taken may take to become durable before the lead is kept after all.
+/// How long pending decisions may take to become durable before a handover is cancelled.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// A stream that lacks for so long what a node has that has read all of it has lost it.
+/// A stream that has lacked this node's entries for this long, although the node has read all of it, has lost them.
 const AHEAD: Duration = Duration::from_secs(10);
 
-/// The version of this node: what nodes of different versions make of a state may differ in bytes.
+/// The version of this node: different versions may encode the same state as different bytes.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// How long a node that was given the lead may take to begin.
+/// How long the target of a handover may take to begin to lead.
 const TAKE_OVER: Duration = Duration::from_secs(5);
 
 /// This node in its cluster. Cheap to clone.
@@ -73,25 +73,25 @@ struct Shared {
     ledger: Ledger,
     replica: Replica<FileJournal>,
     reader: FileReader,
-    /// The member that is running; none before there is a stream, and while its state is rebuilt.
+    /// The running member; none before there is a stream, and while the state is rebuilt.
     member: watch::Sender<Option<Handle>>,
-    /// When the stream was made that the last member reads.
+    /// The creation time of the stream that the last member reads.
     followed: Mutex<String>,
-    /// Why there is none.
+    /// Why there is no member.
     waits_for: Mutex<String>,
-    /// Why this node must not lead, if its clock says so.
+    /// Why this node must not lead because of its clock.
     clock: Mutex<Option<String>>,
     digests: Digests,
-    /// What this process claims a stream by that it makes anew.
+    /// The name under which this process claims a stream that it makes anew.
     claimant: String,
-    /// Since when the stream ends before what this node has read of it.
+    /// Since when the stream has ended before the position that this node has read.
     short_since: Mutex<Option<Instant>>,
-    /// How full the fullest server is, as a share; none: not known.
+    /// The used share of storage of the fullest server; none while unknown.
     storage_used: Mutex<Option<f64>>,
     peers: Peers,
     /// How long a write waits for a leader.
     forward_timeout: Duration,
-    /// One change of the lead at a time.
+    /// Allows one handover at a time.
     transfer: tokio::sync::Mutex<()>,
     /// When this node last began to lead.
     term_began: Mutex<Option<Instant>>,
@@ -103,13 +103,13 @@ pub enum Error {
     /// Another node leads, or none does.
     #[error("this node does not lead")]
     NotLeader,
-    /// There is no such node.
+    /// There is no other node of this name.
     #[error("{0} is no other node of cluster.peers")]
     UnknownNode(String),
-    /// The node that was named did not take over in time: whoever is quickest leads.
+    /// The target node did not take over in time: any node may lead now.
     #[error("{0} has not taken over within {TAKE_OVER:?}")]
     NotTaken(NodeName),
-    /// What was being appended did not become durable in time; this node goes on leading.
+    /// Pending appends did not become durable in time; this node goes on leading.
     #[error("decisions are on their way since {DRAIN:?}: this node goes on leading")]
     Busy,
     /// Servers, or the stream, are not fit for a ledger.
@@ -121,7 +121,7 @@ pub enum Error {
          gone, `quotactl cluster heal`; for another ledger, start with another data_dir"
     )]
     WasReplica,
-    /// A node that is to be removed.
+    /// A node that is to be removed still answers.
     #[error("{0} answers: stop it before it is removed")]
     StillRuns(NodeName),
     /// The stream is not made anew.
@@ -133,10 +133,10 @@ pub enum Error {
 }
 
 impl Cluster {
-    /// Connects to the servers. It does not matter whether they can be reached yet.
+    /// Connects to the servers, which need not be reachable yet.
     ///
     /// # Errors
-    /// The configuration names files that cannot be read, or addresses that are none.
+    /// The configuration names files that cannot be read, or invalid addresses.
     pub async fn new(
         config: &Config,
         ledger: Ledger,
@@ -193,13 +193,13 @@ impl Cluster {
         self.0.member.borrow().clone()
     }
 
-    /// How this node stands.
+    /// The status of this node in the cluster.
     #[must_use]
     pub fn view(&self) -> View {
         View::of(self)
     }
 
-    /// Whether this node can do its part: the leader decides, a follower has read all that it knows of.
+    /// Whether this node is ready: a leader decides, a follower has read all messages of which it has learned.
     #[must_use]
     pub fn health(&self) -> Health {
         let view = self.view();
@@ -232,7 +232,7 @@ impl Cluster {
         }
     }
 
-    /// Why this node cannot do its part, or cannot lead; none: it can.
+    /// Why this node is not ready, or cannot lead; none if neither holds.
     #[must_use]
     pub fn problem(&self) -> Option<String> {
         match self.health() {
@@ -241,16 +241,16 @@ impl Cluster {
         }
     }
 
-    /// Sets the metrics to how this node stands: to be called at each scrape.
+    /// Sets the metrics to the status of this node; called at each scrape.
     pub(crate) fn set_metrics(&self) {
         let view = self.view();
         metrics::cluster(view.role, view.epoch, view.age, view.in_flight, view.counts);
     }
 
-    /// Makes the stream, and has the ledger begin in it behind what this node's ledger holds.
+    /// Makes the stream, and begins the ledger in it after the entries of this node.
     ///
     /// # Errors
-    /// [`Error`]. After [`stream::Error::Server`] the same call goes on from where it came to.
+    /// [`Error`]. After [`stream::Error::Server`], a repeated call resumes where the last one failed.
     pub async fn initialise(&self) -> Result<LedgerId, Error> {
         let shared = &self.0;
         if !matches!(shared.place.read(), Ok(None)) {
@@ -267,8 +267,8 @@ impl Cluster {
         Ok(id)
     }
 
-    /// Gives the lead to another node. All that was decided is durable then, and nothing is refused that another node
-    /// could not decide instead.
+    /// Hands the lead over to another node. All decisions are durable then, and only requests that another node can
+    /// decide instead are refused.
     ///
     /// # Errors
     /// [`Error`].
@@ -299,13 +299,13 @@ impl Cluster {
         }
     }
 
-    /// The other node of this name.
+    /// Another node by its name.
     fn other(&self, name: &str) -> Result<NodeName, Error> {
         let other = self.others().find(|node| node.as_str() == name);
         other.ok_or_else(|| Error::UnknownNode(name.to_owned()))
     }
 
-    /// Where in the stream this replica is, as it is written down: for a node that joins.
+    /// The persisted position of this replica in the stream, for a node that joins.
     pub(crate) fn place_text(&self) -> Option<String> {
         self.0.place.text().ok().flatten()
     }
@@ -316,7 +316,7 @@ impl Cluster {
         others.cloned()
     }
 
-    /// Before this node stops: gives the lead, if it has it, to one of the others that can take it.
+    /// Before this node stops: hands the lead over, if this node has it, to a node that can take it.
     pub async fn leave(&self) {
         if self.view().role != Some(Role::Leader) {
             return;
@@ -330,7 +330,7 @@ impl Cluster {
                 Err(Error::NotLeader) => return,
                 Err(error) => tracing::warn!(to = other, %error, "not handed over"),
             }
-            // Whoever was quickest leads: this node again, or another.
+            // Any node may lead now: this one again, or another.
             let leads = self.0.ledger.wait_until_decides(true);
             if tokio::time::timeout(TAKE_OVER, leads).await.is_err() {
                 return;
@@ -338,19 +338,19 @@ impl Cluster {
         }
     }
 
-    /// Gives the lead, if it has it, to a node that can take it, or to nobody: whoever can lead takes it then.
+    /// Gives up the lead, if this node has it: to a node that can take it, or else to no particular node.
     async fn step_down(&self) {
         self.leave().await;
         if let Some(member) = self.member()
             && member.status.borrow().role == Role::Leader
             && self.0.replica.shut().await == Shut::Durable
         {
-            // It is barred from taking it.
+            // This node is barred from leading.
             member.hand_over(self.0.node.clone());
         }
     }
 
-    /// Keeps this node from leading as long as there is a reason that is not in the log.
+    /// Bars this node from leading while there is a reason that the log does not contain.
     fn set_bar(&self) {
         let is_barred = self.0.clock.lock().is_some() || self.0.digests.differs().is_some();
         if let Some(member) = self.member() {

@@ -1,4 +1,4 @@
-//! Requests from one node to another: over connections that are kept, with the secret that all nodes know.
+//! Requests between nodes: over kept-alive connections, authenticated by the secret that all nodes share.
 
 mod credentials;
 
@@ -26,19 +26,20 @@ pub(super) use credentials::{Actor, Credentials, Error, is_marked, mark};
 
 use crate::config;
 
-/// How long connecting to a node may take.
+/// The connect timeout.
 const CONNECT: Duration = Duration::from_secs(1);
 
-/// How long a node may take to begin an answer whose body is read apart.
+/// How long a node may take to begin a response whose body is read separately.
 const BEGIN: Duration = Duration::from_secs(10);
 
-/// Connections to a node that are kept for the next request. The answers to all requests of one batch come together.
+/// Idle connections to a node that are kept. The responses to all requests of one batch arrive together, so many
+/// connections become idle at once.
 const IDLE_MAX: usize = 512;
 
-/// Most bytes of an answer.
+/// Most bytes of a response.
 const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Headers that are of one connection, or that are written anew.
+/// Headers that belong to one connection, or that are set anew.
 const NOT_PASSED: [HeaderName; 9] = [
     header::CONNECTION,
     header::CONTENT_LENGTH,
@@ -66,12 +67,12 @@ struct Peer {
 
 type Sender = SendRequest<Full<Bytes>>;
 
-/// Why there is no answer of a node.
+/// Why a node has not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Failed {
-    /// It did not get the request.
+    /// The node did not receive the request.
     NotSent,
-    /// Whether it has carried the request out is not known.
+    /// It is unknown whether the node has carried the request out.
     Unknown,
 }
 
@@ -115,7 +116,7 @@ impl Peers {
         self.nodes.keys()
     }
 
-    /// Passes a request on to a node, in the name of whoever sent it.
+    /// Forwards a request to a node, on behalf of its caller.
     pub(super) async fn send(
         &self,
         node: &NodeName,
@@ -144,12 +145,12 @@ impl Peers {
         Ok(Response::from_parts(parts, body))
     }
 
-    /// The answer of a node to `GET`, its body unread: it may be long. None: it does not answer, or not in time.
+    /// The response of a node to `GET`, its body unread since it may be long; none if the node does not answer in time.
     pub(super) async fn open(&self, node: &NodeName, path: &str) -> Option<Response<Incoming>> {
         let peer = self.nodes.get(node)?;
         let nobody = Actor::default();
-        let asked = (&Method::GET, path);
-        let request = self.request(peer, asked, &HeaderMap::new(), &nobody, Bytes::new())?;
+        let target = (&Method::GET, path);
+        let request = self.request(peer, target, &HeaderMap::new(), &nobody, Bytes::new())?;
         let mut sender = self.connect(peer).await?;
         within(BEGIN, sender.send_request(request)).await?.ok()
     }
@@ -205,7 +206,8 @@ async fn within<T>(time: Duration, future: impl Future<Output = T>) -> Option<T>
 }
 
 impl Peer {
-    /// A connection that is kept. The answer before it may have been read before its task knows that.
+    /// An idle connection that is still usable. The previous response may have been read before the connection's task
+    /// has finished, so this waits until the connection is ready.
     async fn kept(&self) -> Option<Sender> {
         loop {
             let mut sender = self.idle.lock().pop()?;

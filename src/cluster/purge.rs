@@ -1,4 +1,4 @@
-//! The stream is purged of what every registered node has made durable.
+//! Purges from the stream the messages that every registered node has made durable.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,18 +12,18 @@ use quota_replication::Role;
 use super::{Cluster, Error};
 use crate::metrics;
 
-/// How often is looked what can go.
+/// How often the stream is checked for messages to purge.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// How far a node was when it was heard last.
+/// The last report of a node.
 #[derive(Clone, Copy, Debug)]
 struct Heard {
-    /// Up to this message it needs none any more; none: it has not said since this node leads.
+    /// The node needs no messages up to this one; none if it has not reported since this node began to lead.
     position: Option<u64>,
     at: Instant,
 }
 
-/// What is known of all nodes since this one leads.
+/// The reports of all nodes since this one began to lead.
 #[derive(Debug, Default)]
 struct Nodes(BTreeMap<String, Heard>);
 
@@ -34,7 +34,7 @@ impl Nodes {
                 position: None,
                 at: now,
             });
-            // A node that has not applied anything yet needs the stream, or joins from another node.
+            // A node that has not applied anything yet needs the whole stream, or copies the ledger from another node.
             if node.role != "unreachable" {
                 heard.position = Some(node.durable_stream_sequence);
                 heard.at = now;
@@ -42,8 +42,8 @@ impl Nodes {
         }
     }
 
-    /// Up to which message no node needs the stream any more. Nodes that were removed, and those that were not heard of for so
-    /// long, do not count: they join again.
+    /// The last message that no node needs any more. Nodes that were removed, or have not reported for `forget`, do not
+    /// count: they join again.
     fn bound(&self, removed: &BTreeSet<String>, now: Instant, forget: Duration) -> Option<u64> {
         let counted = self.0.iter().filter(|(name, heard)| {
             !removed.contains(*name) && now.duration_since(heard.at) < forget
@@ -87,7 +87,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// The stream need not be kept for a node any more. It has to be stopped; started again, it is registered again.
+    /// Stops keeping the stream for a node, which has to be stopped; when it is started again, it is registered again.
     ///
     /// # Errors
     /// [`Error`].
@@ -103,7 +103,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// The stream is kept for this node, too.
+    /// Registers this node, so that the stream is kept for it.
     pub(super) async fn register(&self) -> Result<(), stream::Error> {
         let shared = &self.0;
         let take = |removed: &mut BTreeSet<String>| removed.remove(shared.node.as_str());
@@ -137,13 +137,13 @@ mod tests {
             ],
             start,
         );
-        // Nobody knows what `c` needs.
+        // It is unknown which messages `c` needs.
         assert_eq!(nodes.bound(&nobody, after(1), forget), None);
         let removed = BTreeSet::from(["c".to_owned()]);
         assert_eq!(nodes.bound(&removed, after(1), forget), Some(70));
         nodes.hear(&[node("c", "follower", 20)], after(2));
         assert_eq!(nodes.bound(&nobody, after(3), forget), Some(20));
-        // It is gone: what it needed counts until it is forgotten.
+        // The node is gone: its position counts until the node is forgotten.
         nodes.hear(
             &[node("a", "leader", 95), node("b", "follower", 94), silent],
             after(101),

@@ -1,4 +1,4 @@
-//! How all nodes of the cluster stand.
+//! The status of all nodes of the cluster.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use super::{
     peers::{Actor, Peers},
 };
 
-/// How long a node may take to say how it stands.
+/// How long a node may take to report its status.
 const WAIT: Duration = Duration::from_secs(2);
 
-/// Where it says so.
+/// The path of the status.
 const PATH: &str = "/v1/cluster";
 
 impl Cluster {
-    /// How this node stands.
+    /// The status of this node.
     #[must_use]
     pub(crate) fn own_status(&self) -> wire::Cluster {
         let view = self.view();
@@ -47,7 +47,7 @@ impl Cluster {
         }
     }
 
-    /// How all nodes stand, as each says for itself.
+    /// The status of all nodes, as reported by each node itself.
     pub async fn status(&self) -> wire::Cluster {
         let own = self.own_status();
         let nodes = self.0.peers.names().map(|node| async {
@@ -66,12 +66,12 @@ impl Cluster {
 }
 
 impl Peers {
-    /// How a node says that it stands.
+    /// The status that a node reports.
     pub(super) async fn status(&self, node: &NodeName) -> ClusterNode {
         let headers = HeaderMap::new();
         let nobody = Actor::default();
-        let asked = (&Method::GET, PATH);
-        let sent = self.send(node, asked, &headers, &nobody, Bytes::new());
+        let target = (&Method::GET, PATH);
+        let sent = self.send(node, target, &headers, &nobody, Bytes::new());
         let unreachable = |why: String| ClusterNode {
             name: node.to_string(),
             role: "unreachable".to_owned(),

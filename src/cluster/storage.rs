@@ -1,4 +1,4 @@
-//! How full the servers are that hold the log: a full one refuses what is appended, and nothing is granted.
+//! Watches the storage of the servers that hold the log: a full server refuses appends, so nothing is granted.
 
 use std::time::Duration;
 
@@ -8,23 +8,23 @@ use quota_service::health::Health;
 use super::Cluster;
 use crate::metrics;
 
-/// How often is looked.
+/// How often the storage is checked.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// From this share on it is said.
+/// From this share on a server is reported as nearly full.
 const NEARLY_FULL: f64 = 0.9;
 
 impl Cluster {
-    /// Looks how full the servers are, and the stream if it has a limit of its own.
+    /// Checks how full the servers are, and the stream if it has a limit of its own.
     pub(super) async fn watch_storage(self) {
         let shared = &self.0;
         loop {
             let found = stream::look(&shared.client, &shared.names).await;
             let mut used: Vec<_> = found.iter().filter_map(stream::Found::used).collect();
             for monitoring in shared.settings.monitoring.clone() {
-                // Which server does not answer, other checks say.
-                let asked = tokio::task::spawn_blocking(move || servers::ask(&monitoring));
-                if let Ok(Ok(facts)) = asked.await {
+                // Other checks report servers that do not answer.
+                let request = tokio::task::spawn_blocking(move || servers::ask(&monitoring));
+                if let Ok(Ok(facts)) = request.await {
                     used.extend(facts.storage_used());
                 }
             }
@@ -36,7 +36,7 @@ impl Cluster {
         }
     }
 
-    /// Whether there is room for what is appended to the log. A node does its part while there is some.
+    /// Whether the servers have room for appends to the log. A node is ready only while there is some.
     #[must_use]
     pub(crate) fn storage_health(&self) -> Health {
         match *self.0.storage_used.lock() {

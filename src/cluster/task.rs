@@ -1,4 +1,4 @@
-//! What keeps this node a member: it waits for the stream, follows the log, and begins anew when it was deposed.
+//! Keeps this node a member: waits for the stream, follows the log, and begins again after a deposition.
 
 use std::time::{Duration, Instant};
 
@@ -21,16 +21,16 @@ use crate::{
     writer::Shut,
 };
 
-/// How often is looked for the stream before there is one.
+/// Poll interval while there is no stream.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// How often clocks are compared.
 const COMPARE: Duration = Duration::from_secs(5);
 
-/// How often a follower looks for messages that no hint told it of.
+/// How often a follower polls for messages for which it received no hint.
 const POLL: u64 = 100;
 
-/// A member that runs.
+/// A running member.
 pub struct Running {
     cluster: Cluster,
     task: JoinHandle<()>,
@@ -38,7 +38,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Ends it. All that was decided is durable then, unless it could not become so within a few seconds.
+    /// Ends the member. All decisions are durable then, unless this took longer than a few seconds.
     ///
     /// # Errors
     /// The task has panicked.
@@ -53,10 +53,10 @@ impl Running {
 }
 
 impl Cluster {
-    /// Begins to take part.
+    /// Starts the member.
     ///
     /// # Errors
-    /// Servers are not fit; the data directory is a replica whose stream is gone.
+    /// The servers are not fit; or the data directory is a replica whose stream is gone.
     pub async fn start(&self) -> Result<Running, Failure> {
         let refuse = |exit, why: String| Failure {
             exit,
@@ -122,7 +122,7 @@ impl Cluster {
         }
     }
 
-    /// The ledger is taken from another node at the next start, which a supervisor sees to.
+    /// Makes the next start copy the ledger from another node; a supervisor has to restart the process.
     fn join_again(&self, why: Ended) -> Failure {
         match join::want(&self.0.data_dir) {
             Ok(()) => failure(Exit::Failure, why),
@@ -130,7 +130,7 @@ impl Cluster {
         }
     }
 
-    /// Follows the log, and leads, until that ends.
+    /// Follows the log, and leads, until the member ends.
     async fn drive(&self, created: &str) -> anyhow::Result<Ended> {
         let shared = &self.0;
         let place = shared.place.clone().in_stream(created.to_owned());
@@ -157,7 +157,7 @@ impl Cluster {
         })
     }
 
-    /// Throws away what was decided here and is not in the log.
+    /// Discards decisions of this node that are not in the log.
     async fn forget(&self) -> Result<(), history::Error> {
         if self.0.replica.void().await == Shut::Void {
             let reader = self.0.reader.clone();
@@ -181,7 +181,7 @@ impl Cluster {
         }
     }
 
-    /// Waits until there is a stream that is fit. Gives when it was made.
+    /// Waits until there is a fit stream. Returns the stream's creation time.
     async fn find_stream(&self) -> Result<String, Failure> {
         let shared = &self.0;
         let was_replica = !matches!(shared.place.read(), Ok(None));
@@ -216,7 +216,8 @@ impl Cluster {
         }
     }
 
-    /// The stream is kept for this node from now on, if it was removed before. Gives when the stream was made.
+    /// Registers this node, in case it was removed before, so that the stream is kept for it. Returns the stream's
+    /// creation time.
     async fn take_part(&self) -> Result<String, stream::Error> {
         let shared = &self.0;
         let found = stream::look(&shared.client, &shared.names).await?;
@@ -234,8 +235,8 @@ impl Cluster {
         }
     }
 
-    /// Keeps a node from leading whose clock is wrong: reservations would expire too early, or hardly ever. Ends when the
-    /// stream is not the one any more that was made at `created`.
+    /// Bars a node with a wrong clock from leading: its reservations would expire too early, or far too late. Ends when
+    /// the stream is no longer the one that was made at `created`.
     async fn compare_clocks(&self, created: &str) -> Ended {
         let shared = &self.0;
         let most = shared.settings.max_clock_skew.get().as_millis();
@@ -256,14 +257,14 @@ impl Cluster {
                     self.judge_clock(why);
                     COMPARE
                 }
-                // Also while the stream has no leader: what was found before holds.
+                // This also happens while the stream has no leader: the last measurement stays in force.
                 None => LOOK,
             };
             tokio::time::sleep(wait).await;
         }
     }
 
-    /// Notes whether the stream ends before what this node has read of it.
+    /// Records whether the stream ends before the position that this node has read.
     fn judge_stream(&self, is_short: bool) {
         let mut short_since = self.0.short_since.lock();
         *short_since = match is_short {
@@ -292,7 +293,7 @@ fn failure(exit: Exit, error: impl Into<anyhow::Error>) -> Failure {
     }
 }
 
-/// The replica, as the member needs it.
+/// The replica, as the interface that the member needs.
 struct ReplicaHost(Cluster);
 
 impl Host for ReplicaHost {
@@ -314,6 +315,6 @@ impl Host for ReplicaHost {
         self.0.0.replica.lead();
     }
 
-    /// Decisions have ended before the lead was given away.
+    /// Decisions have ended before the lead was handed over.
     fn follow(&mut self) {}
 }

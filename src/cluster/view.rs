@@ -1,4 +1,4 @@
-//! How a node stands in its cluster.
+//! The status of a node in its cluster.
 
 use std::time::Duration;
 
@@ -7,31 +7,31 @@ use quota_replication::{Counts, LedgerId, NodeName, Role};
 
 use super::Cluster;
 
-/// How a node stands in its cluster.
+/// The status of a node in its cluster.
 #[derive(Clone, Debug)]
 pub struct View {
-    /// Its role; none while it has none yet.
+    /// The node's role; none before it has one.
     pub role: Option<Role>,
     /// The ledger, once its first message was read.
     pub ledger: Option<LedgerId>,
-    /// The term of the leader; 0: there has been none.
+    /// The term of the leader; 0 if there has been none.
     pub epoch: u64,
-    /// Who leads, as far as this node has read; while the lead is given away, to whom.
+    /// The leader, as far as this node has read; during a handover, the target node.
     pub leader: Option<NodeName>,
-    /// The last message of the stream that it has applied.
+    /// The last message of the stream that the node has applied.
     pub stream: u64,
-    /// Where its replica ends.
+    /// The end of the node's replica.
     pub end: Durable,
-    /// The replica held all that the log held so long ago; zero for a leader within its lease. None: never yet.
+    /// How long ago the replica held everything that the log held; zero for a leader within its lease, none if never.
     pub age: Option<Duration>,
-    /// For how long an append has been on its way.
+    /// For how long an append has been pending.
     pub in_flight: Option<Duration>,
-    /// Up to this message of the stream its replica is durable, and that is written down.
+    /// The persisted position in the stream up to which the replica is durable.
     pub noted: u64,
-    /// For how long its replica has had entries that were not found in the stream, or the stream has ended before what was
-    /// read of it.
+    /// For how long the replica has had entries that the stream lacks, or the stream has ended before the position that
+    /// the node has read.
     pub ahead: Option<Duration>,
-    /// What has happened since it began.
+    /// Event counts since the start.
     pub counts: Counts,
 }
 
@@ -80,7 +80,7 @@ impl View {
         }
     }
 
-    /// Its role in a word.
+    /// The role as one word.
     #[must_use]
     pub(crate) const fn role_name(&self) -> &'static str {
         match self.role {

@@ -1,4 +1,4 @@
-//! The configuration of `quotad`: [`schema`] says which keys there are, the shipped `config.toml` what they mean.
+//! The configuration of `quotad`: [`schema`] defines the keys, the shipped `config.toml` describes them.
 
 pub mod schema;
 mod validate;

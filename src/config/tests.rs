@@ -35,7 +35,7 @@ fn load_layers(
     })
 }
 
-/// Key, message and origin (without the name of the file) of every problem.
+/// The key, message and origin (without the file name) of every problem.
 fn problems(result: Result<Effective<Config>, Problems>) -> Vec<String> {
     let Problems(problems) = result.unwrap_err();
     let text = |problem: &Problem| match &problem.origin {

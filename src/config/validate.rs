@@ -1,4 +1,4 @@
-//! What the type of a value cannot say: ranges, and keys that need or exclude each other.
+//! Rules that the types of values cannot express: ranges, and keys that require or exclude each other.
 
 use quota_semantics::{admission::Charging, quota::syntax};
 use tracing_subscriber::EnvFilter;
@@ -11,7 +11,7 @@ mod checkpoint;
 mod cluster;
 mod nats;
 
-/// What is allowed, and lets in others than one may think.
+/// Warns about valid settings that may admit more callers than intended.
 pub(super) fn warnings(config: &Config) -> Vec<Finding> {
     let mut findings = Vec::new();
     check(
@@ -50,7 +50,7 @@ pub(super) fn warnings(config: &Config) -> Vec<Finding> {
     findings
 }
 
-/// Everything that is wrong with values that are well-formed each.
+/// All problems of values that are well-formed individually.
 pub(super) fn validate(config: &Config) -> Vec<Finding> {
     let mut findings = Vec::new();
     listeners(config, &mut findings);
@@ -141,7 +141,7 @@ fn sizes(config: &Config, findings: &mut Vec<Finding>) {
     const MIB: Size = Size::from_mib(1);
     const GIB: Size = Size::from_mib(1024);
     let limits = &config.limits;
-    // The webhook's bound is the least that has to fit.
+    // The webhook's body limit is the least that has to fit.
     let bodies = (limits.request_body_bytes)
         .max(limits.events_body_bytes)
         .max(Size::from_mib(8));
@@ -169,7 +169,7 @@ fn sizes(config: &Config, findings: &mut Vec<Finding>) {
     }
 }
 
-/// More are not even read.
+/// More resources are not even parsed.
 const RESERVATION_RESOURCES: usize = 256;
 
 fn counts(config: &Config, findings: &mut Vec<Finding>) {
@@ -302,7 +302,7 @@ fn names(config: &Config, findings: &mut Vec<Finding>) {
     }
 }
 
-/// An address of http or https.
+/// Whether the text is an http or https URL.
 fn is_address(url: &str) -> bool {
     let uri = url.parse::<http::Uri>().ok();
     uri.is_some_and(|uri| {

@@ -1,4 +1,4 @@
-//! The ledger: opened before anything is served, closed after everything was.
+//! The ledger: opened before anything is served, closed last.
 
 use std::sync::Arc;
 
@@ -20,12 +20,12 @@ use crate::{
     writer::{self, Ledger, Replica, Required, Threads, Watermark, now},
 };
 
-/// A ledger that is open, and its writer.
+/// An open ledger, and its writer.
 pub(super) struct Opened {
     pub(super) ledger: Ledger,
     pub(super) reader: FileReader,
     writer: Writer,
-    /// What is applied to the ledger while another node leads; none without a cluster.
+    /// Applies the log to the ledger while another node leads; none without a cluster.
     pub(super) replica: Option<Replica<FileJournal>>,
     denials_thread: std::thread::JoinHandle<()>,
 }
@@ -45,7 +45,7 @@ impl Writer {
     }
 }
 
-/// `stop`: from then on somebody waits for the end of all that goes on.
+/// Opens the ledger. `stop` ends the throttling of background work, since from then on a caller waits for it to end.
 pub(super) async fn open(config: &Arc<Config>, stop: CancellationToken) -> Result<Opened, Failure> {
     let recovering = config.clone();
     let recovered =
@@ -110,7 +110,7 @@ pub(super) async fn open(config: &Arc<Config>, stop: CancellationToken) -> Resul
     })
 }
 
-/// Who says up to when everything has been seen.
+/// The source of the watermark.
 fn watermark(config: &Config) -> Watermark {
     if config.nats.url.is_none() {
         return Watermark::without_sources();
@@ -129,7 +129,7 @@ fn watermark(config: &Config) -> Watermark {
     }
 }
 
-/// The last snapshot makes the next start quick; without it nothing is lost.
+/// Takes a last snapshot and closes the ledger. The snapshot only makes the next start faster.
 pub(super) async fn close(opened: Opened, maintenance: &Maintenance) -> Result<(), Failure> {
     if maintenance.has_news()
         && !opened.ledger.is_disk_low()

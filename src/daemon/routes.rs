@@ -48,7 +48,7 @@ const METRICS: (&str, &str) = (
     "[metrics](metrics.md), in the format that the scraper prefers",
 );
 
-/// Routes that a router of axum's answers.
+/// Routes that an axum router answers.
 fn by_router(
     router: &axum::Router,
     access: Access,
@@ -65,7 +65,7 @@ fn by_router(
     paths.iter().map(route).collect()
 }
 
-/// What is known about the routes of `listen`, without the state that they need.
+/// The specs of the routes of `listen`, without the state that handlers need.
 #[cfg(test)]
 pub(crate) fn specs() -> Vec<crate::routes::Spec> {
     fn of<S: 'static>(routes: &[Route<S>]) -> impl Iterator<Item = crate::routes::Spec> {

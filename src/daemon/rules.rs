@@ -1,4 +1,4 @@
-//! What the configuration says of decisions.
+//! The rules of decisions, from the configuration.
 
 use std::{collections::BTreeSet, path::Path, sync::Arc};
 
@@ -63,7 +63,7 @@ fn bounds(config: &Config) -> Bounds {
     }
 }
 
-/// Kubernetes' own file, JSON or YAML.
+/// Kubernetes' own configuration file, JSON or YAML.
 fn limited(path: Option<&Path>) -> Result<Vec<LimitedResource>, Failure> {
     let Some(path) = path else {
         return Ok(Vec::new());
@@ -78,7 +78,8 @@ fn limited(path: Option<&Path>) -> Result<Vec<LimitedResource>, Failure> {
         .or_exit(Exit::Configuration)
 }
 
-/// What the API server asks about. Where it does not ask here, nobody relies on it.
+/// The kinds for which the API server calls the webhook: limits of other kinds are not enforced. Without a webhook no
+/// limit relies on it, so all kinds count as covered.
 pub(super) fn coverage(config: &Config) -> Coverage {
     let rules = &config.admission;
     if rules.listen.is_none() || rules.count.iter().any(|kind| kind == ALL_KINDS) {
@@ -95,7 +96,7 @@ pub(super) fn charging(config: &Config) -> Result<Charging, Failure> {
     Ok(charging.with_object_labels(labels))
 }
 
-/// Has it on record which workloads are charged, and which labels of objects are recorded: what counts depends on it.
+/// Records which workloads are charged and which labels of objects are kept: usage depends on both.
 pub(super) async fn record(
     config: &Config,
     charging: &Charging,
@@ -122,7 +123,7 @@ pub(super) async fn record(
     Ok(())
 }
 
-/// The same in a cluster, each time that this node begins to lead: the record is the leader's.
+/// Records the same in a cluster, each time this node begins to lead, since only the leader writes records.
 pub(super) async fn record_while_leading(config: Arc<Config>, charging: Charging, ledger: Ledger) {
     loop {
         ledger.wait_until_decides(true).await;

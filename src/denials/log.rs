@@ -1,5 +1,5 @@
-//! The thread that keeps denials: in memory, and in a file of one JSON object per line, which is written anew when
-//! most of its lines are not kept any more.
+//! The thread that keeps denials in memory, and in a file with one JSON object per line. The file is rewritten when
+//! most of its lines are no longer kept.
 
 use std::{
     fs::{File, OpenOptions},
@@ -21,19 +21,19 @@ use super::{
 };
 use crate::clock::now;
 
-/// How often is looked for denials that have become too old.
+/// How often expired denials are removed.
 const TICK: Duration = Duration::from_secs(60);
 
-/// Lines that the file may have beside twice those that are kept.
+/// Lines that the file may have beyond twice the number of kept denials.
 const SLACK: usize = 256;
 
-/// Bytes that it may have beside twice those that are kept.
+/// Bytes that the file may have beyond twice the size of kept denials.
 const SLACK_BYTES: usize = 4 * 1024 * 1024;
 
-/// Longer lines of the file are none of ours.
+/// Longer lines of the file were not written by this program.
 const LINE_BYTES: usize = 1024 * 1024;
 
-/// What has to be known of a line.
+/// The fields of a line that the log needs.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct StoredLine {
@@ -55,7 +55,7 @@ pub(super) struct DenialLog {
     next: u64,
     file: File,
     lines: usize,
-    /// How long the file is.
+    /// The size of the file.
     bytes: usize,
     failing: bool,
 }
@@ -90,7 +90,7 @@ impl DenialLog {
                 Ok(Message::Note(noted)) => self.keep(&noted, now()),
                 Ok(Message::List(query, answer)) => {
                     self.store.forget(&self.bounds, now());
-                    // Nobody may be waiting any more.
+                    // The caller may have stopped waiting.
                     let _ = answer.send(self.store.list(&query));
                 }
                 Ok(Message::End) | Err(RecvTimeoutError::Disconnected) => return,
@@ -128,7 +128,7 @@ impl DenialLog {
         self.tidy();
     }
 
-    /// Writes the file anew, if most of it is not kept any more.
+    /// Rewrites the file if most of its lines are no longer kept.
     fn tidy(&mut self) {
         let few = self.lines <= self.store.len() * 2 + SLACK;
         if few && self.bytes <= self.store.bytes() * 2 + SLACK_BYTES {
@@ -139,7 +139,7 @@ impl DenialLog {
         self.report(written);
     }
 
-    /// A failure is logged once: denials are answered from memory all the same.
+    /// Logs the first of consecutive failures: denials can still be answered from memory.
     fn report(&mut self, written: io::Result<()>) {
         match written {
             Ok(()) => self.failing = false,
@@ -157,7 +157,7 @@ impl DenialLog {
     }
 }
 
-/// Lines that cannot be read, such as one that a kill has cut, are left out.
+/// Skips lines that cannot be read, such as one that a kill has cut off.
 fn read(file: File, bounds: &Bounds, store: &mut Store) -> io::Result<()> {
     for line in BufReader::new(file).split(b'\n') {
         let line = line?;

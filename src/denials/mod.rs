@@ -1,8 +1,8 @@
-//! Denials, kept for those who ask why.
+//! Keeps denials, so that callers can ask for the reasons later.
 //!
-//! A denial changes nothing, so it is no entry of the ledger. The latest are kept beside it, bounded by number,
-//! bytes and age, with the numbers that they were made on. They survive a restart, and a kill (they are handed to the operating
-//! system at once, but not synced: a power cut may take the last ones).
+//! A denial changes nothing, so it is not an entry of the ledger. The latest denials are kept beside the ledger, with
+//! the numbers on which they were decided; their number, bytes and age are bounded. They survive a restart, and a kill:
+//! they are handed to the operating system at once, but not synced, so a power cut may lose the last ones.
 
 mod log;
 mod record;
@@ -35,17 +35,17 @@ use crate::{
 use log::DenialLog;
 use record::NewDenial;
 
-/// Denials that wait to be kept; more are only counted.
+/// Denials that wait to be kept; further ones are only counted.
 const WAITING: usize = 4096;
 
 /// How many denials are kept, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// The latest so many.
+    /// Most denials.
     pub records: usize,
-    /// No more bytes than this.
+    /// Most bytes.
     pub bytes: usize,
-    /// None older than this.
+    /// Maximum age.
     pub age: Duration,
 }
 
@@ -56,9 +56,9 @@ pub struct Denials(Sender<Message>);
 /// A kept denial.
 #[derive(Clone, Debug)]
 pub struct StoredDenial {
-    /// Its number: later ones have higher ones.
+    /// The denial's number; later denials have higher numbers.
     pub id: u64,
-    /// The last entry of the ledger that it was decided on.
+    /// The last entry of the ledger at the decision.
     pub sequence: Sequence,
     /// The record, as JSON.
     pub json: Arc<RawValue>,
@@ -67,26 +67,26 @@ pub struct StoredDenial {
 /// Which denials to list.
 #[derive(Clone, Debug, Default)]
 pub struct Query {
-    /// Those of this namespace; none: all.
+    /// Only this namespace; none for all.
     pub namespace: Option<Name>,
-    /// Those before this one; none: from the latest on.
+    /// Only denials before this one; none to start at the latest.
     pub before: Option<u64>,
-    /// At most so many.
+    /// Most denials to list.
     pub limit: usize,
 }
 
-/// A denial, as the log has it.
+/// A denial for the log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Denied<'a> {
     pub(crate) namespace: &'a str,
     pub(crate) resource: &'a str,
     pub(crate) name: &'a str,
-    /// Where the ledger stood.
+    /// The position of the ledger at the decision.
     pub(crate) sequence: Sequence,
 }
 
 impl Denied<'_> {
-    /// Logs it, if the throttle lets it pass.
+    /// Logs the denial, if the throttle lets it pass.
     pub(crate) fn log(&self, throttle: &Throttle, refusal: &dyn fmt::Display) {
         let Some(held_back) = throttle.pass(Instant::now()) else {
             return;
@@ -111,7 +111,7 @@ enum Message {
     End,
 }
 
-/// Opens the file of kept denials, or begins it, and starts the thread that keeps it.
+/// Opens the file of kept denials, or creates it, and starts the thread that keeps it.
 ///
 /// # Errors
 /// If the file cannot be read or written.
@@ -125,7 +125,7 @@ pub fn start(file: &Path, bounds: Bounds) -> std::io::Result<(Denials, JoinHandl
 }
 
 impl Denials {
-    /// Keeps a refusal, if it is a denial. Never waits.
+    /// Keeps a refusal if it is a denial. Never blocks.
     pub fn note(&self, actor: &Arc<Actor>, request: &Request, refusal: &Refusal, head: Head) {
         let Some(noted) = NewDenial::of(actor, request, refusal, head) else {
             return;
@@ -135,7 +135,7 @@ impl Denials {
         }
     }
 
-    /// The denials that match, the latest first; those noted before are among them.
+    /// The matching denials, the latest first, including all that were noted before this call.
     pub async fn list(&self, query: Query) -> Vec<StoredDenial> {
         let (answer, answered) = oneshot::channel();
         let messages = self.0.clone();
@@ -146,9 +146,9 @@ impl Denials {
         answered.await.unwrap_or_default()
     }
 
-    /// Lets the thread end, once all that was noted is kept.
+    /// Lets the thread end once all noted denials are kept.
     pub fn close(&self) {
-        // It has ended already, if this fails.
+        // A failure means that the thread has ended already.
         let _ = self.0.send(Message::End);
     }
 }

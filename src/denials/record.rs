@@ -1,4 +1,4 @@
-//! What is kept of a denial.
+//! The stored record of a denial.
 
 use std::sync::Arc;
 
@@ -15,16 +15,16 @@ use crate::{
     throttle::cut,
 };
 
-/// Quotas of a denial that are kept: those that something was wanted of.
+/// Most quotas that a record keeps: those that the request counts against.
 const QUOTAS: usize = 32;
 
-/// About how long a denial may be; of a longer one less is kept.
+/// Approximate size limit of a record; details are dropped from a larger one.
 const RECORD_BYTES: usize = 32 * 1024;
 
-/// Longest detail that is kept, in bytes.
+/// Longest detail text of a record, in bytes.
 const DETAIL_BYTES: usize = 4096;
 
-/// A denial, before it is written down.
+/// A denial, before its record is written.
 pub(super) struct NewDenial {
     pub(super) namespace: Name,
     pub(super) head: Head,
@@ -37,7 +37,7 @@ pub(super) struct NewDenial {
     fits_when_empty: Option<bool>,
 }
 
-/// What the request was for.
+/// The object of the request.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Object {
@@ -59,7 +59,7 @@ impl Object {
     }
 }
 
-/// A denial as it is written down and shown.
+/// The record of a denial, as stored and shown.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Record<'a> {
@@ -76,14 +76,14 @@ struct Record<'a> {
     retry_after: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     fits_when_empty: Option<bool>,
-    /// The denial had more than is kept.
+    /// Set if details were dropped.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     shortened: bool,
     as_of: Head,
 }
 
 impl NewDenial {
-    /// What is to be kept of a refusal; none, if it is no denial.
+    /// The record of a refusal; none if the refusal is not a denial.
     pub(super) fn of(
         actor: &Arc<Actor>,
         request: &Request,
@@ -165,7 +165,7 @@ impl NewDenial {
     }
 }
 
-/// The limits that something was wanted of.
+/// The limits that the request counts against.
 fn wanted_of(quotas: &[CheckedQuota]) -> Vec<CheckedQuota> {
     let mut wanted = Vec::new();
     for quota in quotas {

@@ -1,4 +1,4 @@
-//! The denials that are kept, in memory: bounded in number, bytes and age, with a fair share for each namespace.
+//! The kept denials in memory: bounded in number, bytes and age, with a fair share for each namespace.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ impl Remembered {
     }
 }
 
-/// Denials by their number.
+/// Denials by number.
 #[derive(Default)]
 pub(super) struct Store {
     records: BTreeMap<u64, Remembered>,
@@ -36,12 +36,12 @@ impl Store {
         self.shares.bytes()
     }
 
-    /// The number of the latest.
+    /// The number of the latest denial.
     pub(super) fn last(&self) -> Option<u64> {
         self.records.last_key_value().map(|(id, _)| *id)
     }
 
-    /// Those that are kept, oldest first.
+    /// The kept denials, oldest first.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Remembered> {
         self.records.values()
     }
@@ -58,7 +58,7 @@ impl Store {
             .collect()
     }
 
-    /// Keeps one more; of too many, the oldest of the namespace that takes the most room goes.
+    /// Adds a denial; if there are too many, removes the oldest of the namespace that takes the most room.
     pub(super) fn keep(&mut self, record: Remembered, bounds: &Bounds) {
         let id = record.kept.id;
         self.remove(id);
@@ -75,7 +75,7 @@ impl Store {
         }
     }
 
-    /// Forgets those that have become too old.
+    /// Removes denials that are too old.
     pub(super) fn forget(&mut self, bounds: &Bounds, now: Timestamp) {
         let age = i64::try_from(bounds.age.as_nanos()).unwrap_or(i64::MAX);
         let oldest = now.minus(Span::from_nanoseconds(age));

@@ -240,7 +240,7 @@ async fn what_was_noted_is_listed() {
     );
 }
 
-/// Whoever is denied most loses the denials of nobody else.
+/// A namespace with many denials never displaces the denials of another one.
 #[test]
 fn a_flood_of_one_namespace_leaves_those_of_others() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,17 +1,17 @@
-//! States that were built lately.
+//! Recently built states.
 
 use std::{collections::VecDeque, sync::Arc};
 
 use quota_core::state::State;
 use quota_ledger::replay::Until;
 
-/// How many states are kept.
+/// Most states that are kept.
 const STATES: usize = 4;
 
-/// A state with more objects than this is not kept: memory is for the present.
+/// A larger state is not kept, to save memory for current requests.
 const OBJECTS: u32 = 250_000;
 
-/// The states built last, newest use last.
+/// The cached states, most recently used last.
 #[derive(Default)]
 pub(super) struct Cache(VecDeque<(Until, Arc<State>)>);
 

@@ -1,8 +1,8 @@
-//! Time travel: the state as it was, from the nearest snapshot and the entries behind it.
+//! Time travel: past states, built from the nearest snapshot and the entries after it.
 //!
-//! A state of the past is the fold up to there, whatever has been compacted, archived or restarted since. What a
-//! question costs is bounded: by the entries that may be replayed for it, by the questions that are worked on at
-//! the same time, and by the states that are kept for the next one. Principals take turns.
+//! A past state is the fold up to its moment, independent of compaction, archiving and restarts since. The cost of a
+//! query is bounded by the entries that it may replay, by the queries that are processed at the same time, and by the
+//! states that are cached. Principals take turns.
 
 mod cache;
 mod past;
@@ -29,21 +29,21 @@ use past::Past;
 /// Most points of a series.
 pub const POINTS_MAX: usize = 2000;
 
-/// Why a question about the past has no answer.
+/// Why a query of the past fails.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The entries are not kept any more, and not archived.
+    /// The entries were compacted and not archived.
     #[error(
         "the ledger is kept from sequence {kept_from} on: older states cannot be folded any more"
     )]
     Compacted {
-        /// The first sequence whose state can be had.
+        /// The first sequence whose state is available.
         kept_from: Sequence,
     },
-    /// The ledger has not come so far.
+    /// The requested moment is in the ledger's future.
     #[error("the ledger is at sequence {durable}")]
     Future {
-        /// How far it is durable.
+        /// The last durable sequence.
         durable: Sequence,
     },
     /// Too many entries lie between the nearest snapshot and the requested position.
@@ -52,10 +52,10 @@ pub enum Error {
          `quotactl ledger replay` has no such bound"
     )]
     TooFar {
-        /// How many may be.
+        /// Most entries that may be replayed.
         limit: u64,
     },
-    /// Too many questions wait.
+    /// Too many queries wait.
     #[error("too many questions about the past are waiting")]
     Overloaded,
     /// The ledger could not be read.
@@ -83,7 +83,7 @@ impl From<Error> for Problem {
     }
 }
 
-/// The state at the durable end of a ledger, from what is stored. Blocks.
+/// The state at the durable end of a ledger, built from stored data. Blocks.
 ///
 /// # Errors
 /// [`Error`].
@@ -95,20 +95,20 @@ pub fn rebuild(reader: FileReader) -> Result<State, Error> {
     past.state(Until::End, &|| ())
 }
 
-/// Answers questions about the past. Cheap to clone.
+/// Answers queries of past states. Cheap to clone.
 #[derive(Clone)]
 pub struct History(Arc<Shared>);
 
 struct Shared {
     past: Past,
     cache: Mutex<Cache>,
-    /// For how many more there is room that wait or are worked on.
+    /// Permits for queries that wait or are being processed.
     room: Semaphore,
 }
 
 impl History {
-    /// The past of a ledger; a question may replay `replay_entries` entries, and `most` of them may
-    /// wait or be worked on.
+    /// The past of a ledger. A query may replay `replay_entries` entries, and at most `most` queries may wait or be
+    /// processed.
     #[must_use]
     pub fn new(reader: FileReader, replay_entries: u64, most: usize) -> Self {
         Self(Arc::new(Shared {
@@ -121,7 +121,7 @@ impl History {
         }))
     }
 
-    /// The state as it was.
+    /// The state at a moment.
     ///
     /// # Errors
     /// [`Error`].
@@ -131,7 +131,7 @@ impl History {
             return Ok(state);
         }
         self.work(permit, move |shared, turn| {
-            // Somebody else may have requested the same in the meantime.
+            // Another query may have built the same state meanwhile.
             if let Some(state) = shared.cache.lock().get(until) {
                 return Ok(state);
             }
@@ -142,7 +142,7 @@ impl History {
         .await
     }
 
-    /// What `sample` says of the state at each of the points, which have to ascend: one replay for all of them.
+    /// Samples the state at each of the points, which have to ascend, in one replay.
     ///
     /// # Errors
     /// [`Error`].
@@ -158,7 +158,7 @@ impl History {
         self.work(permit, work).await
     }
 
-    /// A point that no later entry can change the state at, where there is one.
+    /// The equivalent point whose state no later entry can change, if there is one.
     fn settled(&self, until: Until) -> Result<Until, Error> {
         let durable = self.0.past.reader.durable();
         match until {
@@ -171,7 +171,7 @@ impl History {
         }
     }
 
-    /// Works in the turn of the principal, and as long as somebody waits for the answer.
+    /// Works in the turn of the principal, and stops when the caller no longer waits.
     async fn work<R: Send + 'static>(
         &self,
         permit: &Permit,
@@ -184,8 +184,8 @@ impl History {
             .await
     }
 
-    /// A place among those that wait. A principal may have as many as are free besides, so that one alone leaves half of
-    /// them to others.
+    /// A place among the waiting queries. A principal may take at most as many places as stay free, so that one
+    /// principal alone leaves half of them to others.
     fn place(&self, permit: &Permit) -> Result<SemaphorePermit<'_>, Error> {
         let room = &self.0.room;
         let place = match permit.waiting() < room.available_permits() {

@@ -1,4 +1,4 @@
-//! Building a state of the past.
+//! Builds a past state.
 
 use std::ops::ControlFlow;
 
@@ -13,10 +13,10 @@ use quota_semantics::Timestamp;
 use super::Error;
 use crate::metrics::{self, Limit};
 
-/// How many entries are replayed between two looks at the time.
+/// How many entries are replayed between two checks of the time.
 const ENTRIES_BETWEEN_PAUSES: u64 = 16;
 
-/// Where the past is read from, and how far a replay may go.
+/// The data that past states are built from, and the limit of a replay.
 pub(super) struct Past {
     pub(super) reader: FileReader,
     pub(super) replay_entries: u64,
@@ -93,7 +93,7 @@ impl Past {
         Ok(())
     }
 
-    /// The newest stored state that is not behind `until`; the empty one if the beginning is kept.
+    /// The newest stored state that is not after `until`; the empty state if the beginning is kept.
     fn base(&self, until: Until) -> Result<State, Error> {
         let (snapshots, _) = self.reader.snapshots().list()?;
         let earlier = snapshots.iter().rev().filter(|info| match until {
@@ -104,7 +104,7 @@ impl Past {
         for info in earlier {
             match self.load(info) {
                 Ok(state) => return Ok(state),
-                // Thinned out meanwhile, or damaged: an older one is as good, only slower.
+                // Removed meanwhile, or damaged: an older snapshot works as well, only slower.
                 Err(error) => tracing::warn!(%error, "a snapshot cannot be used"),
             }
         }

@@ -28,7 +28,7 @@ fn start() -> Timestamp {
     Timestamp::EPOCH.plus(Span::from_seconds(1_790_000_000))
 }
 
-/// A ledger of the recorded history, with reservations in between, one batch a second, snapshots and compaction.
+/// A ledger of the recorded history, with interleaved reservations, one batch per second, snapshots and compaction.
 struct Recorded {
     directory: tempfile::TempDir,
     archive: bool,
@@ -146,12 +146,12 @@ impl Recorded {
         self.entries.last().unwrap().sequence
     }
 
-    /// How many entries belong to it.
+    /// The number of entries up to this moment.
     fn belonging(&self, until: Until) -> usize {
         self.entries.partition_point(|entry| until.includes(entry))
     }
 
-    /// The fold of all entries that belong to it.
+    /// The fold of all entries up to this moment.
     fn fold(&self, until: Until) -> State {
         let mut state = State::default();
         for entry in &self.entries[..self.belonging(until)] {
@@ -278,11 +278,11 @@ async fn the_cost_is_bounded() {
     let recorded = Recorded::new(true);
     let (_journal, reader) = recorded.open();
     let history = History::new(reader, 100, 8);
-    let asked = [
+    let moments = [
         Until::Sequence(101),
         Until::Time(recorded.entries[150].time),
     ];
-    for far in asked {
+    for far in moments {
         let error = history.state(&permit(), far).await.unwrap_err();
         assert!(
             matches!(error, Error::TooFar { limit: 100 }),
@@ -310,7 +310,7 @@ async fn a_question_that_nobody_waits_for_is_given_up() {
     let (release, released) = std::sync::mpsc::channel::<()>();
     let points = vec![start(), recorded.entries.last().unwrap().time];
     let mut waits = Some((entered, released));
-    let asked = history.clone();
+    let queried = history.clone();
     let question = tokio::spawn(async move {
         let sample = move |_: &State| {
             if let Some((entered, released)) = waits.take() {
@@ -318,7 +318,7 @@ async fn a_question_that_nobody_waits_for_is_given_up() {
                 released.recv().unwrap();
             }
         };
-        asked.series(&permit(), points, sample).await
+        queried.series(&permit(), points, sample).await
     });
     tokio::task::spawn_blocking(move || inside.recv().unwrap())
         .await
@@ -326,7 +326,7 @@ async fn a_question_that_nobody_waits_for_is_given_up() {
     question.abort();
     assert!(question.await.unwrap_err().is_cancelled());
     release.send(()).unwrap();
-    // Its thread leaves it, and answers others.
+    // The thread gives the query up, and answers others.
     let until = Until::Sequence(recorded.last());
     let state = history.state(&permit(), until).await.unwrap();
     assert_eq!(state.head().sequence, recorded.last());
@@ -358,7 +358,7 @@ async fn a_flood_of_questions_waits_for_itself_and_leaves_room_to_others() {
     };
     ask(flood, Some(gate.clone()));
     inside.recv().await.unwrap();
-    // One alone leaves half of the room to others.
+    // One principal alone leaves half of the places to others.
     for _ in 0..most {
         ask(flood, None);
     }

@@ -1,4 +1,4 @@
-//! Events by HTTP: `POST /v1/events`.
+//! Events over HTTP: `POST /v1/events`.
 
 use std::sync::Arc;
 
@@ -15,21 +15,21 @@ use crate::{
     writer::{Ledger, Unavailable, now},
 };
 
-/// The source of dead letters that came by HTTP; their positions are lines.
+/// The source of dead letters that arrived over HTTP; their positions are line numbers.
 pub const SOURCE: &str = "http";
 
-/// What became of a body.
+/// The outcome for a body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// How many of which.
+    /// Counts of recorded events.
     pub recorded: Recorded,
-    /// Lines that were not understood, and why.
+    /// The numbers of rejected lines, and the reasons.
     pub rejected: Vec<(u64, String)>,
 }
 
 /// Records the events of a body: NDJSON, a JSON array, or one event. Answers when all are durable.
 ///
-/// A large body becomes several batches, so after an error a part of it may be recorded. To send it again is safe.
+/// A large body becomes several batches, so after an error a part of it may be recorded. A repeated request is safe.
 ///
 /// # Errors
 /// [`Unavailable`].
@@ -63,7 +63,7 @@ pub async fn accept(
     let mut recorded = Recorded::default();
     let mut chunk = next_chunk();
     while !chunk.is_empty() {
-        // While one is being recorded the next one is read.
+        // The next chunk is read while the previous one is being recorded.
         let recording = record(ledger, actor, Source::Http, chunk);
         let (done, next) = futures::join!(recording, async { next_chunk() });
         recorded += done?;

@@ -1,7 +1,7 @@
-//! Intake: from what sources send to entries of the ledger.
+//! Intake: turns the events of sources into entries of the ledger.
 //!
-//! [`payload`] reads bytes as events, [`record`] makes them entries together with how far their source was
-//! consumed, [`relist`] ends what a listing did not hold, [`http`] and [`nats`] are the two ways in.
+//! [`payload`] parses bytes as events. [`record`] turns events into entries, together with the position of their
+//! source. [`relist`] ends the objects that a listing lacked. [`http`] and [`nats`] are the two transports.
 
 pub mod http;
 pub mod nats;

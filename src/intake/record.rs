@@ -1,4 +1,4 @@
-//! From events to entries: each in one batch with how far its source was consumed.
+//! Turns events into entries, in one batch with the position of their source.
 
 use std::{collections::BTreeSet, ops::RangeInclusive, sync::Arc};
 
@@ -24,19 +24,20 @@ use crate::{
 
 pub use quota_core::source::{Consumed, Recorded};
 
-/// A chunk is full at this size, in bytes, so that its entries fit into one batch with those of others.
+/// A chunk is full at this size in bytes, so that its entries fit into one batch with entries of other jobs.
 const CHUNK_BYTES: usize = 4 * 1024 * 1024;
 
-/// A chunk is full with so many events: they are decided in one go, while readers wait for the state and others for their
-/// decisions.
+/// A chunk is full with this many events: they are decided in one job, while readers wait for the state and other jobs
+/// for their decisions.
 const CHUNK_EVENTS: usize = 1024;
 
-// A batch that is about to be sealed, a chunk, and the event that filled it, fit into a message of the cluster.
+// A batch that is about to be sealed, a chunk, and the event that filled it have to fit into one message of the
+// cluster.
 const _: () = assert!(
     quota_cluster::BATCH_BYTES + CHUNK_BYTES + SIGHTING_MAX_BYTES < quota_cluster::PAYLOAD_MAX
 );
 
-/// Events that become entries together.
+/// Events that become entries in one batch.
 #[derive(Debug, Default)]
 pub struct Chunk {
     items: Vec<Item>,
@@ -45,7 +46,7 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// With room for as many entries as another one has: whoever fills one after the other fills them alike.
+    /// A chunk with the capacity of another one: consecutive chunks of a source have similar sizes.
     #[must_use]
     pub(crate) fn like(other: &Self) -> Self {
         Self {
@@ -54,12 +55,12 @@ impl Chunk {
         }
     }
 
-    /// Takes an event in that was sent just now.
+    /// Adds an event that was sent just now.
     pub fn add(&mut self, incoming: Incoming) {
         self.take(incoming, || None);
     }
 
-    /// Takes an event in that a source received at this time.
+    /// Adds an event that a source received at this time.
     pub(crate) fn add_received(&mut self, incoming: Incoming, source: &Name, time: Timestamp) {
         self.take(incoming, || Some((source.clone(), time)));
     }
@@ -90,7 +91,7 @@ impl Chunk {
         self.items.push(item);
     }
 
-    /// Takes in an event that was not understood, as a dead letter of `source` at `position`.
+    /// Adds a rejected event, as a dead letter of `source` at `position`.
     pub(crate) fn add_rejected(&mut self, source: &Name, position: u64, rejected: Rejected) {
         let Rejected {
             rejection,
@@ -100,7 +101,7 @@ impl Chunk {
             ..
         } = rejected;
         metrics::events_rejected(rejection);
-        tracing::debug!(%source, position, reason, "an event was not understood");
+        tracing::debug!(%source, position, reason, "an event was rejected");
         let kept = &text[..text.len().min(DEAD_LETTER_MAX_BYTES)];
         let payload = String::from_utf8_lossy(kept);
         let payload = cut(&payload, DEAD_LETTER_MAX_BYTES);
@@ -115,37 +116,37 @@ impl Chunk {
         self.items.push(Item::Rejected { letter, resource });
     }
 
-    /// Notes that positions of a source were lost before they could be consumed, before anything that is behind
-    /// them is taken in.
+    /// Records that positions of a source were lost before they could be consumed. Must be called before events after
+    /// the gap are added.
     pub(crate) fn add_gap(&mut self, source: &Name, positions: RangeInclusive<u64>) {
         self.size += size::ENTRY;
         let source = source.clone();
         self.items.push(Item::Gap { source, positions });
     }
 
-    /// Whether it is to be recorded before more is taken in.
+    /// Whether the chunk has to be recorded before more is added.
     #[must_use]
     pub fn is_full(&self, max_entries: usize) -> bool {
         self.items.len() >= max_entries.min(CHUNK_EVENTS) || self.size >= CHUNK_BYTES
     }
 
-    /// Whether there is nothing in it.
+    /// Whether the chunk is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.items.is_empty() && self.ignored == 0
     }
 }
 
-/// What became of a chunk.
+/// The outcome for a chunk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Done {
-    /// How many of which.
+    /// Counts of recorded events.
     pub recorded: Recorded,
-    /// The kinds of relists that ended without consequence, since something was lost or not understood meanwhile.
+    /// The kinds whose relists ended without effect, since an event was lost or rejected meanwhile.
     pub incomplete: BTreeSet<Name>,
 }
 
-/// Makes a chunk entries, in one batch; answers when they are durable.
+/// Turns a chunk into entries, in one batch; answers when they are durable.
 ///
 /// # Errors
 /// [`Unavailable`]. Recording the same events again is safe.
@@ -160,9 +161,8 @@ pub async fn record(
     Ok(done.recorded)
 }
 
-/// As [`record`], in one batch with how far a source is consumed; if it is known to be consumed as far already,
-/// nothing happens. While the queue is full or the disk is low it waits and tries
-/// again.
+/// Like [`record`], in one batch with the position of the source. If the recorded position is not lower, nothing
+/// happens. While the queue is full or the disk is low, this waits and retries.
 ///
 /// # Errors
 /// [`Unavailable::Stopped`].
@@ -177,8 +177,8 @@ pub(crate) async fn record_patiently(
     until_decided(|| record_handed_in(ledger, actor, from, handed_in.clone())).await
 }
 
-/// How far a source is consumed, behind everything that was handed in before: a session that was broken off may
-/// have left something in the queue. While the queue is full it waits and tries again.
+/// The recorded position of a source, after all earlier jobs: an aborted session may have left a job in the queue.
+/// While the queue is full, this waits and retries.
 ///
 /// # Errors
 /// [`Unavailable::Stopped`].
@@ -190,7 +190,7 @@ pub async fn cursor(ledger: &Ledger, source: &Name) -> Result<Option<Cursor>, Un
     .await
 }
 
-/// Begins a source anew. While the queue is full or the disk is low it waits and tries again.
+/// Resets a source. While the queue is full or the disk is low, this waits and retries.
 ///
 /// # Errors
 /// [`Unavailable::Stopped`].
@@ -211,8 +211,7 @@ pub async fn reset(
     .await
 }
 
-/// Records events that stand by themselves. While the queue is full or the disk is low it waits and tries
-/// again.
+/// Records an event without a source position. While the queue is full or the disk is low, this waits and retries.
 ///
 /// # Errors
 /// [`Unavailable::Stopped`].
@@ -226,8 +225,8 @@ pub async fn note(ledger: &Ledger, actor: &Arc<Actor>, event: Event) -> Result<(
     .await
 }
 
-/// Has it on record which workloads are charged for their pods. While the queue is full or the disk is low it waits and
-/// tries again. Answers whether that was news.
+/// Records which workloads are charged for their pods. While the queue is full or the disk is low, this waits and
+/// retries. Answers whether the record changed.
 ///
 /// # Errors
 /// [`Unavailable::Stopped`].
@@ -252,11 +251,11 @@ pub async fn set_charging(
     .await
 }
 
-/// Has it on record which labels of objects are recorded, for groups to choose by. Waits as [`set_charging`] does. Answers
-/// whether that was news.
+/// Records which labels of objects are kept for groups to select by. Waits as [`set_charging`] does. Answers whether
+/// the record changed.
 ///
 /// # Errors
-/// [`Unavailable::Stopped`]; within, what groups have against it.
+/// [`Unavailable::Stopped`]; the inner error is a conflict with existing groups.
 pub async fn set_object_labels(
     ledger: &Ledger,
     actor: &Arc<Actor>,
@@ -278,7 +277,7 @@ pub async fn set_object_labels(
     .await
 }
 
-/// What is to be recorded. It is there until it is decided: a refused attempt leaves it for the next one.
+/// The data to record. It is kept until the decision is made: a refused attempt leaves it for the next one.
 #[derive(Clone)]
 struct PendingPiece(Arc<Mutex<Option<Piece>>>);
 
@@ -327,7 +326,7 @@ async fn record_handed_in(
     metrics::events_duplicate(from, ignored);
     if rejected > 0 {
         let source = &actor.principal;
-        tracing::warn!(%source, rejected, "events were not understood; they are kept as dead letters");
+        tracing::warn!(%source, rejected, "events were rejected; they are kept as dead letters");
     }
     Ok(Done {
         recorded,

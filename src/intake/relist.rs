@@ -1,4 +1,4 @@
-//! The end of relists: what was not listed is ended, some objects at a time, so that nobody has to wait for it.
+//! Ends relists: objects that were not listed are ended, a few per decision, so that other jobs need not wait.
 
 use std::collections::BTreeSet;
 
@@ -16,21 +16,21 @@ use crate::{
     writer::{Ledger, Unavailable, now},
 };
 
-/// How many places of objects are looked at under one hold of the state.
+/// Table places that are scanned while the state is locked once.
 const PLACES: u32 = 16_384;
 
-/// How many objects are ended by one decision.
+/// Most objects that one decision ends.
 const ENDED: usize = 500;
 
-/// Reports the outcome of relists, and finishes those that were closed. Answers the kinds of those that ended without
-/// consequence, since something was lost or not understood meanwhile.
+/// Reports the outcome of relists, and finishes those that were closed. Answers the kinds whose relists ended without
+/// effect, since an event was lost or rejected meanwhile.
 pub(super) async fn follow(
     ledger: &Ledger,
     source: &Name,
     relisted: &source::Relisted,
 ) -> Result<BTreeSet<Name>, Unavailable> {
     for relist in &relisted.passed_over {
-        tracing::warn!(%source, ?relist, "relist ignored: too many relists are open, or its begin was not received");
+        tracing::warn!(%source, ?relist, "relist ignored: too many relists are open, or its beginning was not received");
         metrics::relists(match relist {
             Relist::Begin { .. } => Relisted::Refused,
             Relist::Finish(_) => Relisted::NotBegun,
@@ -38,7 +38,7 @@ pub(super) async fn follow(
     }
     for relist in &relisted.outdated {
         if let Relist::Begin { resource, .. } = relist {
-            tracing::info!(%source, %resource, "a relist that is read again, since its stream is, was passed over");
+            tracing::info!(%source, %resource, "a relist was ignored: it was recorded before, and its stream is read again");
             metrics::relists(Relisted::Outdated);
         }
     }
@@ -56,9 +56,9 @@ pub(super) async fn follow(
     Ok(incomplete.collect())
 }
 
-/// Ends what closed relists have not listed, and the relists. Answers when all of it is durable.
+/// Ends the objects that closed relists have not listed, and then the relists. Answers when all of this is durable.
 ///
-/// To be called when a relist was closed, and after a start: what was begun before a crash is taken up again.
+/// To be called after a relist was closed, and after a start, to resume the work after a crash.
 ///
 /// # Errors
 /// [`Unavailable::Stopped`].
@@ -75,7 +75,7 @@ async fn sweep(ledger: &Ledger, relist: &RelistView) -> Result<(), Unavailable> 
         let (uids, then) = ledger.peek(|state| state.unlisted(&relist.scope, from, PLACES, now()));
         next = then;
         for uids in uids.chunks(ENDED) {
-            // What was ended is found no more: the same again gives what is left.
+            // Ended objects are skipped: the same call again ends the remaining ones.
             while end(ledger, relist, uids.to_vec()).await? {}
         }
     }
@@ -86,7 +86,7 @@ async fn sweep(ledger: &Ledger, relist: &RelistView) -> Result<(), Unavailable> 
     over.await.map(drop)
 }
 
-/// Ends the first of some objects, as many as fit into one decision. Answers whether there were any.
+/// Ends as many objects as fit into one decision. Answers whether there were any.
 async fn end(
     ledger: &Ledger,
     relist: &RelistView,
@@ -99,7 +99,7 @@ async fn end(
     Ok(ended.await? > 0)
 }
 
-/// Records what is decided on a relist. Answers how many events that were.
+/// Records a decision on a relist. Answers the number of its events.
 async fn decide_on(
     ledger: &Ledger,
     relist: &RelistView,
@@ -123,7 +123,7 @@ async fn decide_on(
     Ok(events.len())
 }
 
-/// Reports the outcome of a relist to metrics and log.
+/// Reports the outcome of a relist to the metrics and the log.
 fn report(event: &Event) {
     match event {
         Event::ObjectEnded(_) | Event::NamespaceDeleted { .. } => {
@@ -138,13 +138,13 @@ fn report(event: &Event) {
                     tracing::info!(%source, %resource, namespace, listed = end.listed, "relisted: nothing was missing");
                 }
                 RelistOutcome::Complete => {
-                    tracing::warn!(%source, %resource, namespace, listed = end.listed, ended = end.ended, "relisted: objects that were not listed have been ended");
+                    tracing::warn!(%source, %resource, namespace, listed = end.listed, ended = end.ended, "relisted: objects that were not listed were ended");
                 }
                 RelistOutcome::Empty => {
                     tracing::warn!(%source, %resource, namespace, "a relist was empty, and nothing was ended; it has to say allowEmpty if there are none");
                 }
                 RelistOutcome::Incomplete => {
-                    tracing::warn!(%source, %resource, namespace, "something was lost or not understood during a relist, and nothing was ended");
+                    tracing::warn!(%source, %resource, namespace, "an event was lost or rejected during a relist, and nothing was ended");
                 }
             }
             metrics::relists(match end.outcome {

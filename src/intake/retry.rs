@@ -1,13 +1,13 @@
-//! Decisions that are tried again while the writer is busy or the disk is low.
+//! Retries decisions while the writer is busy or the disk is low.
 
 use std::time::Duration;
 
 use crate::writer::Unavailable;
 
-/// First and longest wait before a full queue, or a low disk, is tried again.
+/// First and longest wait before the next attempt.
 const WAITS: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(500)];
 
-/// Tries until the writer decides.
+/// Retries until the writer decides.
 ///
 /// # Errors
 /// [`Unavailable::Stopped`].

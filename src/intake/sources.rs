@@ -1,33 +1,34 @@
-//! The sources of events, for those who depend on them.
+//! The status of event sources.
 
 use std::{collections::BTreeSet, time::Duration};
 
 use quota_semantics::Name;
 
-/// The sources of events, as the API sees them.
+/// The event sources as the API sees them.
 pub trait Sources: Send + Sync {
-    /// Whether all of them have been caught up with at least once since the start. Before, nothing is granted.
+    /// Whether all sources have been fully consumed at least once since the start. Nothing is granted before.
     fn are_caught_up(&self) -> bool;
 
-    /// Whether one of them is behind now.
+    /// Whether a source lags now.
     fn lag(&self) -> bool;
 
-    /// Requests a relist of these kinds, or of all if there are none. None: no publisher takes requests.
+    /// Requests a relist of these kinds, or of all if there are none. None if no publisher accepts requests.
     fn request_relist(&self, _kinds: BTreeSet<Name>) -> Option<RequestedRelist> {
         None
     }
 }
 
-/// Where a relist was requested.
+/// The result of a requested relist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestedRelist {
-    /// The clusters whose publishers get the request; none: no cluster has been seen yet, so nobody gets it.
+    /// The clusters whose publishers receive the request; empty if no cluster is recorded yet, so that no publisher
+    /// receives it.
     pub clusters: Vec<Name>,
-    /// How long the request is held back, since the last one was a short while ago.
+    /// How long the request is delayed, because of a recent one.
     pub wait: Duration,
 }
 
-/// Events come by HTTP only: there is nothing to lag behind.
+/// Events come over HTTP only, so no source can lag.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoSources;
 

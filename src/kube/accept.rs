@@ -1,18 +1,18 @@
-//! In which shape the caller wants its answer.
+//! Negotiates the shape of a response.
 
 use axum::extract::FromRequestParts;
 use http::{HeaderMap, header, request::Parts};
 
 use super::status::{Failure, Result};
 
-/// The group of the shapes that stand for objects.
+/// The API group of shapes other than the objects themselves.
 const META: &str = "meta.k8s.io";
 
-/// What is offered, in the words of a 406.
+/// The offered types, as listed in a 406 response.
 const OFFERED: &str = "application/json, application/json;as=Table;g=meta.k8s.io;v=v1, \
                        application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
-/// The shape of an answer. All are JSON: Kubernetes' clients accept it also where they would rather have protobuf.
+/// The shape of a response. All shapes are JSON: Kubernetes' clients accept JSON even where they prefer protobuf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     /// The objects themselves.
@@ -61,7 +61,7 @@ impl Shape {
     }
 }
 
-/// One of the types that a caller accepts.
+/// One of the media types that a caller accepts.
 #[derive(Clone, Debug)]
 pub(super) struct MediaRange<'a> {
     essence: &'a str,
@@ -97,7 +97,7 @@ impl<'a> MediaRange<'a> {
     }
 }
 
-/// The types that a caller accepts, in its order.
+/// The media types that a caller accepts, in the order of the header.
 pub(super) fn accepted(headers: &HeaderMap) -> impl Iterator<Item = MediaRange<'_>> {
     let values = headers
         .get_all(header::ACCEPT)

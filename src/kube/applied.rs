@@ -1,5 +1,5 @@
-//! The groups that count a namespace, as OpenShift's AppliedClusterResourceQuotas: to be read by whoever may read the
-//! namespace. Of the members only those are named that the caller may read.
+//! The groups that count a namespace, as OpenShift's AppliedClusterResourceQuotas, readable by every reader of the
+//! namespace. Only members that the caller may read are named.
 
 use axum::{
     Json,
@@ -103,7 +103,7 @@ fn to_list(
     })
 }
 
-/// The API of objects of which only the metadata is shown.
+/// The API group of responses with metadata only.
 const META: &str = "meta.k8s.io/v1";
 
 /// `GET …/namespaces/{namespace}/appliedclusterresourcequotas/{name}`
@@ -139,7 +139,7 @@ fn to_json(object: &Object, namespace: &str) -> Result<Value> {
     let mut json = object.to_json()?;
     json["kind"] = KIND.into();
     json["metadata"]["namespace"] = namespace.into();
-    // It would reveal how many members there are that the caller may not read.
+    // The full count would reveal the number of members that the caller may not read.
     if let Some(status) = json["status"].as_object_mut() {
         status.remove("namespacesOmitted");
     }
@@ -147,7 +147,8 @@ fn to_json(object: &Object, namespace: &str) -> Result<Value> {
 }
 
 impl Kube {
-    /// A group that counts a namespace, with the members that the caller may read; none: it does not count it.
+    /// A group that counts a namespace, with the members that the caller may read; none if the group does not count the
+    /// namespace.
     async fn applied(
         &self,
         namespace: &str,
@@ -160,7 +161,7 @@ impl Kube {
             Some(Seen {
                 view,
                 members: Vec::new(),
-                // It would name a namespace that the caller may not read.
+                // The contender would name a namespace that the caller may not read.
                 contender: None,
             })
         };

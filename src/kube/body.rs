@@ -1,4 +1,4 @@
-//! Bodies: their type, their text, the fields that they should not have.
+//! Request bodies: media type, text, and checks of unknown and duplicate fields.
 
 use std::{collections::HashSet, fmt};
 
@@ -60,7 +60,8 @@ fn media_type(headers: &HeaderMap) -> String {
     }
 }
 
-/// A page that somebody visits must not be able to write to a ledger on the visitor's machine.
+/// Refuses requests of web pages of other origins: a page that a user visits must not be able to write to a ledger on
+/// the user's machine.
 fn refuse_foreign_pages(headers: &HeaderMap) -> Result<()> {
     let Some(origin) = headers.get(header::ORIGIN) else {
         return Ok(());
@@ -81,7 +82,7 @@ fn refuse_foreign_pages(headers: &HeaderMap) -> Result<()> {
     ))
 }
 
-/// An object that was sent, as JSON, and what is odd about its fields.
+/// A received object as JSON, and problems of its fields.
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
     pub(super) json: Value,
@@ -89,10 +90,10 @@ pub(super) struct Sent {
 }
 
 impl Sent {
-    /// Reads an object of a kind. Of kinds that are no part of Kubernetes there is no protobuf, there as here.
+    /// Reads an object of a kind. As in Kubernetes, kinds of custom resources cannot be sent as protobuf.
     ///
     /// # Errors
-    /// If the type is not read here, or the text is not of that type.
+    /// The media type is not supported, or the text is not of that type.
     pub(super) fn object(kind: Kind, body: &Body) -> Result<Self> {
         match (body.media_type.as_str(), kind) {
             (JSON, _) => Self::json(&body.bytes),
@@ -109,7 +110,7 @@ impl Sent {
         }
     }
 
-    /// An object that was made here.
+    /// An object that this process has made.
     pub(super) fn of(json: Value) -> Self {
         Self {
             json,
@@ -117,7 +118,7 @@ impl Sent {
         }
     }
 
-    /// Reads JSON, and notes what is given twice.
+    /// Reads JSON, and records duplicate fields.
     pub(super) fn json(text: &[u8]) -> Result<Self> {
         let mut odd = Vec::new();
         let text = exact_numbers(text);
@@ -132,7 +133,7 @@ impl Sent {
         Ok(Self { json, odd })
     }
 
-    /// Reads YAML, in which nothing may be given twice.
+    /// Reads YAML, in which duplicate fields are an error.
     pub(super) fn yaml(text: &[u8]) -> Result<Self> {
         let text = std::str::from_utf8(text).map_err(|error| unreadable(&error))?;
         let Object(json) =
@@ -140,7 +141,7 @@ impl Sent {
         Ok(Self::of(json))
     }
 
-    /// Reads JSON if it is that, or else YAML.
+    /// Reads JSON, or else YAML.
     pub(super) fn yaml_or_json(text: &[u8]) -> Result<Self> {
         match text.trim_ascii_start().starts_with(b"{") {
             true => Self::json(text),
@@ -148,7 +149,7 @@ impl Sent {
         }
     }
 
-    /// What is odd about its fields: an error, warnings, or nothing.
+    /// Checks unknown and duplicate fields: an error, warnings, or nothing.
     pub(super) fn check(
         self,
         kind: Kind,
@@ -170,7 +171,7 @@ impl Sent {
     }
 }
 
-/// What cannot be taken for an object of a kind.
+/// The failure for a body that is not an object of a kind.
 pub(super) fn undecodable(kind: Kind, why: &dyn fmt::Display) -> Failure {
     let (name, api_version) = (kind.name(), kind.api_version());
     let version = api_version.rsplit('/').next().unwrap_or_default();
@@ -179,23 +180,23 @@ pub(super) fn undecodable(kind: Kind, why: &dyn fmt::Display) -> Failure {
     ))
 }
 
-/// What is neither JSON nor YAML, as it says it is.
+/// The failure for a body that is neither JSON nor YAML, although its type says so.
 fn unreadable(why: &dyn fmt::Display) -> Failure {
     Failure::bad_request(format!("the body cannot be read: {why}"))
 }
 
-/// Warnings to the caller of a request that succeeds.
+/// Warnings to the caller of a successful request.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Warnings(pub(super) Vec<String>);
 
 impl Warnings {
-    /// Adds the warnings to an answer.
+    /// Adds the warnings to a response.
     pub(super) fn add_to(&self, headers: &mut HeaderMap) {
         warn(headers, &self.0);
     }
 }
 
-/// Builds a JSON value, and notes the paths of fields that are given twice.
+/// Builds a JSON value, and records the paths of duplicate fields.
 struct DuplicateFields<'a> {
     path: String,
     twice: &'a mut Vec<String>,

@@ -1,12 +1,13 @@
-//! What has changed lately, and so what a version means.
+//! Recent changes, and the versions derived from them.
 //!
-//! A quota changes when it is set, and when a figure of its status does. The ledger shows the first by the entry that
-//! set it. For the second, this keeps in which namespaces which entry last changed a figure, and which quotas and groups
-//! came and went, for as far back as there is room, of which each namespace has a fair share; like the watch cache of Kubernetes'
-//! API server it begins empty, and who asks for changes since before its beginning has to list again.
+//! A quota changes when it is set, and when a figure of its status changes. The entry that set a quota identifies the
+//! first kind of change. For the second, this module records for each namespace which entry last changed a figure, and
+//! which quotas and groups were created and deleted, as far back as its memory bound allows; each namespace has a fair
+//! share of the memory. Like the watch cache of Kubernetes' API server it begins empty: a client that requests changes
+//! from before its beginning has to list again.
 //!
-//! The figures of a group change with those of its members; and all groups may have changed with an entry that changes
-//! which namespaces they count.
+//! The figures of a group change with the figures of its members. All groups may have changed with an entry that
+//! changes which namespaces they count.
 
 #[cfg(test)]
 mod tests;
@@ -34,32 +35,32 @@ use super::{
 };
 use crate::{metrics, writer::Ledger};
 
-/// Namespaces whose last change is known, and quotas whose beginning or end is.
+/// Most namespaces whose last change is recorded, and most quotas whose creation or deletion is.
 const WINDOW: usize = 1 << 16;
 
-/// Namespaces, and groups, that are read from the state at once.
+/// Namespaces, and groups, that are read while the state is locked once.
 const NAMESPACES_AT_ONCE: usize = 100;
 const GROUPS_AT_ONCE: usize = 500;
 
-/// A quota or group came or went.
+/// The creation or deletion of a quota or group.
 #[derive(Clone, Debug)]
 pub(super) struct Life {
     pub(super) sequence: Sequence,
     pub(super) record: Record,
-    /// It came; otherwise it went.
+    /// Whether it was created; otherwise it was deleted.
     pub(super) began: bool,
 }
 
-/// What has changed since a version.
+/// The changes since a version.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Delta {
     /// The version up to which the changes are complete.
     pub(super) upto: Sequence,
-    /// Where quotas or figures have changed.
+    /// The namespaces in which quotas or figures have changed.
     pub(super) namespaces: Vec<Name>,
-    /// Whether any group may have changed, whatever its members.
+    /// Whether any group may have changed, regardless of its members.
     pub(super) any_group: bool,
-    /// Quotas or groups that came and went, in order.
+    /// Created and deleted quotas and groups, in order.
     pub(super) lives: Vec<Life>,
 }
 
@@ -70,43 +71,43 @@ pub(super) struct Changes {
     stop: CancellationToken,
 }
 
-/// When something in a namespace last changed.
+/// The last changes in a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Touched {
-    /// A figure, as far as is known.
+    /// The last recorded change of a figure.
     figures: Sequence,
-    /// A figure or a quota.
+    /// The last change of a figure or a quota.
     anything: Sequence,
 }
 
 #[derive(Default)]
 struct Window {
-    /// Changes up to here are merged.
+    /// Changes up to this entry are not recorded individually.
     floor: Sequence,
     head: Sequence,
     touched: HashMap<Name, Touched>,
     by_time: BTreeMap<Sequence, Name>,
-    /// The last entry that changed which namespaces groups count, or a group.
+    /// The last entry that changed a group, or the namespaces that groups count.
     groups: Sequence,
     /// By namespace (empty for groups) and name.
     records: HashMap<Name, BTreeMap<Name, Record>>,
     lives: QuotaLifetimes,
 }
 
-/// Quotas and groups that came and went.
+/// Quotas and groups that were created and deleted.
 #[derive(Default)]
 struct QuotaLifetimes {
     by_time: BTreeMap<Sequence, Life>,
     shares: Shares<Sequence>,
     /// Most bytes of them.
     most: usize,
-    /// Up to where they are forgotten, by namespace, and anywhere.
+    /// The last dropped entry, by namespace, and of any namespace.
     forgotten: HashMap<Name, Sequence>,
     forgotten_anywhere: Sequence,
 }
 
 impl Changes {
-    /// Follows the ledger from now until `stop`; remembers so many bytes of quotas that came and went.
+    /// Follows the ledger from now until `stop`; keeps this many bytes of created and deleted quotas.
     pub(super) fn follow(ledger: &Ledger, most: usize, stop: CancellationToken) -> Arc<Self> {
         let mut batches = ledger.watch();
         let window = Window::of(ledger, most);
@@ -124,7 +125,7 @@ impl Changes {
                 };
                 match batch {
                     Ok(batch) => followed.take(&batch),
-                    // Changes that were missed cannot be separated any more.
+                    // Missed changes cannot be recovered, so the window begins anew.
                     Err(RecvError::Lagged(_)) => {
                         batches = ledger.watch();
                         followed.begin_anew(Window::of(&ledger, most));
@@ -142,7 +143,7 @@ impl Changes {
         let head = window.head;
         drop(window);
         self.head
-            .send_if_modified(|known| std::mem::replace(known, head) != head);
+            .send_if_modified(|current| std::mem::replace(current, head) != head);
     }
 
     fn begin_anew(&self, window: Window) {
@@ -151,7 +152,7 @@ impl Changes {
         self.head.send_replace(head);
     }
 
-    /// Waits until everything up to a version is known here, or the daemon stops.
+    /// Waits until all changes up to a version are recorded here, or the daemon stops.
     pub(super) async fn reach(&self, version: Sequence) {
         let mut head = self.head.subscribe();
         tokio::select! {
@@ -161,14 +162,14 @@ impl Changes {
         }
     }
 
-    /// Waits until something after a version is known here; for ever, once the daemon stops.
+    /// Waits until a change after a version is recorded here; forever, once the daemon stops.
     pub(super) async fn beyond(&self, version: Sequence) {
         let mut head = self.head.subscribe();
         // The sender is `self`, so there is no error.
         let _ = head.wait_for(|head| *head > version).await;
     }
 
-    /// The version of a quota that `entry` set, in a state that had come to `head`.
+    /// The version of a quota that `entry` set, in a state at `head`.
     pub(super) fn version(&self, namespace: &str, entry: Sequence, head: Sequence) -> Sequence {
         let window = self.window.lock();
         let figures = window
@@ -178,8 +179,7 @@ impl Changes {
         entry.max(figures.min(head))
     }
 
-    /// The version of a group that `entry` set, in a state that had come to `head`: no figure of any namespace has
-    /// changed since.
+    /// The version of a group that `entry` set, in a state at `head`: no figure of any namespace has changed since.
     pub(super) fn version_of_group(&self, entry: Sequence, head: Sequence) -> Sequence {
         let window = self.window.lock();
         let touched = window.by_time.last_key_value().map_or(0, |(last, _)| *last);
@@ -187,10 +187,10 @@ impl Changes {
         entry.max(changed.min(head))
     }
 
-    /// What has changed of a kind since a version, in one namespace or in all.
+    /// The changes of a kind since a version, in one namespace or in all.
     ///
     /// # Errors
-    /// `Expired` if that is no longer known.
+    /// `Expired` if the changes since that version are no longer recorded.
     pub(super) fn since(
         &self,
         kind: Kind,
@@ -250,7 +250,8 @@ fn place(event: &Event) -> Option<&Name> {
     }
 }
 
-/// Whether an event may change any group, whatever its members: the group itself, or which namespaces it counts.
+/// Whether an event may change any group, regardless of its members: it changes a group itself, or which namespaces
+/// groups count.
 const fn changes_groups(event: &Event) -> bool {
     matches!(
         event,
@@ -262,7 +263,7 @@ const fn changes_groups(event: &Event) -> bool {
     )
 }
 
-/// The namespace in which figures change with an entry, and nothing else.
+/// The namespace whose figures change with an entry, if the entry changes nothing else.
 fn figures_of(entry: &Entry) -> Option<&Name> {
     match &entry.event {
         Event::QuotaSet(_) | Event::QuotaDeleted { .. } => None,
@@ -271,15 +272,15 @@ fn figures_of(entry: &Entry) -> Option<&Name> {
     }
 }
 
-/// Whether the change of an entry is covered by the next one: figures of the same namespace.
+/// Whether the next entry's change covers that of this entry: both change figures of the same namespace.
 fn covers(next: &Entry, entry: &Entry) -> bool {
     let here = figures_of(entry);
     here.is_some() && figures_of(next) == here
 }
 
 impl Window {
-    /// The quotas and groups as they are. The state is read a few namespaces at a time, so that nobody waits for it; what
-    /// happens meanwhile is taken once more, and sent to nobody.
+    /// Records the present quotas and groups. The state is locked for a few namespaces at a time, so that no job waits
+    /// for long. Entries made meanwhile are applied a second time, but sent to no watch.
     fn of(ledger: &Ledger, most: usize) -> Self {
         let mut window = Self::default();
         window.lives.most = most;
@@ -308,23 +309,23 @@ impl Window {
         }
     }
 
-    /// Takes note of an object; answers what was recorded of it.
+    /// Records an object; answers the previous record.
     fn know(&mut self, record: Record) -> Option<Record> {
         let key = record.key();
-        let known = self.records.entry(key.namespace).or_default();
-        known.insert(key.name, record)
+        let records = self.records.entry(key.namespace).or_default();
+        records.insert(key.name, record)
     }
 
     fn forget(&mut self, namespace: &Name, name: &Name) -> Option<Record> {
-        let known = self.records.get_mut(namespace)?;
-        let gone = known.remove(name);
-        if known.is_empty() {
+        let records = self.records.get_mut(namespace)?;
+        let gone = records.remove(name);
+        if records.is_empty() {
             self.records.remove(namespace);
         }
         gone
     }
 
-    /// Takes those of these entries that it has not taken yet.
+    /// Applies the entries that were not applied yet.
     fn take_all(&mut self, entries: &[Entry]) {
         for (index, entry) in entries.iter().enumerate() {
             if entry.sequence <= self.head {
@@ -381,11 +382,11 @@ impl Window {
 
     fn touch(&mut self, sequence: Sequence, namespace: Name, only_a_quota: bool) {
         match self.touched.get_mut(&namespace) {
-            Some(known) => {
-                self.by_time.remove(&known.anything);
-                known.anything = sequence;
+            Some(touched) => {
+                self.by_time.remove(&touched.anything);
+                touched.anything = sequence;
                 if !only_a_quota {
-                    known.figures = sequence;
+                    touched.figures = sequence;
                 }
             }
             None => {
@@ -406,7 +407,7 @@ impl Window {
 }
 
 impl QuotaLifetimes {
-    /// Up to where they are forgotten, in one namespace or in any.
+    /// The last dropped entry, in one namespace or in any.
     fn forgotten(&self, namespace: Option<&Name>) -> Sequence {
         match namespace {
             Some(name) => self.forgotten.get(name).copied().unwrap_or_default(),
@@ -414,7 +415,7 @@ impl QuotaLifetimes {
         }
     }
 
-    /// One more; of too many, the oldest of the namespace that takes the most room are forgotten.
+    /// Adds a change; if there are too many, drops the oldest of the namespace that takes the most room.
     fn add(&mut self, life: Life) {
         let bytes = size::ENTRY
             + match &life.record {
@@ -436,7 +437,7 @@ impl QuotaLifetimes {
     }
 }
 
-/// The quotas of the namespaces after one, the last of these if there may be more, and how far the state is.
+/// The quotas of the namespaces after one; the last of these namespaces if more may follow; and the head of the state.
 fn some_of(state: &State, after: &str) -> (Vec<Record>, Option<Name>, Sequence) {
     let namespaces: Vec<_> = state.namespaces(after).take(NAMESPACES_AT_ONCE).collect();
     let records = namespaces
@@ -449,7 +450,7 @@ fn some_of(state: &State, after: &str) -> (Vec<Record>, Option<Name>, Sequence) 
     (records, last, state.head().sequence)
 }
 
-/// The groups after one, the last of these if there may be more, and how far the state is.
+/// The groups after one; the last of these groups if more may follow; and the head of the state.
 fn some_groups_of(state: &State, after: &str) -> (Vec<Record>, Option<Name>, Sequence) {
     let (views, more) = state.groups_page(after, GROUPS_AT_ONCE);
     let last = views.last().filter(|_| more);

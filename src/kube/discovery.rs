@@ -1,4 +1,4 @@
-//! What there is: versions, groups, resources; aggregated for kubectl from 1.26 on, in parts for older ones.
+//! Discovery of versions, groups and resources: aggregated for kubectl 1.26 and later, in parts for older clients.
 
 use axum::{
     Json,
@@ -32,13 +32,13 @@ const QUOTA_VERBS: [&str; 8] = [
     "watch",
 ];
 
-/// What `oc` calls groups for short.
+/// The short name of groups in `oc`.
 const GROUP_SHORT: &str = "clusterquota";
 
-/// The category that `kubectl get all` asks for: quotas are all that there is in a namespace.
+/// The category that `kubectl get all` lists: quotas are the only objects in a namespace.
 const ALL: &str = "all";
 
-/// The group and kind of an aggregated answer.
+/// The group and kind of an aggregated response.
 const AGGREGATED: &str = "apidiscovery.k8s.io";
 const AGGREGATED_LIST: &str = "APIGroupDiscoveryList";
 
@@ -217,7 +217,7 @@ fn aggregated_resources() -> Value {
     ])
 }
 
-/// The version of the aggregated form that the caller would rather have than parts.
+/// The version of the aggregated form that the caller prefers to separate documents.
 fn aggregated(headers: &HeaderMap) -> Option<&'static str> {
     for range in accept::accepted(headers).filter(accept::MediaRange::is_json) {
         match (range.get("as"), range.get("g"), range.get("v")) {
@@ -236,10 +236,10 @@ fn aggregate(headers: &HeaderMap, version: &str, items: &Value) -> Response {
     });
     let body = body.to_string();
     let tag = format!("\"{}\"", blake3::hash(body.as_bytes()).to_hex());
-    let known = headers
+    let is_cached = headers
         .get(header::IF_NONE_MATCH)
-        .is_some_and(|known| known.as_bytes() == tag.as_bytes());
-    let mut response = match known {
+        .is_some_and(|cached| cached.as_bytes() == tag.as_bytes());
+    let mut response = match is_cached {
         true => StatusCode::NOT_MODIFIED.into_response(),
         false => {
             let content_type =

@@ -1,4 +1,4 @@
-//! Field selectors: which objects a query is for, by name and namespace.
+//! Field selectors: restrict a query by name and namespace.
 
 use quota_semantics::Name;
 
@@ -13,7 +13,7 @@ enum Field {
 }
 
 impl FieldSelector {
-    /// Reads `metadata.name=x,metadata.namespace!=y`.
+    /// Parses `metadata.name=x,metadata.namespace!=y`.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let parts = text
             .split(',')

@@ -1,9 +1,9 @@
-//! The kinds that are stored.
+//! The stored kinds.
 
 use quota_semantics::{group, quota};
 use serde_json::Value;
 
-/// A kind that is stored.
+/// A stored kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
     /// A quota of one namespace.
@@ -12,7 +12,7 @@ pub(super) enum Kind {
     Group,
 }
 
-/// The API group of ClusterResourceQuota, and where its version is served.
+/// The API group of ClusterResourceQuota.
 pub(super) const QUOTA_GROUP: &str = "quota.openshift.io";
 pub(super) const QUOTA_GROUP_VERSION: &str = "v1";
 
@@ -38,12 +38,12 @@ impl Kind {
         }
     }
 
-    /// The plural with the API group, as messages name objects.
+    /// The plural with the API group, as in messages about objects.
     pub(super) fn resource(self) -> String {
         self.qualified(self.plural())
     }
 
-    /// The kind with the API group, as messages name it.
+    /// The kind with the API group, as in messages.
     pub(super) fn qualified_name(self) -> String {
         self.qualified(self.name())
     }
@@ -55,7 +55,7 @@ impl Kind {
         }
     }
 
-    /// The kind of an object that was made here.
+    /// The kind of an object that this process has made.
     pub(super) fn of_object(object: &Value) -> Self {
         match object["kind"].as_str() {
             Some(group::manifest::KIND) => Self::Group,

@@ -1,4 +1,4 @@
-//! What holds of all patches and of all managers of fields.
+//! Properties of all patches and of all field managers.
 
 use proptest::{collection::btree_map, prelude::*};
 use quota_semantics::{Timestamp, quota::Manifest};
@@ -8,7 +8,7 @@ use super::{fields, patch, protobuf};
 
 const NOW: Timestamp = Timestamp::EPOCH;
 
-/// Few keys and values, so that they meet.
+/// Few keys and values, so that collisions are frequent.
 fn map() -> impl Strategy<Value = Value> {
     let entries = btree_map("[a-d]", "[1-3]", 0..4);
     entries.prop_map(|entries| {
@@ -20,7 +20,7 @@ fn map() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A quota as it is stored, without what is empty.
+/// A quota in its stored form, without empty fields.
 fn quota() -> impl Strategy<Value = Value> {
     (map(), map(), prop::option::of("[xy]/[xy]")).prop_map(|(labels, hard, finalizer)| {
         let metadata = json!({"name": "q", "labels": labels, "finalizers": finalizer.into_iter().collect::<Vec<_>>()});
@@ -39,7 +39,7 @@ fn patch_of_maps() -> impl Strategy<Value = Value> {
         .prop_map(|(labels, hard)| json!({"metadata": {"labels": labels}, "spec": {"hard": hard}}))
 }
 
-/// How many managers have the field, without regard to those who have only what is around it.
+/// How many managers own the field itself; managers that own only a prefix do not count.
 fn owners(managed: &[Value], path: [&str; 3]) -> usize {
     let [first, second, third] = path;
     managed
@@ -75,7 +75,7 @@ proptest! {
         for (next, manager) in changes {
             managed = fields::updated(Some((&object, &managed)), &next, &managed, &manager, NOW);
             object = next;
-            // Once nobody manages anything, that stays so.
+            // An object without managers keeps none.
             if managed.is_empty() {
                 return Ok(());
             }

@@ -1,19 +1,20 @@
-//! The Kubernetes-style API: what an unmodified `kubectl` needs to work with quotas and groups.
+//! The Kubernetes-style API: everything that an unmodified `kubectl` needs to work with quotas and groups.
 //!
 //! # Versions
 //! A version (`resourceVersion`) is a sequence of the ledger.
-//! * That of a list is how far the ledger was when the list was read.
-//! * That of a quota is the last entry that changed it: its spec, its metadata, or something in its namespace that its
-//!   figures may depend on. So it moves with `used` and `reserved`, and a watch can show them. That of a group moves with
-//!   the figures of any namespace; a watch sends a group at most once a second, and only if it looks different.
-//! * A write that names a version is carried out unless spec or metadata were changed after it (409 `Conflict`).
-//!   Figures that have changed since do not stand in the way: nobody writes them.
-//! * A watch from a version sends everything after it, merged: of several changes of a quota only the newest.
-//!   What was before the daemon's start, or too many changes ago, is `410 Gone`, and the client lists again.
+//! * The version of a list is the ledger's sequence when the list was read.
+//! * The version of a quota is the last entry that changed its spec, its metadata, or anything in its namespace that
+//!   its figures may depend on. So the version moves with `used` and `reserved`, and a watch can show them. The version
+//!   of a group moves with the figures of any namespace; a watch sends a group at most once a second, and only if it
+//!   looks different.
+//! * A write with a version succeeds unless spec or metadata were changed after that version (409 `Conflict`). Changed
+//!   figures do not conflict, since no client writes them.
+//! * A watch from a version sends all later changes, merged: of several changes of a quota only the newest. Versions
+//!   before the daemon's start, or too many changes ago, are `410 Gone`, and the client lists again.
 //!
 //! # Where it differs from Kubernetes
-//! `status` is computed: it cannot be written, and has `reserved` and `reservations` beside `hard` and `used`. Namespaces
-//! are there as soon as they are named. Answers are JSON, also to those who would rather have protobuf.
+//! `status` is computed: it cannot be written, and has `reserved` and `reservations` beside `hard` and `used`. Every
+//! namespace exists implicitly. Responses are JSON, even if the client prefers protobuf.
 
 mod accept;
 mod applied;
@@ -64,21 +65,21 @@ use crate::{
     writer::Ledger,
 };
 
-/// The release of Kubernetes whose API this is.
+/// The release of Kubernetes whose API this follows.
 const RELEASE: &str = "v1.36.0";
 
 const VERSION: &str = quota_semantics::quota::manifest::API_VERSION;
 const NAMESPACE_KIND: &str = "Namespace";
 const NAMESPACES: &str = "namespaces";
 
-/// What callers may ask for.
+/// Limits on requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Quotas that are read from the state at once.
+    /// Quotas that are read while the state is locked once.
     pub page: usize,
-    /// Open watches.
+    /// Limits on open watches.
     pub watch_streams: WatchLimits,
-    /// Bytes of quotas that came and went, which are remembered for watches.
+    /// Most bytes of created and deleted quotas that are kept for watches.
     pub quota_changes_bytes: usize,
 }
 
@@ -127,7 +128,7 @@ impl Kube {
         self.0.limits.page.max(1)
     }
 
-    /// Reads the state, with how far it was.
+    /// Reads the state, and its head.
     async fn read<R>(&self, question: impl FnOnce(&State) -> R) -> status::Result<(R, Sequence)> {
         let read = self
             .0
@@ -139,7 +140,7 @@ impl Kube {
         Ok((answer, head))
     }
 
-    /// What is seen of an object, from a state that had come to `head`, as an object of the API.
+    /// The API object for a view of a state at `head`.
     fn object(&self, view: View, head: Sequence) -> Object {
         let (changes, key) = (&self.0.changes, view.key());
         let version = match key.kind {
@@ -150,7 +151,7 @@ impl Kube {
     }
 }
 
-/// Who sent a request, as the entries that it causes name it.
+/// The caller of a request, in the form that entries record.
 struct Caller(Arc<Actor>);
 
 impl<S: Sync> FromRequestParts<S> for Caller {

@@ -1,4 +1,4 @@
-//! Namespaces, as far as the ledger knows them: by name. They can be read only; a quota needs none to be there first.
+//! Namespaces: the names that appear in the ledger. They are read-only; a quota can be created in any namespace.
 
 use axum::{
     Json,
@@ -18,12 +18,12 @@ use super::{
 };
 use crate::routes::Target;
 
-/// Namespaces of one list.
+/// Most namespaces of one list.
 const LIST_MAX: usize = 10_000;
-/// The longest name, as that of a DNS label.
+/// The longest name, that of a DNS label.
 const NAME_MAX_BYTES: usize = 63;
 
-/// Kubernetes' label with a namespace's name.
+/// Kubernetes' label with the namespace's name.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
 pub(super) async fn list(
@@ -91,7 +91,7 @@ pub(super) async fn get(
     Ok(Json(json).into_response())
 }
 
-/// A namespace: what Kubernetes has beside the name, nobody has said here.
+/// A namespace. The ledger has only its name; other fields are left out.
 fn object(name: &Name, head: Sequence) -> Value {
     json!({
         "apiVersion": VERSION,

@@ -16,23 +16,23 @@ use super::{
 };
 use crate::api::{groups, render};
 
-/// A quota or group as it is served.
+/// A quota or group as this API serves it.
 #[derive(Clone, Debug)]
 pub(super) struct Object {
-    /// What was written.
+    /// The metadata and spec.
     pub(super) manifest: Manifest,
-    /// The entry that set it; 0: none has.
+    /// The entry that set the object; 0 if it is not stored.
     pub(super) entry: Sequence,
-    /// Where its figures are from; none: it has none.
+    /// The view that its figures are read from; none if it has no figures.
     numbers: Option<View>,
-    /// Its figures, if it is deleted: the limits, and nothing that counts.
+    /// The limits of a deleted object, without usage.
     limits: Option<Vec<Figure>>,
-    /// Which limits are enforced.
+    /// Determines which limits are enforced.
     coverage: Arc<Coverage>,
 }
 
 impl Object {
-    /// An object of the ledger, as it is at a version.
+    /// An object of the ledger at a version.
     pub(super) fn new(view: View, version: Sequence, coverage: &Arc<Coverage>) -> Self {
         Self {
             manifest: view.record().manifest(version),
@@ -54,7 +54,7 @@ impl Object {
         }
     }
 
-    /// A deleted object: what was used of it is no longer known.
+    /// A deleted object: its usage is no longer available.
     pub(super) fn deleted(record: &Record, version: Sequence) -> Self {
         let manifest = record.manifest(version);
         let figure = |(resource, hard): (&Name, &Quantity)| Figure {
@@ -72,7 +72,7 @@ impl Object {
         }
     }
 
-    /// The same with other metadata and spec, as a dry run shows it.
+    /// The same object with other metadata and spec, as a dry run shows it.
     pub(super) fn with(&self, manifest: Manifest) -> Self {
         Self {
             manifest,
@@ -80,7 +80,7 @@ impl Object {
         }
     }
 
-    /// The version that it is shown with.
+    /// The version that the object is served with.
     pub(super) fn version(&self) -> Sequence {
         let version = &self.manifest.metadata().resource_version;
         version.parse().unwrap_or(self.entry)
@@ -110,12 +110,12 @@ impl Object {
         &self.manifest.metadata().labels
     }
 
-    /// Which limits are not enforced, if any.
+    /// Names the limits that are not enforced, if any.
     pub(super) fn not_enforced(&self) -> Option<String> {
         render::not_enforced(self.manifest.hard(), &self.coverage)
     }
 
-    /// One per limit.
+    /// One figure per limit.
     pub(super) fn figures(&self) -> Vec<&Figure> {
         match &self.numbers {
             None => self.limits.iter().flatten().collect(),
@@ -124,7 +124,7 @@ impl Object {
         }
     }
 
-    /// The group with its numbers, if it is one.
+    /// The group with its numbers, if the object is a group.
     pub(super) const fn group(&self) -> Option<&GroupView> {
         match &self.numbers {
             Some(View::Group(seen)) => Some(&seen.view),
@@ -163,7 +163,7 @@ impl Object {
     }
 }
 
-/// OpenShift's status of a ClusterResourceQuota, with what is reserved and guaranteed beside it.
+/// OpenShift's status of a ClusterResourceQuota, extended by the reserved and the guaranteed amounts.
 pub(super) fn group_status(seen: &groups::Seen, coverage: &Coverage) -> Result<Value> {
     let view = &seen.view;
     let members = seen.members.iter().map(|member| {

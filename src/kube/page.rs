@@ -21,17 +21,17 @@ use super::{
 };
 use crate::{api::groups, label_selector::LabelSelector, writer::now};
 
-/// Amounts in one list, limits and what reservations hold of them; more are left for `continue` as well.
+/// Most amounts in one list, counting limits and the reservations' amounts for them; the rest is left for `continue`.
 const LIST_WORK: usize = 200_000;
 
-/// Amounts of groups and their members that are read from the state at once.
+/// Amounts of groups and their members that are read while the state is locked once.
 const GROUPS_WORK: usize = 20_000;
 
-/// Which objects are meant.
+/// Selects objects.
 #[derive(Clone, Debug)]
 pub(super) struct Scope {
     pub(super) kind: Kind,
-    /// Their namespace; none: all.
+    /// The namespace of the objects; none for all.
     pub(super) namespace: Option<Name>,
     pub(super) fields: FieldSelector,
     pub(super) labels: LabelSelector,
@@ -59,7 +59,7 @@ impl Scope {
         self.is_about(&object.key()) && self.labels.matches(object.labels())
     }
 
-    /// Whether it may hold this object, whatever its labels.
+    /// Whether the scope may contain this object, regardless of its labels.
     pub(super) fn is_about(&self, key: &Key) -> bool {
         let is_there = |own: &Name| *own == key.namespace;
         self.kind == key.kind
@@ -68,17 +68,17 @@ impl Scope {
     }
 }
 
-/// Some objects of a list.
+/// A page of a list.
 #[derive(Clone, Debug)]
 pub(super) struct Page {
     pub(super) objects: Vec<Object>,
-    /// The version of the list: a watch from here on misses nothing.
+    /// The version of the list: a watch from here on misses no change.
     pub(super) version: Sequence,
-    /// Where the rest begins.
+    /// The position where the next page begins.
     pub(super) next: Option<Position>,
 }
 
-/// A page as an answer.
+/// Renders a page as a response.
 pub(super) fn to_json(
     kind: Kind,
     page: &Page,
@@ -136,7 +136,7 @@ pub(super) fn as_table(kind: Kind, version: &str, metadata: &Value, rows: Vec<Va
     })
 }
 
-/// After which namespace and name a page begins.
+/// The position after which a page begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Position(Name, Name);
 
@@ -160,14 +160,14 @@ impl Position {
 }
 
 impl Kube {
-    /// An object, and how far the ledger was.
+    /// An object, and the head of the state.
     pub(super) async fn find(&self, key: &Key) -> Result<(Option<Object>, Sequence)> {
         let (view, head) = self.read(|state| key.view(state)).await?;
         Ok((view.map(|view| self.object(view, head)), head))
     }
 
-    /// The objects of a scope after a position. The state is read a few at a time, so that nobody waits for it; the
-    /// version is that of the first few.
+    /// The objects of a scope after a position. The state is locked for a few objects at a time, so that no job waits
+    /// for long. The version is that of the first few.
     pub(super) async fn page(
         &self,
         scope: &Scope,
@@ -218,14 +218,14 @@ impl Kube {
     }
 }
 
-/// Objects as the state had them; what they show is found afterwards.
+/// Objects copied from the state; their figures are computed later, outside the lock.
 pub(super) enum Copied {
     Quotas(QuotasView),
     Groups(Vec<View>),
 }
 
 impl Copied {
-    /// Those of them that are of the scope.
+    /// The views of the objects that belong to the scope.
     pub(super) fn views(self, scope: &Scope) -> Vec<View> {
         let views: Vec<View> = match self {
             Self::Quotas(quotas) => quotas.views().map(View::Quota).collect(),
@@ -236,7 +236,7 @@ impl Copied {
     }
 }
 
-/// Objects of a scope, at most `limit` and as many as take little work, and where the rest begins.
+/// Objects of a scope, limited by `limit` and by their work; and the position after them, if more follow.
 pub(super) fn some_of(
     state: &state::State,
     scope: &Scope,
@@ -249,7 +249,7 @@ pub(super) fn some_of(
             let after = (&*after.0, &*after.1);
             let (quotas, more) = state.quotas_page(namespace, Some(after), limit);
             let last = quotas.records().next_back().filter(|_| more);
-            let next = last.map(|it| Position(it.namespace.clone(), it.name.clone()));
+            let next = last.map(|quota| Position(quota.namespace.clone(), quota.name.clone()));
             (Copied::Quotas(quotas), next)
         }
         Kind::Group => {
@@ -261,7 +261,7 @@ pub(super) fn some_of(
     }
 }
 
-/// The groups after a name, at most `limit` and as many as take little work, and whether there are more.
+/// The groups after a name, limited by `limit` and by their work; and whether there are more.
 fn some_groups_of(state: &state::State, after: &str, limit: usize) -> (Vec<View>, bool) {
     let (groups, mut more) = state.groups_page(after, limit);
     let (mut views, mut work) = (Vec::new(), 0);

@@ -1,4 +1,4 @@
-//! The query of a request: which objects, in which version, and how a write is to be done.
+//! Query parameters: the selected objects, their version, and how to write.
 
 use axum::extract::{FromRequestParts, Query};
 use http::{HeaderMap, header, request::Parts};
@@ -14,7 +14,7 @@ use crate::label_selector::LabelSelector;
 /// Longer names of field managers are refused, as Kubernetes does.
 const MANAGER_MAX_BYTES: usize = 128;
 
-/// All parameters that any request takes; others are passed over, as Kubernetes does.
+/// All parameters of all requests; unknown ones are ignored, as in Kubernetes.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Params {
@@ -40,7 +40,7 @@ pub(super) struct Params {
     pub(super) include_object: String,
 }
 
-/// What becomes of fields that are unknown, or given twice.
+/// The handling of unknown and duplicate fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FieldValidation {
     Ignore,
@@ -68,7 +68,7 @@ impl Params {
         FieldSelector::parse(&self.field_selector).map_err(Failure::bad_request)
     }
 
-    /// The version requested; none: any.
+    /// The requested version; none for any.
     pub(super) fn version(&self) -> Result<Option<Sequence>> {
         match self.resource_version.as_str() {
             "" | "0" => Ok(None),
@@ -80,10 +80,10 @@ impl Params {
         }
     }
 
-    /// Checks the version requested against how far the ledger is: what is served is always the newest.
+    /// Checks the requested version against the ledger: this API always serves the newest version.
     ///
     /// # Errors
-    /// If the ledger has not come that far, or exactly that version is wanted and it is not the newest.
+    /// The ledger has not reached the version yet; or the request wants exactly that version, and it is not the newest.
     pub(super) fn check_version(&self, head: Sequence) -> Result<()> {
         let forbidden = |why: &str| {
             let field = "resourceVersionMatch".to_owned();
@@ -114,7 +114,7 @@ impl Params {
         }
     }
 
-    /// Checks what a watch may ask for.
+    /// Checks the parameters of a watch.
     pub(super) fn check_watch(&self) -> Result<()> {
         let wrong = match (
             self.send_initial_events,
@@ -138,7 +138,7 @@ impl Params {
         ))
     }
 
-    /// Whether nothing is to be written.
+    /// Whether the request is a dry run.
     pub(super) fn dry_run(&self) -> Result<bool> {
         match self.dry_run.as_deref() {
             None | Some("") => Ok(false),
@@ -160,7 +160,7 @@ impl Params {
         }
     }
 
-    /// Who manages the fields that are written: as the request says, or the program that sent it.
+    /// The manager of the written fields: as the request says, or else the program that sent the request.
     pub(super) fn manager(&self, headers: &HeaderMap) -> Result<String> {
         let name = &self.field_manager;
         if name.len() > MANAGER_MAX_BYTES || name.chars().any(char::is_control) {
@@ -192,7 +192,7 @@ impl Params {
         .to_owned())
     }
 
-    /// Server-side apply has to name its manager.
+    /// Checks that server-side apply names its manager.
     pub(super) fn has_manager(&self) -> bool {
         !self.field_manager.is_empty()
     }
@@ -204,7 +204,7 @@ fn unsupported(field: &str, value: &str, supported: &str) -> Failure {
     Failure::unprocessable("PatchOptions.meta.k8s.io", "", causes)
 }
 
-/// Kubernetes takes everything but `false` and `0` for true, also nothing.
+/// As in Kubernetes, every value except `false` and `0` counts as true, the empty one included.
 fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<bool, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?;
     Ok(text.is_some_and(|text| !text.eq_ignore_ascii_case("false") && text != "0"))

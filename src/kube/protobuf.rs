@@ -1,5 +1,5 @@
-//! Bodies in Kubernetes' protobuf, of the kinds that clients send here. Numbers as in `generated.proto` of
-//! `k8s.io/api/core/v1` and `k8s.io/apimachinery/pkg`; what a quota does not take is left out.
+//! Bodies in Kubernetes' protobuf, for the kinds that clients send here. Field numbers are those of `generated.proto`
+//! of `k8s.io/api/core/v1` and `k8s.io/apimachinery/pkg`; fields that a quota does not use are left out.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::kind::Kind;
 
-/// What every such body begins with.
+/// The prefix of every such body.
 const MAGIC: &[u8] = b"k8s\0";
 
 /// The envelope of every object.
@@ -173,14 +173,14 @@ struct Preconditions {
     resource_version: Option<String>,
 }
 
-/// A review, whose specs all have the same number. What is in it, its kind says.
+/// A review: the field number of the spec is the same in all. The kind determines the type of the spec.
 #[derive(Clone, PartialEq, Message)]
 struct Review {
     #[prost(bytes = "vec", tag = "2")]
     spec: Vec<u8>,
 }
 
-/// Why a body is not the protobuf of what is wanted.
+/// Why a body cannot be decoded as the expected message.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Undecodable {
     #[error(
@@ -285,7 +285,7 @@ fn metadata(from: ObjectMeta) -> Value {
     json
 }
 
-/// The zero time is no time.
+/// A zero time means no time.
 fn time(time: Time) -> Option<Value> {
     let is_set = time != Time::default();
     let time = jiff::Timestamp::new(time.seconds, time.nanos)

@@ -1,4 +1,4 @@
-//! Reading quotas and groups: one, or lists of them.
+//! Reads quotas and groups: one object, or lists.
 
 use axum::{
     Json,
@@ -26,7 +26,7 @@ use crate::{
     writer::{Unavailable, now},
 };
 
-/// Objects of one list; more are left for `continue`, whatever `limit` says.
+/// Most objects of one list; the rest is left for `continue`, regardless of `limit`.
 const LIST_MAX: usize = 10_000;
 
 pub(super) async fn get(
@@ -41,7 +41,7 @@ pub(super) async fn get(
     one(&object, shape, &params)
 }
 
-/// The answer to a request about one object.
+/// The response for one object.
 pub(super) fn one(object: &Object, shape: Shape, params: &Params) -> Result<Response> {
     let json = match shape {
         Shape::Whole => object.to_json()?,
@@ -56,7 +56,7 @@ pub(super) fn one(object: &Object, shape: Shape, params: &Params) -> Result<Resp
     Ok(Json(json).into_response())
 }
 
-/// A list, or a watch if the query says so.
+/// A list, or a watch if the query requests one.
 pub(super) async fn list(
     State(kube): State<Kube>,
     path: ObjectPath,
@@ -81,7 +81,7 @@ pub(super) async fn list(
     self::page(&permit, path.kind, page, shape, params).await
 }
 
-/// The answer with a page, however large it is.
+/// The response for a page of any size.
 pub(super) async fn page(
     permit: &Permit,
     kind: Kind,

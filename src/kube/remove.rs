@@ -1,4 +1,4 @@
-//! Deleting quotas and groups: one, or all that are meant.
+//! Deletes quotas and groups: one object, or all that are selected.
 
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ pub(super) async fn delete_collection(
     read::page(&permit, path.kind, page, shape, params).await
 }
 
-/// A deletion that is requested.
+/// A requested deletion.
 struct Removal {
     kube: Kube,
     actor: Arc<Actor>,
@@ -169,7 +169,7 @@ impl Removal {
     }
 }
 
-/// A deletion at once, or the mark of one that waits for finalizers.
+/// An immediate deletion, or a deletion mark on an object that waits for its finalizers.
 struct Decision {
     key: Key,
     precondition: Precondition,
@@ -206,7 +206,7 @@ impl Decision {
     }
 }
 
-/// The options of a deletion; a body is not needed.
+/// The options of a deletion; the body may be empty.
 fn options(body: &Body) -> Result<DeleteOptions> {
     let wrong = |error: &dyn std::fmt::Display| {
         Failure::bad_request(format!(
@@ -221,7 +221,7 @@ fn options(body: &Body) -> Result<DeleteOptions> {
             let fields: Option<serde_json::Map<_, _>> =
                 serde_json::from_slice(&body.bytes).map_err(|error| wrong(&error))?;
             let mut fields = fields.unwrap_or_default();
-            // Nobody minds if the body does not say what it is.
+            // The body may leave out its type.
             fields.insert("apiVersion".to_owned(), "v1".into());
             fields.insert("kind".to_owned(), "DeleteOptions".into());
             serde_json::from_value(fields.into()).map_err(|error| wrong(&error))

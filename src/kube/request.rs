@@ -1,4 +1,4 @@
-//! A write that is requested: checked against what there is, and decided.
+//! A requested write: checked against the current object, and decided.
 
 use std::sync::Arc;
 
@@ -22,26 +22,26 @@ use super::{
 };
 use crate::writer::now;
 
-/// How often a change is tried again when somebody else was faster.
+/// How often a change is retried after a concurrent change.
 pub(super) const ATTEMPTS: usize = 5;
 
-/// Characters of generated names: no vowels, so that no words come out.
+/// Characters of generated names: no vowels, so that no words arise.
 const GENERATED: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 const GENERATED_LENGTH: usize = 5;
 const NAME_MAX_BYTES: usize = 253;
 
-/// How the fields of a changed object are managed.
+/// How the fields of a changed object are assigned to managers.
 pub(super) enum Managing {
-    /// What is different belongs to the manager.
+    /// Changed fields belong to the requesting manager.
     Update,
-    /// As apply found.
+    /// The managers are the result of an apply.
     Apply(Vec<Value>),
 }
 
-/// A write that is requested.
+/// A requested write.
 pub(super) struct Request {
     pub(super) kube: Kube,
-    /// The object; an empty name: the body says.
+    /// The object; with an empty name, the body names it.
     pub(super) key: Key,
     actor: Arc<Actor>,
     pub(super) manager: String,
@@ -65,7 +65,7 @@ impl Request {
         })
     }
 
-    /// Reads an object that was sent, and puts it where the path says.
+    /// Parses an object, and completes it with the path's namespace and name.
     pub(super) fn decode(&self, json: &Value) -> Result<Manifest> {
         let kind = self.key.kind;
         let mut manifest = Manifest::from_json(kind, json.to_string().as_bytes())
@@ -115,8 +115,8 @@ impl Request {
                 name: name.clone(),
                 ..self.key.clone()
             };
-            let (known, _) = self.kube.find(&key).await?;
-            if known.is_some() {
+            let (existing, _) = self.kube.find(&key).await?;
+            if existing.is_some() {
                 return Err(Failure::already_exists(kind, &name));
             }
             metadata.uid = uid.to_string();
@@ -132,7 +132,7 @@ impl Request {
         }
     }
 
-    /// Why the ledger has refused a write.
+    /// The failure for a write that the ledger has refused.
     fn failure(&self, name: &str, refusal: &Refusal) -> Failure {
         match refusal {
             Refusal::Invalid(errors) => Failure::invalid(self.key.kind, name, errors),
@@ -142,7 +142,7 @@ impl Request {
         }
     }
 
-    /// Finds out whether a write would be refused.
+    /// Checks whether a write would be refused.
     async fn try_out(&self, manifest: &Manifest, precondition: Precondition) -> Result<()> {
         let uid = Uid::from_uuid(*Uuid::new_v4().as_bytes());
         let change = manifest.to_change(uid, precondition);
@@ -160,7 +160,7 @@ impl Request {
         }
     }
 
-    /// Changes an object; tries again if somebody else was faster.
+    /// Changes an object; retries after a concurrent change.
     pub(super) async fn update(
         &self,
         change: impl Fn(&Object) -> Result<(Value, Managing)>,
@@ -173,7 +173,8 @@ impl Request {
             let mut manifest = self.decode(&json)?;
             self.check_version(&live, &mut manifest, head)?;
             manifest.inherit(&live.manifest);
-            // What changes nothing of an object of a source is no edit, though tools note that they have written it.
+            // A write that changes nothing of an object of a source is not an edit, even if a tool records itself as a
+            // manager.
             if manifest.repeats(&live.manifest) && self.belongs_to_source().await? {
                 return Ok(live);
             }
@@ -194,7 +195,7 @@ impl Request {
             let uid = Uid::new(live.uid()).map_err(|error| Failure::internal(&error))?;
             match self.set(&manifest, uid, precondition).await? {
                 Ok(object) => return Ok(object),
-                // If the body names a version, it will turn out to be stale.
+                // If the body names a version, the next attempt finds it stale.
                 Err(Refusal::Conflict { .. }) => {}
                 Err(other) => return Err(self.failure(name, &other)),
             }
@@ -202,7 +203,7 @@ impl Request {
         Err(Failure::modified(*kind, name))
     }
 
-    /// Whether a source has shown the object.
+    /// Whether the object comes from a source.
     async fn belongs_to_source(&self) -> Result<bool> {
         let key = self.key.clone();
         let ledger = &self.kube.0.ledger;
@@ -212,7 +213,7 @@ impl Request {
         decided.await.map_err(Failure::from)
     }
 
-    /// If the new object names a version, that must be current: nothing but figures has changed since.
+    /// Checks a version named by the new object: only figures may have changed since.
     fn check_version(&self, live: &Object, manifest: &mut Manifest, head: Sequence) -> Result<()> {
         let Key { kind, name, .. } = &self.key;
         let (new, old) = (manifest.metadata_mut(), live.manifest.metadata());
@@ -247,13 +248,13 @@ impl Request {
     }
 
     fn manage(&self, live: &Object, manifest: &mut Manifest, managing: Managing) -> Result<()> {
-        let known = &live.manifest.metadata().managed_fields;
+        let recorded = &live.manifest.metadata().managed_fields;
         manifest.metadata_mut().managed_fields = match managing {
             Managing::Apply(managed) => managed,
             Managing::Update => {
                 let (old, new) = (live.manifest.to_json()?, manifest.to_json()?);
                 let given = std::mem::take(&mut manifest.metadata_mut().managed_fields);
-                fields::updated(Some((&old, known)), &new, &given, &self.manager, now())
+                fields::updated(Some((&old, recorded)), &new, &given, &self.manager, now())
             }
         };
         Ok(())
@@ -293,7 +294,7 @@ impl Request {
         Ok(Ok(self.kube.object(view, head)))
     }
 
-    /// The last finalizer of an object that is being deleted is gone.
+    /// Deletes an object whose last finalizer is gone.
     async fn end(&self, live: Object, manifest: Manifest) -> Result<Object> {
         let (actor, key) = (self.actor.clone(), self.key.clone());
         let precondition = Precondition::Version(live.entry);
@@ -316,7 +317,7 @@ impl Request {
     }
 }
 
-/// A name that begins as given, and that nobody else is likely to have.
+/// A name with this prefix and a random suffix.
 pub(super) fn generated(begin: &str) -> Name {
     let most = NAME_MAX_BYTES - GENERATED_LENGTH;
     let begin = begin.get(..begin.len().min(most)).unwrap_or_default();

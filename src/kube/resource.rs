@@ -1,5 +1,5 @@
-//! The kinds that are stored: ResourceQuota and ClusterResourceQuota. All that differs between them is here and in
-//! [`Object`](super::object::Object); how objects are read, written and watched does not.
+//! The stored kinds: ResourceQuota and ClusterResourceQuota. All differences between them are here and in
+//! [`Object`](super::object::Object); reading, writing and watching do not depend on the kind.
 
 use std::sync::Arc;
 
@@ -37,18 +37,18 @@ use crate::{
     routes::Target,
 };
 
-/// The object or collection that the path of a request names.
+/// The object or collection in the path of a request.
 #[derive(Clone, Debug)]
 pub(super) struct ObjectPath {
     pub(super) kind: Kind,
-    /// The namespace; none: all, or the kind has none.
+    /// The namespace; none for all, or if the kind has none.
     pub(super) namespace: Option<Name>,
-    /// The name; empty: a collection.
+    /// The name; empty for a collection.
     pub(super) name: Name,
 }
 
 impl ObjectPath {
-    /// The object, by namespace (empty if its kind has none) and name.
+    /// The key of the object: namespace (empty if its kind has none) and name.
     pub(super) fn key(&self) -> Key {
         Key {
             kind: self.kind,
@@ -80,7 +80,7 @@ impl<S: Send + Sync> FromRequestParts<S> for ObjectPath {
     }
 }
 
-/// An object by its kind, its namespace (empty: its kind has none) and its name.
+/// The key of an object: its kind, namespace (empty if its kind has none) and name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub(super) kind: Kind,
@@ -97,7 +97,7 @@ impl Key {
         }
     }
 
-    /// Whether a source has shown the object, which would undo a change of it.
+    /// Whether the object comes from a source, which would undo a change.
     pub(super) fn belongs_to_source(&self, state: &State, policy: &Policy) -> bool {
         let namespace = match self.kind {
             Kind::Quota => Some(&self.namespace),
@@ -106,7 +106,7 @@ impl Key {
         belongs_to_source(state, policy, namespace, &self.name)
     }
 
-    /// What deletes the object.
+    /// The events that delete the object.
     pub(super) fn delete(
         &self,
         state: &State,
@@ -121,7 +121,7 @@ impl Key {
     }
 }
 
-/// What was written of an object.
+/// The written part of an object: metadata and spec.
 #[derive(Clone, Debug)]
 pub(super) enum Manifest {
     Quota(Box<quota::Manifest>),
@@ -157,7 +157,7 @@ impl Manifest {
         }
     }
 
-    /// The limits that are written.
+    /// The limits of the spec.
     pub(super) const fn hard(&self) -> &ResourceList {
         &self.limits().hard
     }
@@ -169,12 +169,12 @@ impl Manifest {
         }
     }
 
-    /// What is odd about it, though it is valid.
+    /// Warnings about a valid object.
     pub(super) fn warnings(&self) -> Vec<String> {
         of_quotas::warnings(self.limits())
     }
 
-    /// What is wrong with it as a new object.
+    /// Errors of the object as a new one.
     pub(super) fn validate_create(&self) -> Vec<FieldError> {
         match self {
             Self::Quota(manifest) => of_quotas::validate_create(manifest),
@@ -182,7 +182,7 @@ impl Manifest {
         }
     }
 
-    /// What is wrong with it in place of the stored one.
+    /// Errors of the object as a replacement of the stored one.
     pub(super) fn validate_update(&self, stored: &Self) -> Vec<FieldError> {
         match (self, stored) {
             (Self::Quota(new), Self::Quota(old)) => of_quotas::validate_update(new, old),
@@ -191,7 +191,7 @@ impl Manifest {
         }
     }
 
-    /// Takes over from the stored object what an update cannot change or may leave out.
+    /// Takes fields from the stored object that an update cannot change or may leave out.
     pub(super) fn inherit(&mut self, stored: &Self) {
         match (self, stored) {
             (Self::Quota(new), Self::Quota(old)) => new.inherit(old),
@@ -200,7 +200,7 @@ impl Manifest {
         }
     }
 
-    /// Whether it says the same as the stored one.
+    /// Whether the manifest equals the stored one.
     pub(super) fn repeats(&self, stored: &Self) -> bool {
         match (self, stored) {
             (Self::Quota(new), Self::Quota(old)) => new.repeats(old),
@@ -209,7 +209,7 @@ impl Manifest {
         }
     }
 
-    /// The manifest as JSON, as it is compared and merged.
+    /// The manifest as JSON, in the form that is compared and merged.
     pub(super) fn to_json(&self) -> Result<Value> {
         match self {
             Self::Quota(manifest) => to_json(manifest),
@@ -217,7 +217,7 @@ impl Manifest {
         }
     }
 
-    /// The command that stores it.
+    /// The command that stores the manifest.
     pub(super) fn to_change(&self, fresh_uid: Uid, precondition: Precondition) -> Change {
         let precondition = Some(precondition);
         match self {
@@ -248,7 +248,7 @@ pub(super) enum Change {
 }
 
 impl Change {
-    /// What sets the object.
+    /// The events that set the object.
     pub(super) fn decide(
         &self,
         state: &State,
@@ -305,7 +305,7 @@ impl View {
     }
 }
 
-/// An object as it was set.
+/// An object as stored.
 #[derive(Clone, Debug)]
 pub(super) enum Record {
     Quota(Arc<QuotaRecord>),
@@ -335,7 +335,7 @@ impl Record {
         }
     }
 
-    /// The object without numbers, as of a version.
+    /// The object without numbers, with this version.
     pub(super) fn manifest(&self, version: Sequence) -> Manifest {
         match self {
             Self::Quota(record) => Manifest::Quota(Box::new(render::manifest(record, version))),
@@ -344,7 +344,7 @@ impl Record {
     }
 }
 
-/// A value as JSON, with times as they are shown.
+/// A value as JSON, with times in the API's format.
 pub(super) fn to_json(value: &impl serde::Serialize) -> Result<Value> {
     let value = in_microseconds(|| serde_json::to_value(value));
     value.map_err(|error| Failure::internal(&error))

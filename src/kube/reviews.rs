@@ -28,10 +28,10 @@ use crate::{
 const AUTHORIZATION: &str = "authorization.k8s.io/v1";
 const AUTHENTICATION: &str = "authentication.k8s.io/v1";
 
-/// Represents every verb, resource or group.
+/// Matches every verb, resource or group.
 const ANY: &str = "*";
 
-/// Verbs on a kind, and who may use them.
+/// Verbs on a kind, and the access that they need.
 struct Rule {
     group: &'static str,
     resource: &'static str,
@@ -40,10 +40,10 @@ struct Rule {
     access: Access,
 }
 
-/// What callers may do, as a route table says.
+/// The rights of callers, according to a route table.
 pub(super) struct Rights {
     rules: Vec<Rule>,
-    /// Paths that are of no kind, and open to every caller with a name.
+    /// Paths that belong to no kind and are open to every authenticated caller.
     paths: Vec<&'static str>,
 }
 
@@ -65,7 +65,7 @@ impl Rights {
     fn allow(&self, principal: &Principal, action: &Attributes) -> bool {
         let matches = |pattern: &str, name: &str| pattern == ANY || pattern == name;
         let namespace = match (action.resource.as_str(), action.namespace.as_str()) {
-            // A namespace is in itself.
+            // A namespace counts as being within itself.
             ("namespaces", "") => &action.name,
             (_, namespace) => namespace,
         };
@@ -105,7 +105,7 @@ fn verbs(method: &Method, name: bool) -> &'static [&'static str] {
 }
 
 impl Rule {
-    /// That of a route, if its path is of a kind.
+    /// The rule of a route, if its path belongs to a kind.
     fn of(spec: &Spec) -> Option<Self> {
         let (group, path) = match spec.path.strip_prefix("/api/v1/") {
             Some(path) => ("", path),
@@ -131,7 +131,7 @@ impl Rule {
         })
     }
 
-    /// Whether this caller may, in a namespace, or in all of them if it is empty.
+    /// Whether this caller has the right in a namespace, or in all if it is empty.
     fn allows(&self, principal: &Principal, namespace: &str) -> bool {
         match self.access {
             Public | Authenticated => true,
@@ -189,7 +189,7 @@ struct NamespaceSpec {
     namespace: String,
 }
 
-/// The `spec` of a `SelfSubjectReview`, which has none.
+/// The `spec` of a `SelfSubjectReview`, which is empty.
 #[derive(Clone, PartialEq, Message, Serialize, Deserialize)]
 struct EmptySpec {}
 
@@ -266,7 +266,7 @@ pub(super) async fn subject(principal: Principal, body: Body) -> Result<(StatusC
     Ok(reviewed("SelfSubjectReview", AUTHENTICATION, &spec, status))
 }
 
-/// The `spec` of a review, as JSON, YAML or protobuf.
+/// Parses the `spec` of a review, in JSON, YAML or protobuf.
 fn read<S: Message + Default + DeserializeOwned>(body: &Body) -> Result<S> {
     let json = match body.media_type.as_str() {
         JSON => Sent::json(&body.bytes)?.json,

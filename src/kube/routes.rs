@@ -143,10 +143,10 @@ pub fn routes() -> Vec<Route<Kube>> {
     ]
 }
 
-/// What callers may do, by these routes.
+/// The rights of callers, derived from these routes.
 pub(super) static RIGHTS: LazyLock<Rights> = LazyLock::new(|| Rights::of(&routes()));
 
-/// The answer to a request that has no handler, in the words of the clients that ask there.
+/// The response to a request without a handler, in the format that clients of this path expect.
 #[must_use]
 pub fn refused(refused: Refused, method: &Method, path: &str) -> Response {
     match refused {

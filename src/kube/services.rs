@@ -1,4 +1,5 @@
-//! Services: none are kept here. `kubectl cluster-info` lists those of the cluster before it says where the API is.
+//! Services: the ledger has none. `kubectl cluster-info` lists the cluster's services before it prints the API's
+//! address.
 
 use axum::Json;
 use serde_json::{Value, json};
@@ -9,12 +10,12 @@ use super::{
     status::{Failure, Result},
 };
 
-/// The kind's plural, as paths have it.
+/// The kind's plural in paths.
 pub(super) const SERVICES: &str = "services";
 /// The kind.
 pub(super) const SERVICE_KIND: &str = "Service";
 
-/// The empty list, whatever is selected.
+/// The empty list, for any selector.
 ///
 /// # Errors
 /// For a watch, which would never end.

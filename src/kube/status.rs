@@ -1,4 +1,4 @@
-//! Failures in Kubernetes' words.
+//! Failures in Kubernetes' format and wording.
 
 use http::StatusCode;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::StatusCause;
@@ -22,7 +22,7 @@ impl Failure {
         .about(&resource, name)
     }
 
-    /// There is no such namespace, and cannot be.
+    /// The namespace's name is not valid, so it cannot exist.
     pub(super) fn no_such_namespace(name: &str) -> Self {
         Self::new(
             StatusCode::NOT_FOUND,
@@ -39,7 +39,7 @@ impl Failure {
         Self::new(StatusCode::CONFLICT, "AlreadyExists", message).about(&resource, name)
     }
 
-    /// Somebody changed the object in between.
+    /// The object was changed concurrently.
     pub(super) fn modified(kind: Kind, name: &str) -> Self {
         Self::conflict(
             kind,
@@ -48,7 +48,7 @@ impl Failure {
         )
     }
 
-    /// The object is not what the request takes it for.
+    /// The object is not in the state that the request expects.
     pub(super) fn conflict(kind: Kind, name: &str, why: &str) -> Self {
         let resource = kind.resource();
         let message = format!("Operation cannot be fulfilled on {resource} {name:?}: {why}");
@@ -117,7 +117,7 @@ impl Failure {
         Self::new(StatusCode::BAD_REQUEST, "BadRequest", message)
     }
 
-    /// A patch that can be read, but not applied to this object.
+    /// The patch is readable, but cannot be applied to this object.
     pub(super) fn unpatchable(why: String) -> Self {
         let message = "the server rejected our request due to an error in our request";
         let cause = StatusCause {
@@ -147,7 +147,7 @@ impl Failure {
         Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
     }
 
-    /// The body is of a type that is not read here.
+    /// The media type of the body is not supported.
     pub(super) fn unsupported_media_type(accepted: &str) -> Self {
         let message = format!(
             "the body of the request was in an unknown format - accepted media types include: {accepted}"
@@ -169,13 +169,13 @@ impl Failure {
         )
     }
 
-    /// What happened after that version is no longer known.
+    /// Changes after that version are no longer recorded.
     pub(super) fn expired(version: u64, oldest: u64) -> Self {
         let message = format!("too old resource version: {version} ({oldest})");
         Self::new(StatusCode::GONE, "Expired", message)
     }
 
-    /// The ledger has not come that far.
+    /// The ledger has not reached that version.
     pub(super) fn not_yet(version: u64, head: u64) -> Self {
         let message = format!("Too large resource version: {version}, current: {head}");
         let cause = StatusCause {
@@ -188,12 +188,12 @@ impl Failure {
             .retry_after(1)
     }
 
-    /// A bound on what callers can ask for is reached.
+    /// A limit on requests is reached.
     pub(super) fn too_many(message: impl Into<String>) -> Self {
         Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message).retry_after(1)
     }
 
-    /// Something that should not have happened: the log says what.
+    /// An internal error: the log has the details.
     pub(super) fn internal(error: &dyn std::fmt::Display) -> Self {
         tracing::error!(%error, "request failed");
         let message = "Internal error occurred: the log says why";

@@ -1,4 +1,4 @@
-//! Tables: what `kubectl get` shows.
+//! Tables for `kubectl get`.
 
 use quota_client::table::{GROUP_COLUMNS, Limit, Place, QUOTA_COLUMNS, group_cells, quota_cells};
 use quota_core::state::Figure;
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::api::groups::guaranteed_to_others;
 
-/// What a row carries beside its cells.
+/// The object that a row carries beside its cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attachment {
     Nothing,
@@ -21,7 +21,7 @@ pub(super) enum Attachment {
 }
 
 impl Attachment {
-    /// Reads `includeObject`.
+    /// Parses `includeObject`.
     pub(super) fn parse(text: &str) -> Result<Self> {
         match text {
             "None" => Ok(Self::Nothing),
@@ -60,7 +60,7 @@ pub(super) fn columns(kind: Kind) -> Value {
     }
 }
 
-/// The first column is that of the names.
+/// Describes columns, beginning with the name column.
 fn described<const N: usize>(names: [&str; N], descriptions: [&str; N]) -> Value {
     let all = names.iter().zip(descriptions).enumerate();
     let format = |index| if index == 0 { "name" } else { "" };
@@ -68,7 +68,7 @@ fn described<const N: usize>(names: [&str; N], descriptions: [&str; N]) -> Value
         .collect()
 }
 
-/// A column of texts.
+/// A column of strings.
 pub(super) fn column(name: &str, format: &str, description: &str) -> Value {
     json!({"name": name, "type": "string", "format": format, "description": description, "priority": 0})
 }
@@ -111,7 +111,7 @@ fn limit(figure: &Figure) -> Limit<'_> {
     }
 }
 
-/// A row with the object that it is about.
+/// A row with its object.
 pub(super) fn with_object(
     cells: Value,
     object: &Value,
@@ -125,7 +125,7 @@ pub(super) fn with_object(
     }
 }
 
-/// Only the metadata of an object, in a version of the API of such.
+/// Only the metadata of an object, in this version of the metadata API.
 pub(super) fn partial(object: &Value, version: &str) -> Value {
     json!({"kind": "PartialObjectMetadata", "apiVersion": version, "metadata": object["metadata"]})
 }

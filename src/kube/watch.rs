@@ -1,4 +1,4 @@
-//! Watching quotas and groups: lines of JSON, for as long as the client listens.
+//! Watches of quotas and groups: lines of JSON, until the client disconnects or the time is over.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -38,27 +38,28 @@ use super::{
 };
 use crate::{watches::Slot, writer::now};
 
-/// How long a watch lasts if its client does not say, and at most.
+/// Default and maximum duration of a watch.
 const DURATION: Duration = Duration::from_secs(30 * 60);
 const DURATION_MAX: Duration = Duration::from_secs(60 * 60);
-/// Between two bookmarks.
+/// Interval between bookmarks.
 const BOOKMARKS: Duration = Duration::from_secs(60);
-/// Events that wait for a slow client; the watch waits with them, and catches up by what is the newest then.
+/// Events that wait for a slow client. When the queue is full, the watch waits, and later sends only the newest state
+/// of each object.
 const WAITING: usize = 64;
 
-/// Between two looks at what has changed of groups: each is sent at most once in that time.
+/// Interval between checks for changed groups: each group is sent at most once per interval.
 const GROUPS: Duration = Duration::from_secs(1);
 
-/// Objects of which the version that the client was sent is kept. Others may be sent again unchanged.
+/// Objects whose last sent version is kept. Other objects may be sent again unchanged.
 const SENT_MAX: usize = 1 << 14;
 
-/// The annotation of the bookmark behind what there was at the beginning.
+/// The annotation of the bookmark after the initial objects.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// Begins a watch.
 ///
 /// # Errors
-/// If too many are open, or what it asks for cannot be served.
+/// Too many watches are open, or the request cannot be served.
 pub(super) async fn watch(
     kube: Kube,
     actor: &Actor,
@@ -124,13 +125,13 @@ impl Stream for Lines {
     }
 }
 
-/// The client is gone.
+/// The client has disconnected.
 struct Gone;
 
-/// The version of an object that a client was sent.
+/// The version of an object that was sent to a client.
 struct SentObject {
     uid: String,
-    /// Of the object without its version.
+    /// The digest of the object without its version.
     digest: blake3::Hash,
 }
 
@@ -142,10 +143,10 @@ struct Watch {
     bookmarks: bool,
     marks_beginning: bool,
     lines: mpsc::Sender<Bytes>,
-    /// The columns of a table are in its first event only.
+    /// Whether the columns were sent: only the first event of a table has them.
     has_columns: bool,
     sent: HashMap<Key, SentObject>,
-    /// The version up to which the client was sent everything.
+    /// The version up to which all changes were sent to the client.
     seen: Sequence,
 }
 
@@ -187,7 +188,7 @@ impl Watch {
         }
     }
 
-    /// Everything that there is.
+    /// Sends all objects.
     async fn send_all(&mut self) -> std::result::Result<(), Failed> {
         let (mut after, mut version) = (Some(Position::default()), None);
         while let Some(position) = after {
@@ -205,8 +206,8 @@ impl Watch {
         Ok(())
     }
 
-    /// Objects that the client has already. With a selector, a change may be the end of an object for it; a group looks the
-    /// same after many an entry that may have changed it.
+    /// Records the objects that the client has already. With a selector, a later change may remove an object from the
+    /// selection. And many entries that may have changed a group leave it unchanged.
     async fn learn(&mut self) -> std::result::Result<(), Failed> {
         let mut after = Some(Position::default());
         while let Some(position) = after {
@@ -277,7 +278,7 @@ impl Watch {
         Ok(())
     }
 
-    /// The groups that count these namespaces, or all of them, as they are now.
+    /// Sends the current state of the groups that count these namespaces, or of all groups.
     async fn send_groups(
         &mut self,
         namespaces: &[Name],
@@ -319,7 +320,7 @@ impl Watch {
         Ok(())
     }
 
-    /// An object as it is now, if it has changed since the client was sent it.
+    /// Sends the current state of an object, if it has changed since it was last sent.
     async fn send_change(
         &mut self,
         view: View,
@@ -334,7 +335,7 @@ impl Watch {
         }
         if self.scope.labels.matches(object.labels()) {
             let is_new = began.iter().any(|uid| uid == object.uid());
-            let event = |known| match known || !is_new {
+            let event = |was_sent| match was_sent || !is_new {
                 true => "MODIFIED",
                 false => "ADDED",
             };
@@ -346,39 +347,40 @@ impl Watch {
         Ok(())
     }
 
-    /// An object is gone. One that came and went meanwhile, was never sent.
+    /// Sends the end of an object. An object that was created and deleted in between was never sent.
     async fn send_end(&mut self, life: &Life, began: &[String]) -> std::result::Result<(), Failed> {
         let record = &life.record;
         let object = Object::deleted(record, life.sequence);
         let uid = record.uid().to_string();
         let key = object.key();
-        let known = self.sent.get(&key).is_some_and(|known| known.uid == uid);
-        if known {
+        let was_sent = self.sent.get(&key).is_some_and(|sent| sent.uid == uid);
+        if was_sent {
             self.sent.remove(&key);
         }
-        if known || (!began.contains(&uid) && self.scope.holds(&object)) {
+        if was_sent || (!began.contains(&uid) && self.scope.holds(&object)) {
             self.send("DELETED", &object).await?;
         }
         Ok(())
     }
 
-    /// An object as it is now, unless the client was sent it so; the type of the event depends on whether it was sent before.
+    /// Sends the current state of an object, unless the client has it; the type of the event depends on whether an
+    /// earlier state was sent.
     async fn send_state(
         &mut self,
         object: &Object,
         event: impl Fn(bool) -> &'static str,
     ) -> std::result::Result<(), Failed> {
         let digest = digest(object)?;
-        let known = self
+        let last_sent = self
             .sent
             .get(&object.key())
-            .filter(|known| known.uid == object.uid());
-        if known.is_some_and(|known| known.digest == digest) {
+            .filter(|last_sent| last_sent.uid == object.uid());
+        if last_sent.is_some_and(|last_sent| last_sent.digest == digest) {
             return Ok(());
         }
-        let event = match known {
+        let event = match last_sent {
             None if !self.scope.labels.is_empty() => "ADDED",
-            known => event(known.is_some()),
+            last_sent => event(last_sent.is_some()),
         };
         self.remember(object, digest);
         self.send(event, object).await
@@ -453,7 +455,7 @@ fn line(event: &str, object: &Value) -> Bytes {
     line.into()
 }
 
-/// Of the object without its version.
+/// The digest of an object without its version.
 fn digest(object: &Object) -> Result<blake3::Hash> {
     let mut json = object.to_json()?;
     json["metadata"]["resourceVersion"] = Value::Null;

@@ -1,4 +1,4 @@
-//! Creating, replacing and patching quotas and groups.
+//! Creates, replaces and patches quotas and groups.
 
 use axum::{extract::State, response::Response};
 use http::{HeaderMap, StatusCode};
@@ -126,7 +126,7 @@ async fn apply(
     if !metadata.managed_fields.is_empty() {
         return Err(Failure::bad_request("metadata.managedFields must be nil"));
     }
-    // Spelled as objects are: a number of pods is as good as a text, and no difference.
+    // The configuration is spelled as stored objects are: a number of pods equals its text, and is no difference.
     let config = sent.to_json()?;
     for _ in 0..ATTEMPTS {
         let exists = request.kube.find(&request.key).await?.0.is_some();

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::Turn;
 
-/// What makes an answer.
+/// The work that makes an answer.
 pub(super) type Job = Box<dyn FnOnce(&Turn) + Send>;
 
 /// A job that waits for its turn, and can be cancelled.
@@ -31,7 +31,7 @@ impl Waiting {
         }))
     }
 
-    /// The job, unless it was cancelled.
+    /// Takes the job, unless it was cancelled.
     pub(super) fn take(&self) -> Option<Job> {
         self.0.job.lock().take()
     }
@@ -46,7 +46,7 @@ impl Waiting {
     }
 }
 
-/// Cancels a job, and frees what it holds, when its request is answered or dropped.
+/// Cancels a job and frees its memory when its request is answered or dropped.
 pub(super) struct CancelOnDrop(pub(super) Waiting);
 
 impl Drop for CancelOnDrop {

@@ -1,4 +1,4 @@
-//! Jobs of principals, who take turns.
+//! The queue of jobs by principal; principals take turns.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -13,19 +13,19 @@ use crate::pacing::{ACTIVITY, Accounts};
 /// Jobs that wait for their turn.
 #[derive(Default)]
 pub(super) struct Queue {
-    /// Of each principal that has any.
+    /// The jobs of each principal that has any.
     jobs: BTreeMap<Name, VecDeque<Waiting>>,
-    /// Those of them for whom nothing is made right now, the next one first.
+    /// Principals with jobs of which none is running, the next one first.
     order: VecDeque<Name>,
-    /// For whom something is made right now.
+    /// Principals with a running job.
     pub(super) served: BTreeSet<Name>,
     pub(super) accounts: Accounts,
 }
 
-/// What a thread finds in the queue.
+/// The next step for a thread of the pool.
 pub(super) enum Next {
     Job(Name, Waiting),
-    /// Nothing before so long: who has jobs has used up what it may.
+    /// No job may start before this time has passed: the waiting principals have used up their share.
     In(Duration),
     Nothing,
 }
@@ -65,13 +65,13 @@ impl Queue {
         taken.unwrap_or(Next::Nothing)
     }
 
-    /// For how long the principal has to wait before more is made for it.
+    /// How long the principal has to wait for its next job.
     pub(super) fn wait_of(&self, principal: &Name, now: Instant) -> Duration {
         let until = self.accounts.waits_until(principal, &ACTIVITY, now);
         until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now))
     }
 
-    /// What was made for a principal is done; whether the next of its jobs waits.
+    /// Marks the principal's running job as done; answers whether another one waits.
     pub(super) fn done(&mut self, principal: &Name) -> bool {
         self.served.remove(principal);
         let more = self.jobs.contains_key(principal);

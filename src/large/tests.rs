@@ -1,4 +1,4 @@
-//! Large answers of real threads.
+//! Large answers on real threads.
 
 use std::sync::Arc;
 

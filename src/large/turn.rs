@@ -1,4 +1,4 @@
-//! What makes a large answer pauses now and then.
+//! Pauses while a large answer is made.
 
 use std::{
     cell::RefCell,
@@ -15,31 +15,31 @@ use crate::{
     pacing::{ACTIVITY, LONGEST},
 };
 
-/// Bytes that are written between two looks at the time.
+/// Bytes that are written between two checks of the time.
 const STEP_BYTES: usize = 4096;
 
-/// What unwinds a thread from a job that nobody waits for any more.
+/// The payload that unwinds a thread from a job whose caller has disconnected.
 struct Cancelled;
 
-/// The turn of a principal: what is made in it pauses by it. Only [`Permit::make`](super::Permit::make) gives one, so what
-/// takes long enough to pause cannot be made elsewhere.
+/// The turn of a principal, through which its work pauses. Only [`Permit::make`](super::Permit::make) creates one, so
+/// work that is long enough to pause cannot run elsewhere.
 pub(crate) struct Turn(Option<RefCell<Served>>);
 
-/// What a thread makes: for whom, for which request, and what it has used since that was last noted.
+/// A running job: its principal, its request, and the processor time since the last charge.
 struct Served {
     pool: &'static Pool,
     principal: Name,
     waiting: Waiting,
     meter: Meter,
-    /// For how long it has waited since others were active.
+    /// How long the job has been delayed because others were active.
     delayed: Duration,
 }
 
 impl Turn {
-    /// Of what is small and made at once: it never pauses.
+    /// The turn for a small answer that is made at once: it never pauses.
     pub(super) const SHORT: Self = Self(None);
 
-    /// On a thread of the pool.
+    /// A turn on a thread of the pool.
     pub(super) fn begin(pool: &'static Pool, principal: &Name, waiting: Waiting) -> Self {
         Self(Some(RefCell::new(Served {
             pool,
@@ -50,7 +50,7 @@ impl Turn {
         })))
     }
 
-    /// Notes what was used since the last pause.
+    /// Charges the processor time since the last pause.
     pub(super) fn end(self) {
         if let Some(served) = self.0 {
             let mut served = served.into_inner();
@@ -58,8 +58,8 @@ impl Turn {
         }
     }
 
-    /// Leaves the processor to others, if this has gone on for long enough. Does not return if nobody waits for the answer
-    /// any more: no lock may be held here.
+    /// Yields the processor if the work has run for long enough. Does not return if the caller no longer waits for the
+    /// answer: no lock may be held here.
     pub(crate) fn pause(&self) {
         let Some(served) = &self.0 else { return };
         let is_in_vain = {
@@ -85,7 +85,7 @@ impl Turn {
     /// A value as JSON, with pauses.
     ///
     /// # Errors
-    /// It cannot be told in JSON.
+    /// The value cannot be represented in JSON.
     pub(crate) fn to_json(
         &self,
         value: &impl Serialize,
@@ -97,7 +97,7 @@ impl Turn {
     }
 }
 
-/// A writer that pauses now and then.
+/// A writer that pauses at intervals.
 struct Paced<'a, W> {
     inner: W,
     turn: &'a Turn,

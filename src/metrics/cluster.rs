@@ -11,8 +11,8 @@ use super::{
     table,
 };
 
-/// Sets the role of this node, the term of the leader, the age of its replica, for how long an append has been on its way,
-/// and what has become of appends.
+/// Sets the role of this node, the term of the leader, the age of the replica, how long an append has been pending, and
+/// the counts of unusual appends.
 pub fn cluster(
     role: Option<Role>,
     epoch: u64,
@@ -56,7 +56,7 @@ pub fn cluster_term_began() {
     counter!(table::CLUSTER_TERMS_BEGUN.name).increment(1);
 }
 
-/// Another node has taken the lead from this one.
+/// Another node has deposed this leader.
 pub fn cluster_deposed() {
     counter!(table::CLUSTER_DEPOSED.name).increment(1);
 }
@@ -72,18 +72,18 @@ pub fn cluster_digest(outcome: Digest) {
     counter!(table::CLUSTER_DIGESTS.name, &[pair(outcome)]).increment(1);
 }
 
-/// The stream, as its leader has found it.
+/// The size and first message of the stream, as observed by the leader.
 pub fn cluster_stream(bytes: u64, first: u64) {
     gauge!(table::CLUSTER_STREAM_BYTES.name).set(float(bytes));
     gauge!(table::CLUSTER_STREAM_FIRST.name).set(float(first));
 }
 
-/// How full the fullest server of the log is, as a share of 1.
+/// The used share of the fullest server that holds the log.
 pub fn cluster_storage_used(share: f64) {
     gauge!(table::CLUSTER_STORAGE_USED.name).set(share);
 }
 
-/// A request was passed on to the leader.
+/// A request was forwarded to the leader.
 pub fn cluster_forwarded(outcome: Forwarded) {
     counter!(table::CLUSTER_FORWARDED.name, &[pair(outcome)]).increment(1);
 }

@@ -1,4 +1,4 @@
-//! The ledger's own words as label values.
+//! Maps terms of the ledger to label values.
 
 use quota_core::{
     decide::Refusal,
@@ -9,12 +9,12 @@ use quota_core::{
 use super::{Decision, Label as _, Limit, Outcome, decisions, limit_reached, reservation_outcomes};
 use crate::reason::of_refusal;
 
-/// Counts what became of reservations, in entries that are durable.
+/// Counts how reservations ended, from durable entries.
 pub fn recorded(entries: &[Entry]) {
     let mut counts = ENDS.map(|end| (end, 0));
     for end in entries.iter().filter_map(|entry| ended(&entry.event)) {
-        let known = counts.iter_mut().find(|(known, _)| *known == end);
-        known.into_iter().for_each(|(_, count)| *count += 1);
+        let counter = counts.iter_mut().find(|(outcome, _)| *outcome == end);
+        counter.into_iter().for_each(|(_, count)| *count += 1);
     }
     for (end, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
         reservation_outcomes(Outcome::from(end), count);
@@ -46,7 +46,7 @@ fn ended(event: &Event) -> Option<End> {
     }
 }
 
-/// Counts a refusal, and the bound that it hit, if any.
+/// Counts a refusal, and the limit that it hit, if any.
 pub fn refused(refusal: &Refusal) {
     decisions(Decision::Denied, Some(of_refusal(refusal)));
     if let Some(limit) = Limit::hit_by(refusal) {
@@ -55,7 +55,7 @@ pub fn refused(refusal: &Refusal) {
 }
 
 impl Limit {
-    /// The bound that a refusal is due to, if it is due to one.
+    /// The limit that caused a refusal, if any.
     #[must_use]
     pub fn hit_by(refusal: &Refusal) -> Option<Self> {
         match refusal {
@@ -63,7 +63,7 @@ impl Limit {
                 Self::ALL
                     .iter()
                     .copied()
-                    .find(|known| known.value() == *limit)
+                    .find(|limited| limited.value() == *limit)
             }
             Refusal::InvalidTtl { .. } => Some(Self::MaxTtl),
             _ => None,

@@ -1,5 +1,5 @@
-//! `openshift_clusterresourcequota_…`: groups, by the names of openshift-state-metrics, written at scrape time from the state with
-//! a bounded number of series.
+//! `openshift_clusterresourcequota_…`: groups, by the metric names of openshift-state-metrics, written at scrape time
+//! from the state with a bounded number of series.
 
 use std::collections::BTreeMap;
 
@@ -18,11 +18,11 @@ use super::{
 /// The values of the label `type` of a namespace's series.
 const KINDS: [&str; 3] = ["hard", "used", "reserved"];
 
-/// What a group has beside those: what is guaranteed to others.
+/// The additional type of a group's series: amounts guaranteed to other groups.
 const GUARANTEED: &str = "guaranteed";
 
-/// Writes groups, the fullest first, then what each namespace uses of those, as long as they have at most `most` series
-/// together. Says how many are left out.
+/// Writes groups, the fullest first, then the usage of their namespaces, while all have at most `most` series together.
+/// Answers how many groups are left out.
 pub(super) fn render(text: &mut String, source: &dyn QuotaSource, most: usize) {
     let mut totals = Vec::new();
     let mut members = Vec::new();
@@ -65,33 +65,35 @@ pub(super) fn render(text: &mut String, source: &dyn QuotaSource, most: usize) {
     }
 }
 
-/// Series that a group has without its namespaces: what it limits, its selector, its labels, and when it was created.
+/// Series of a group without its namespaces: its limits, its selector, its labels, and its creation time.
 fn series(view: &GroupView) -> usize {
     let selector = &view.record.spec.selector;
     let labels = selector.labels.as_ref();
-    let labels = labels.map_or(0, |it| it.match_labels.len() + it.match_expressions.len());
+    let labels = labels.map_or(0, |selector| {
+        selector.match_labels.len() + selector.match_expressions.len()
+    });
     2 + view.figures.len() * (KINDS.len() + 1) + labels + selector.annotations.len()
 }
 
-/// The largest share of a limit that is not to be had. A limit of 0 is full.
+/// The largest share of a limit that is not available. A limit of 0 is full.
 fn fullness(view: &GroupView) -> f64 {
-    let shares = view.figures.iter().map(|it| {
-        let [hard, used, reserved] = numbers(&it.figure);
+    let shares = view.figures.iter().map(|limit| {
+        let [hard, used, reserved] = numbers(&limit.figure);
         match hard > 0.0 {
-            true => (used + reserved + it.guaranteed_to_others.to_f64()) / hard,
+            true => (used + reserved + limit.guaranteed_to_others.to_f64()) / hard,
             false => 1.0,
         }
     });
     shares.fold(0.0, f64::max)
 }
 
-/// In base units (cores, bytes, objects), as [`KINDS`] has them.
+/// The numbers in base units (cores, bytes, objects), in the order of [`KINDS`].
 fn numbers(figure: &Figure) -> [f64; 3] {
     let used = figure.used.as_ref().map_or(0.0, Quantity::to_f64);
     [figure.hard.to_f64(), used, figure.reserved.to_f64()]
 }
 
-/// What is written of each metric.
+/// The text of each metric.
 #[derive(Default)]
 struct Pages {
     usage: String,
@@ -105,11 +107,11 @@ impl Pages {
     fn write(&mut self, view: &GroupView) {
         let record = &view.record;
         let name: &str = &record.name;
-        for it in &view.figures {
-            let guaranteed = (GUARANTEED, it.guaranteed_to_others.to_f64());
-            let amounts = KINDS.into_iter().zip(numbers(&it.figure));
+        for limit in &view.figures {
+            let guaranteed = (GUARANTEED, limit.guaranteed_to_others.to_f64());
+            let amounts = KINDS.into_iter().zip(numbers(&limit.figure));
             for (kind, number) in amounts.chain([guaranteed]) {
-                let labels = [name, &it.figure.resource, kind];
+                let labels = [name, &limit.figure.resource, kind];
                 sample(&mut self.usage, &table::GROUP_USAGE, &labels, number);
             }
         }
@@ -135,13 +137,13 @@ impl Pages {
             for (key, value) in &labels.match_labels {
                 write("match-labels", key, value, "", "");
             }
-            for it in &labels.match_expressions {
-                let values: Vec<&str> = it.values.iter().map(Name::as_str).collect();
+            for expression in &labels.match_expressions {
+                let values: Vec<&str> = expression.values.iter().map(Name::as_str).collect();
                 write(
                     "match-expressions",
-                    &it.key,
+                    &expression.key,
                     "",
-                    &it.operator,
+                    &expression.operator,
                     &values.join(","),
                 );
             }
@@ -172,8 +174,8 @@ impl Pages {
     }
 }
 
-/// A group's labels with the names that Prometheus allows, as kube-state-metrics makes them. Of two that become one name the
-/// first stays: a repeated label would spoil the whole scrape.
+/// A group's labels, renamed to valid Prometheus label names as kube-state-metrics does. If two get the same name, the
+/// first is kept: a duplicate label would invalidate the whole scrape.
 fn labels_of(metadata: &str) -> BTreeMap<String, String> {
     #[derive(Default, Deserialize)]
     #[serde(default)]

@@ -1,4 +1,4 @@
-//! The values that labels can have: closed sets, so that the number of series is known beforehand.
+//! The values of labels: closed sets, so that the number of series is bounded in advance.
 
 use crate::reason::Reason;
 
@@ -12,7 +12,7 @@ pub trait Label: Copy {
     fn value(self) -> &'static str;
 }
 
-/// Why a request was not carried out; none: it was.
+/// Why a request was not carried out; none if it was.
 impl Label for Option<Reason> {
     const NAME: &'static str = "reason";
     const VALUES: &'static [&'static str] = Reason::NAMES_OR_NONE;
@@ -30,7 +30,7 @@ macro_rules! labels {
         pub enum $type { $($(#[$meaning])* $variant,)* }
 
         impl $type {
-            /// Every one.
+            /// All values.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
         }
 
@@ -47,17 +47,17 @@ macro_rules! labels {
 labels! {
     /// How a request for capacity ended.
     Decision "decision" {
-        /// Capacity is held.
+        /// Capacity is reserved.
         Granted = "granted",
         /// It does not fit, or may not be requested.
         Denied = "denied",
-        /// The same request was decided before; the same answer was given.
+        /// The same request was decided before, and got the same answer.
         Replayed = "replayed",
         /// No decision could be made.
         Error = "error",
     }
 
-    /// What the writer was to decide.
+    /// The operation that the writer decides.
     Operation "operation" {
         /// A reservation.
         Reserve = "reserve",
@@ -67,15 +67,15 @@ labels! {
         Extend = "extend",
         /// A reservation becomes usage.
         Commit = "commit",
-        /// A reservation is given back.
+        /// A reservation is released.
         Release = "release",
-        /// A question that writes nothing.
+        /// A check, which writes nothing.
         Check = "check",
         /// An admission review.
         Admit = "admit",
         /// A quota is put or deleted.
         Quota = "quota",
-        /// Events by HTTP.
+        /// Events over HTTP.
         Events = "events",
         /// A listing is compared with the ledger.
         Compare = "compare",
@@ -83,89 +83,89 @@ labels! {
         Correct = "correct",
     }
 
-    /// What was put right without an event of a source.
+    /// Corrections without an event of a source.
     Correction "correction" {
-        /// An object that was unknown, or counted for something else.
+        /// An object that was missing, or had another footprint.
         Set = "set",
         /// An object that was gone.
         Ended = "ended",
     }
 
-    /// How it was found.
+    /// How the difference was found.
     CorrectionCause "cause" {
-        /// Somebody compared the ledger with a listing.
+        /// A comparison with a listing.
         Drift = "drift",
         /// A relist of a source.
         Relist = "relist",
     }
 
-    /// What became of a relist.
+    /// The outcome of a relist.
     Relisted "outcome" {
-        /// What was not listed was ended.
+        /// Objects that were not listed were ended.
         Complete = "complete",
-        /// Nothing was listed, and nothing was ended.
+        /// The listing was empty, and nothing was ended.
         Empty = "empty",
-        /// Something was lost meanwhile, and nothing was ended.
+        /// An event was lost meanwhile, and nothing was ended.
         Incomplete = "incomplete",
-        /// Its end came without a begin, or not that of the begin.
+        /// The relist ended without a beginning, or with another id.
         NotBegun = "not_begun",
-        /// Too many are open.
+        /// Too many relists are open.
         Refused = "refused",
-        /// It was taken in before, and is read again since its stream went back in time.
+        /// The relist was recorded before, and is read again since its stream was reset.
         Outdated = "outdated",
     }
 
-    /// What became of an audit event of the API server.
+    /// The outcome for an audit event of the API server.
     AuditEvent "outcome" {
-        /// The request failed, and what was held for its object was given back.
+        /// The request failed, and the reservation for its object was released.
         Released = "released",
-        /// The request failed, but what was held had ended already, as when the event comes again.
+        /// The request failed, but the reservation had ended already, as when the event is repeated.
         Ended = "ended",
-        /// The request did not fail, or it is not certain that it did.
+        /// The request did not fail, or may not have failed.
         Kept = "kept",
-        /// What it says was not sealed by this daemon since its start.
+        /// The annotation was not sealed by this daemon since its start.
         Foreign = "foreign",
-        /// It says nothing of a reservation.
+        /// The event names no reservation.
         Unconcerned = "unconcerned",
-        /// It cannot be read.
+        /// The event cannot be read.
         Unreadable = "unreadable",
     }
 
-    /// What became of asking publishers for a relist.
+    /// The outcome of a relist request to publishers.
     RelistRequest "outcome" {
-        /// Somebody listens.
+        /// A publisher is subscribed.
         Heard = "heard",
-        /// Nobody listens; they are asked again.
+        /// No publisher is subscribed; the request is repeated.
         Unheard = "unheard",
     }
 
-    /// State of a reservation that has not ended.
+    /// The state of a reservation that has not ended.
     ReservationState "state" {
         /// Not yet observed, committed, released or expired.
         Pending = "pending",
-        /// Past its expiration time, held since the sources lag.
+        /// Past its expiration time, kept because the sources lag.
         Held = "held",
-        /// Its holder said that the object exists, and no source has reported it.
+        /// Its holder reported that the object exists, but no source has.
         Committed = "committed",
     }
 
     /// How a reservation ended.
     Outcome "outcome" {
-        /// Its object was seen.
+        /// A source reported its object.
         Observed = "observed",
-        /// Its holder said that the object exists.
+        /// Its holder reported that the object exists.
         Committed = "committed",
-        /// Its holder gave it back.
+        /// Its holder released it.
         Released = "released",
-        /// Its time was over.
+        /// Its time to live was over.
         Expired = "expired",
-        /// A new reservation for the same object took its place.
+        /// A new reservation for the same object replaced it.
         Superseded = "superseded",
-        /// Its holder gave back what it had committed.
+        /// Its holder returned the committed amounts.
         Returned = "returned",
     }
 
-    /// Who looks at the state while others wait.
+    /// The holder of the state's lock.
     StateLock "by" {
         /// The writer, while it decides a group of requests.
         Writer = "writer",
@@ -177,7 +177,7 @@ labels! {
     Part "part" {
         /// The newest batches.
         CommitLog = "commit_log",
-        /// The ledger at rest.
+        /// The older, sealed parts of the ledger.
         Epochs = "epochs",
         /// Stored states.
         Snapshots = "snapshots",
@@ -185,7 +185,7 @@ labels! {
         Archive = "archive",
     }
 
-    /// Where checkpoints are delivered to.
+    /// The kind of a checkpoint's destination.
     CheckpointPlace "place" {
         /// `checkpoint.nats_subject`.
         Nats = "nats",
@@ -203,15 +203,15 @@ labels! {
         Http = "http",
     }
 
-    /// Why an event was not understood.
+    /// Why an event was rejected.
     Rejection "reason" {
         /// Not JSON.
         Malformed = "malformed",
-        /// JSON, but none of the known shapes.
+        /// JSON, but none of the supported shapes.
         UnknownShape = "unknown_shape",
-        /// A known shape with a field missing or wrong.
+        /// A supported shape with a missing or invalid field.
         InvalidField = "invalid_field",
-        /// A quantity that cannot be read.
+        /// An invalid quantity.
         InvalidQuantity = "invalid_quantity",
         /// Larger than the limit.
         TooLarge = "too_large",
@@ -219,7 +219,7 @@ labels! {
         Other = "other",
     }
 
-    /// A configured bound that was hit, by its key in the configuration.
+    /// A configured limit that was hit, by its key in the configuration.
     Limit "limit" {
         /// Open connections.
         Connections = "limits.connections",
@@ -253,11 +253,11 @@ labels! {
         LimitsPerQuota = "limits.limits_per_quota",
         /// Quotas of a namespace.
         QuotasPerNamespace = "limits.quotas_per_namespace",
-        /// Bytes of quotas that came and went.
+        /// Bytes of created and deleted quotas.
         QuotaChangesBytes = "limits.quota_changes_bytes",
-        /// Questions about the past that wait.
+        /// Waiting queries of past states.
         PastQuestions = "limits.past_questions",
-        /// Entries that are replayed for a question about the past.
+        /// Entries that are replayed for a query of a past state.
         ReplayEntries = "limits.replay_entries",
         /// Series of a metric.
         MetricsSeries = "limits.metrics_series",
@@ -295,11 +295,11 @@ labels! {
         Peers = "peers",
     }
 
-    /// What a node of a cluster is.
+    /// The role of a node of a cluster.
     ClusterRole "role" {
         /// Waits for its cluster, or rebuilds its state.
         Starting = "starting",
-        /// Applies what others decide.
+        /// Applies the decisions of the leader.
         Follower = "follower",
         /// Tries to lead.
         Candidate = "candidate",
@@ -307,53 +307,53 @@ labels! {
         Leader = "leader",
     }
 
-    /// What was unusual about appends to the log of a cluster.
+    /// Unusual events of appends to the log of a cluster.
     ClusterAppend "was" {
-        /// Their outcome was ambiguous.
+        /// The outcome was ambiguous.
         Ambiguous = "ambiguous",
-        /// They were ambiguous, and turned out to be stored.
+        /// The outcome was ambiguous, and the append turned out to be stored.
         Resolved = "resolved",
-        /// They were refused, and stored all the same.
+        /// The append was refused, but stored nevertheless.
         FalselyRefused = "falsely_refused",
-        /// They were sent again.
+        /// The append was sent again.
         Resent = "resent",
     }
 
-    /// What comparing the states of nodes has shown.
+    /// The result of comparing the states of nodes.
     Digest "outcome" {
-        /// All that were compared are the same.
+        /// All compared states are equal.
         Same = "same",
-        /// Another node's differs.
+        /// Another node's state differs.
         OtherDiffers = "other_differs",
-        /// This node's differs, and it has stopped to serve.
+        /// This node's state differs, and the node has stopped serving.
         OwnDiffers = "own_differs",
     }
 
-    /// What became of a request that was passed on to the leader.
+    /// The outcome of a request forwarded to the leader.
     Forwarded "outcome" {
         /// The leader answered.
         Answered = "answered",
-        /// No node led in time: it was not carried out.
+        /// No node led in time: the request was not carried out.
         NoLeader = "no_leader",
-        /// Whether it was carried out is unknown.
+        /// It is unknown whether the request was carried out.
         Unknown = "unknown",
     }
 
-    /// Why a caller was turned away.
+    /// Why a caller was rejected.
     AuthRefusal "reason" {
-        /// Neither token nor certificate was shown.
+        /// The caller presented neither token nor certificate.
         Missing = "missing",
-        /// What was shown cannot be a token.
+        /// The presented text cannot be a token.
         Malformed = "malformed",
         /// No record has this token, or any name of this certificate.
         Unknown = "unknown",
-        /// The token's time is over.
+        /// The token has expired.
         Expired = "expired",
         /// The principal does not have the role.
         Role = "role",
         /// The principal has the role, but not in this namespace.
         Namespace = "namespace",
-        /// Nobody may do this, since no rule says who.
+        /// No rule allows this request to any caller.
         Unlisted = "unlisted",
     }
 }

@@ -1,4 +1,4 @@
-//! Metrics: one table says which there are, one function per metric records it.
+//! Metrics: one table lists them, one function per metric records it.
 
 mod cluster;
 mod domain;
@@ -34,10 +34,10 @@ pub use quotas::{QuotaSample, QuotaSource, ResourceSample};
 pub use record::*;
 pub use requests::{decision_duration, decisions, http_request, state_lock};
 
-/// Represents everything that has no series of its own.
+/// The label value for everything without a series of its own.
 const OTHER: &str = "_other_";
 
-/// What `/metrics` shows.
+/// Renders `/metrics`.
 #[derive(Clone)]
 pub struct Metrics(Arc<Inner>);
 
@@ -48,11 +48,11 @@ struct Inner {
     series: usize,
 }
 
-/// Makes this process record metrics, and sets every counter with known labels to 0, so that rates
-/// see the first event.
+/// Installs the recorder of this process, and sets every counter with a closed set of labels to 0, so that rates
+/// include the first event.
 ///
 /// # Errors
-/// Something else records metrics already in this process.
+/// This process has a recorder already.
 pub fn install(series: usize) -> Result<Metrics, BuildError> {
     let handle = builder()?.install_recorder()?;
     initialise();
@@ -95,7 +95,7 @@ fn initialise() {
     gauge!(table::BUILD_INFO.name, "version" => version, "revision" => revision).set(1.0);
 }
 
-/// Every combination of label values; none if a label's values are unknown beforehand.
+/// Every combination of label values; none if a label has an open set of values.
 fn combinations(labels: &[table::LabelKey]) -> Vec<Vec<(&'static str, &'static str)>> {
     labels.iter().fold(vec![Vec::new()], |shorter, label| {
         let longer = |labels: &Vec<_>| {
@@ -111,12 +111,12 @@ fn combinations(labels: &[table::LabelKey]) -> Vec<Vec<(&'static str, &'static s
 }
 
 impl Metrics {
-    /// Names the owner of the quotas, once there is one; later calls change nothing.
+    /// Sets the source of quotas, once; later calls change nothing.
     pub fn set_quotas(&self, source: impl QuotaSource + 'static) {
         let _ = self.0.quotas.set(Box::new(source));
     }
 
-    /// Has metrics set at each scrape that change by themselves, as ages do.
+    /// Registers a function that sets time-dependent metrics, such as ages, at each scrape.
     pub fn before_scrape(&self, set: impl Fn() + Send + Sync + 'static) {
         self.0.before_scrape.write().push(Box::new(set));
     }
@@ -135,8 +135,8 @@ impl Metrics {
         text
     }
 
-    /// Takes recorded samples into the histograms; to be called every few seconds, since they wait
-    /// in memory until then.
+    /// Moves recorded samples into the histograms; to be called every few seconds, since samples are kept in memory
+    /// until then.
     pub fn run_upkeep(&self) {
         self.0.handle.run_upkeep();
     }

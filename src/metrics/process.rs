@@ -1,4 +1,4 @@
-//! `process_*`, as every Prometheus client library names them, from `/proc/self`.
+//! `process_*`, with the names of all Prometheus client libraries, from `/proc/self`.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use super::{
 /// Linux reports times in hundredths of a second on every architecture (`USER_HZ`).
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Writes what can be read; what cannot is left out.
+/// Writes the values that can be read, and leaves out the others.
 pub(super) fn render(text: &mut String) {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // The second field is the program's name in parentheses and may hold anything.
@@ -70,7 +70,7 @@ fn resident_memory() -> Option<f64> {
 
 fn open_fds() -> Option<f64> {
     let count = u32::try_from(fs::read_dir("/proc/self/fd").ok()?.count()).ok()?;
-    // Less the one that lists them.
+    // Without the descriptor that lists the directory.
     Some(f64::from(count.saturating_sub(1)))
 }
 

@@ -31,15 +31,15 @@ pub struct ResourceSample<'a> {
     pub resource: &'a str,
     /// The limit.
     pub hard: f64,
-    /// What is used.
+    /// The used amount.
     pub used: f64,
-    /// What is reserved.
+    /// The reserved amount.
     pub reserved: f64,
-    /// Whether the webhook sees requests that would exceed it.
+    /// Whether the webhook checks requests against this limit.
     pub enforced: bool,
 }
 
-/// The owner of the quotas, asked at each scrape.
+/// The source of quotas, read at each scrape.
 pub trait QuotaSource: Send + Sync {
     /// Visits every quota, always in the same order.
     fn visit(&self, visitor: &mut dyn FnMut(QuotaSample<'_>));
@@ -47,12 +47,12 @@ pub trait QuotaSource: Send + Sync {
     /// Visits every group, always in the same order.
     fn visit_groups(&self, visitor: &mut dyn FnMut(&GroupView));
 
-    /// Visits what each namespace uses of a group.
+    /// Visits the usage of each namespace of a group.
     fn visit_members(&self, group: &str, visitor: &mut dyn FnMut(&MemberView));
 }
 
 impl QuotaSample<'_> {
-    /// Series that the quota has in all metrics.
+    /// Series of the quota in all metrics.
     fn series(&self) -> usize {
         let open = self
             .resources
@@ -78,10 +78,10 @@ impl QuotaSample<'_> {
 /// The values of the label `type`.
 const KINDS: [&str; 3] = ["hard", "used", "reserved"];
 
-/// Which quotas or groups have series.
+/// The quotas or groups that have series.
 pub(super) enum Exported {
     All,
-    /// By their place in the order of visits: sorted.
+    /// Sorted indexes in the order of visits.
     Only(Vec<usize>),
 }
 
@@ -93,7 +93,7 @@ impl Exported {
         }
     }
 
-    /// How many of `all` have none.
+    /// How many of `all` have no series.
     pub(super) fn left_out(&self, all: usize) -> usize {
         match self {
             Self::All => 0,
@@ -102,8 +102,8 @@ impl Exported {
     }
 }
 
-/// Writes whole quotas, the fullest first, as long as they have at most `most` series together. Says how many are left
-/// out, in the metric and, when that begins, in the log. Answers how many more series there may be.
+/// Writes whole quotas, the fullest first, while they have at most `most` series together. Reports how many are left
+/// out, in the metric and, when that begins, in the log. Answers how many series remain.
 pub(super) fn render(text: &mut String, source: &dyn QuotaSource, most: usize) -> usize {
     let mut quotas = Vec::new();
     source.visit(&mut |quota| quotas.push((quota.fullness(), quota.series())));
@@ -132,8 +132,8 @@ pub(super) fn render(text: &mut String, source: &dyn QuotaSource, most: usize) -
     left
 }
 
-/// What to export of all, given how full each is and how many series it has: the fullest, as long as they have at most `most`
-/// series together. And how many more series there may be.
+/// Chooses what to export, given how full each item is and how many series it has: the fullest items, while they have
+/// at most `most` series together. Answers also how many series remain.
 pub(super) fn choose(all: &[(f64, usize)], most: usize) -> (Exported, usize) {
     let total = all.iter().map(|(_, series)| series).sum();
     if let Some(left) = most.checked_sub(total) {

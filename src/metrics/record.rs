@@ -1,4 +1,4 @@
-//! One function per metric that code sets; nothing happens before [`super::install`].
+//! One function per metric; without [`super::install`] they have no effect.
 
 use std::time::Duration;
 
@@ -27,12 +27,12 @@ pub fn large_answer() {
     counter!(table::LARGE_ANSWERS.name).increment(1);
 }
 
-/// Counts a grant that passed a limit which is only noted.
+/// Counts a grant that exceeded a limit which is only audited.
 pub fn limit_passed() {
     counter!(table::LIMITS_PASSED.name).increment(1);
 }
 
-/// Counts a denial that cannot be listed.
+/// Counts a denial that was not kept.
 pub fn denials_dropped() {
     counter!(table::DENIALS_DROPPED.name).increment(1);
 }
@@ -72,7 +72,7 @@ pub fn ledger_last_sequence(sequence: u64) {
     gauge!(table::LEDGER_LAST_SEQUENCE.name).set(float(sequence));
 }
 
-/// How large a part of the ledger is on disk.
+/// The size of a part of the ledger on disk.
 pub fn ledger_bytes(part: Part, bytes: u64) {
     gauge!(table::LEDGER_BYTES.name, &[pair(part)]).set(float(bytes));
 }
@@ -84,7 +84,7 @@ pub fn ledger_batch(append: Duration, fsync: Duration, entries: u64) {
     histogram!(table::LEDGER_BATCH_ENTRIES.name).record(float(entries));
 }
 
-/// Counts objects that were put right without an event of a source.
+/// Counts objects that were corrected without an event of a source.
 pub fn drift_corrected(correction: Correction, cause: CorrectionCause, count: u64) {
     let labels = [pair(correction), pair(cause)];
     counter!(table::DRIFT_CORRECTIONS.name, &labels).increment(count);
@@ -100,22 +100,22 @@ pub fn relist_requested(request: RelistRequest) {
     counter!(table::RELISTS_ASKED.name, &[pair(request)]).increment(1);
 }
 
-/// How many bytes of ended reservations are remembered.
+/// How many bytes of ended reservations are kept.
 pub fn ended_reservations_bytes(bytes: u64) {
     gauge!(table::ENDED_RESERVATIONS_BYTES.name).set(float(bytes));
 }
 
-/// How many relists are not over.
+/// How many relists are open.
 pub fn relists_open(count: u64) {
     gauge!(table::DRIFT_RELISTS_OPEN.name).set(float(count));
 }
 
-/// How many objects bear the uid of an object of another namespace.
+/// How many objects have the uid of an object of another namespace.
 pub fn uid_collisions(count: u64) {
     gauge!(table::UID_COLLISIONS.name).set(float(count));
 }
 
-/// Counts events that were understood.
+/// Counts accepted events.
 pub fn events_consumed(source: Source, count: u64) {
     counter!(table::EVENTS_CONSUMED.name, &[pair(source)]).increment(count);
 }
@@ -125,7 +125,7 @@ pub fn events_duplicate(source: Source, count: u64) {
     counter!(table::EVENTS_DUPLICATE.name, &[pair(source)]).increment(count);
 }
 
-/// Counts an event that was not understood.
+/// Counts a rejected event.
 pub fn events_rejected(reason: Rejection) {
     counter!(table::EVENTS_REJECTED.name, &[pair(reason)]).increment(1);
 }
@@ -136,7 +136,7 @@ pub fn stream_lag(messages: u64, age: Duration) {
     gauge!(table::STREAM_LAG.name).set(age);
 }
 
-/// How long ago a publisher said that it has reported all of a kind.
+/// The age of a publisher's watermark for a kind.
 pub fn watermark_age(resource: &str, age: Duration) {
     let labels = [("resource", resource.to_owned())];
     gauge!(table::WATERMARK_AGE.name, &labels).set(age);
@@ -181,12 +181,12 @@ pub fn checkpoint_delivered(place: CheckpointPlace, sequence: u64) {
     gauge!(table::CHECKPOINT_DELIVERED_SEQUENCE.name, &[pair(place)]).set(float(sequence));
 }
 
-/// So many checkpoints wait to be delivered.
+/// How many checkpoints wait to be delivered.
 pub fn checkpoints_undelivered(place: CheckpointPlace, count: usize) {
     gauge!(table::CHECKPOINT_UNDELIVERED.name, &[pair(place)]).set(float(count as u64));
 }
 
-/// A checkpoint was given up, since too many waited to be delivered.
+/// A checkpoint was dropped, since too many waited to be delivered.
 pub fn checkpoint_given_up(place: CheckpointPlace) {
     counter!(table::CHECKPOINT_GIVEN_UP.name, &[pair(place)]).increment(1);
 }
@@ -201,17 +201,17 @@ pub fn backup_done(sequence: u64) {
     gauge!(table::BACKUP_LAST_SEQUENCE.name).set(float(sequence));
 }
 
-/// A backup was not sent to its end.
+/// A backup was not sent completely.
 pub fn backup_failed() {
     counter!(table::BACKUP_FAILURES.name).increment(1);
 }
 
-/// A configured bound was hit.
+/// A configured limit was hit.
 pub fn limit_reached(limit: Limit) {
     counter!(table::LIMIT_REACHED.name, &[pair(limit)]).increment(1);
 }
 
-/// How many bytes are free on the disk, and whether that is too little.
+/// The free bytes on the disk, and whether they are too few.
 pub fn disk(free: u64, low: bool) {
     gauge!(table::DISK_FREE.name).set(free as f64);
     gauge!(table::DISK_LOW.name).set(f64::from(u8::from(low)));
@@ -246,7 +246,7 @@ pub fn certificate_reload_failed() {
     counter!(table::CERTIFICATE_RELOAD_FAILURES.name).increment(1);
 }
 
-/// Counts a caller that was turned away.
+/// Counts a rejected caller.
 pub fn auth_refused(reason: AuthRefusal) {
     counter!(table::AUTH_REFUSED.name, &[pair(reason)]).increment(1);
 }

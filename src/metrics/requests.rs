@@ -1,4 +1,4 @@
-//! Metrics of requests: the busiest ones, so each thread remembers its series.
+//! Metrics of requests: the most frequent ones, so each thread caches its series.
 
 use std::{cell::RefCell, time::Duration};
 
@@ -10,25 +10,25 @@ use crate::reason::Reason;
 
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
-/// Few series, so looked through in order: their names and labels need not be hashed.
+/// A map of few entries, searched linearly: names and labels need not be hashed.
 struct Few<K, M>(Vec<(K, M)>);
 
 /// The series of one route.
 struct Route {
     duration: Histogram,
-    /// By method and status code.
+    /// The counters by method and status code.
     answers: Few<(&'static str, u16), Counter>,
 }
 
 thread_local! {
-    /// By route. As many as the router has.
+    /// The series by route: as many as the router has routes.
     static ROUTES: RefCell<Few<String, Route>> = RefCell::default();
     static DECISIONS: RefCell<Few<(Decision, Option<Reason>), Counter>> = RefCell::default();
     static DURATIONS: RefCell<Few<Operation, Histogram>> = RefCell::default();
     static LOCKS: RefCell<Few<StateLock, Histogram>> = RefCell::default();
 }
 
-/// Counts a decision; with no reason, what was requested was granted.
+/// Counts a decision; without a reason the request was granted.
 pub fn decisions(decision: Decision, reason: Option<Reason>) {
     let make = || counter!(table::DECISIONS.name, &[pair(decision), pair(reason)]);
     DECISIONS.with_borrow_mut(|series| series.of((decision, reason), make).increment(1));
@@ -40,7 +40,7 @@ pub fn decision_duration(operation: Operation, took: Duration) {
     DURATIONS.with_borrow_mut(|series| series.of(operation, make).record(took));
 }
 
-/// How long the state was held.
+/// How long the state's lock was held.
 pub fn state_lock(by: StateLock, held: Duration) {
     let make = || histogram!(table::STATE_LOCK.name, &[pair(by)]);
     LOCKS.with_borrow_mut(|series| series.of(by, make).record(held));
@@ -50,7 +50,7 @@ pub fn state_lock(by: StateLock, held: Duration) {
 pub fn http_request(route: &str, method: &Method, code: u16, took: Duration) {
     let method = METHODS
         .into_iter()
-        .find(|known| *known == method.as_str())
+        .find(|listed| *listed == method.as_str())
         .unwrap_or(OTHER);
     ROUTES.with_borrow_mut(|routes| {
         let series = routes.of(route, || Route::new(route));
@@ -70,8 +70,8 @@ impl<K, M> Few<K, M> {
         K: PartialEq<Q>,
         Q: Into<K>,
     {
-        let known = self.0.iter().position(|(known, _)| *known == key);
-        let place = known.unwrap_or_else(|| {
+        let existing = self.0.iter().position(|(candidate, _)| *candidate == key);
+        let place = existing.unwrap_or_else(|| {
             self.0.push((key.into(), make()));
             self.0.len() - 1
         });

@@ -18,14 +18,14 @@ fn names_follow_the_conventions() {
     } in ALL
     {
         assert!(names.insert(name), "{name} is there twice");
-        let known = [
+        let prefixes = [
             "quota_ledger_",
             "kube_resourcequota",
             "openshift_clusterresourcequota_",
             "process_",
         ];
         assert!(
-            known.iter().any(|prefix| name.starts_with(prefix)),
+            prefixes.iter().any(|prefix| name.starts_with(prefix)),
             "{name}"
         );
         assert!(
@@ -162,7 +162,7 @@ fn quotas_are_told_as_kube_state_metrics_tells_them() {
 #[test]
 fn whole_quotas_are_exported_the_fullest_first_and_the_rest_is_counted() {
     let mut text = String::new();
-    // Eight series each.
+    // Eight series for each quota.
     quotas::render(&mut text, &Quotas(1000), 68);
     let amounts = text
         .lines()

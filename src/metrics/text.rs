@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::table::{Kind, Metric};
 
-/// Begins a family: its help and its type.
+/// Writes the help and the type of a metric family.
 pub(super) fn head(text: &mut String, metric: &Metric) {
     let kind = match metric.kind {
         Kind::Counter => "counter",
@@ -22,7 +22,7 @@ pub(super) fn sample(text: &mut String, metric: &Metric, values: &[&str], number
     labelled(text, metric, names.zip(values.iter().copied()), number);
 }
 
-/// One sample with these labels. An empty value is the same as no such label.
+/// One sample with these labels. An empty value equals an absent label.
 pub(super) fn labelled<'l>(
     text: &mut String,
     metric: &Metric,

@@ -1,8 +1,8 @@
-//! The route table: each route is declared once, with all that is known about it.
+//! The route table: each route is declared once, with all its properties.
 //!
-//! Every area of the API (`/v1`, Kubernetes' paths, the webhook, the page, the admin listener) has a function `routes()`
-//! that returns its part of the table. The [`Router`](crate::router::Router), the access check, the bounds of bodies, the metrics' `route` label,
-//! the index page and the tables in the docs are derived from it.
+//! Every area of the API (`/v1`, Kubernetes' paths, the webhook, the page, the admin listener) has a function
+//! `routes()` that returns its part of the table. The [`Router`](crate::router::Router), the access check, the limits
+//! of bodies, the metrics' `route` label, the index page and the tables in the docs are derived from it.
 
 mod target;
 
@@ -16,7 +16,7 @@ pub use target::Target;
 
 use crate::auth::Access;
 
-/// What is known about a route, apart from its handler.
+/// The properties of a route, without its handler.
 #[derive(Clone, Debug)]
 pub struct Spec {
     /// The method; `GET` answers `HEAD` as well.
@@ -25,38 +25,38 @@ pub struct Spec {
     pub path: &'static str,
     /// Who may call it.
     pub access: Access,
-    /// How large a request may be.
+    /// The limit of the request's body.
     pub body: BodyLimit,
-    /// Whether 503 may bear `Retry-After`. An API server repeats a webhook call that bears it up to ten times, which
-    /// multiplies an overload.
+    /// Whether a 503 may bear `Retry-After`. An API server repeats a webhook call with this header up to ten times,
+    /// which multiplies an overload.
     pub repeatable: bool,
-    /// Whether the same request, sent again, changes nothing more: in a cluster, it is sent to the next leader when the
-    /// one before did not answer.
+    /// Whether a repeated request has no further effect: in a cluster, such a request is sent to the next leader if the
+    /// previous one did not answer.
     pub is_idempotent: bool,
-    /// Whether it is about the node that is asked, whoever leads.
+    /// Whether the request concerns the node that receives it, regardless of the leader.
     pub is_of_node: bool,
-    /// What it answers, in a line of Markdown.
+    /// The description of the response, in a line of Markdown.
     pub about: &'static str,
-    /// What the description of the API says of it.
+    /// The entry in the description of the API.
     pub operation: Operation,
 }
 
-/// What the description of the API (OpenAPI) says of a route.
+/// The entry of a route in the description of the API (OpenAPI).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Operation {
-    /// Its name, of which generated clients make one of a function.
+    /// The operation id, from which generated clients derive a function name.
     pub id: &'static str,
-    /// Names of parameters of the query; with `!` at the end, it has to be given.
+    /// Names of query parameters; the suffix `!` makes one required.
     pub query: &'static [&'static str],
     /// The media types of the body, and its schema.
     pub sends: Option<(&'static [&'static str], &'static str)>,
-    /// Whether there has to be a body.
+    /// Whether the body is required.
     pub needs_body: bool,
-    /// What is answered if it is carried out: by status a schema, a media type, or nothing.
+    /// The responses on success: by status a schema, a media type, or empty.
     pub answers: &'static [(u16, &'static str)],
 }
 
-/// How large the body of a request may be.
+/// The limit of a request's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyLimit {
     /// `limits.request_body_bytes`.
@@ -67,12 +67,12 @@ pub enum BodyLimit {
     Fixed {
         /// Bytes that are kept in memory.
         kept: u64,
-        /// Further bytes that the handler reads and drops, so that the caller gets to read the answer.
+        /// Further bytes that the handler reads and drops, so that the caller can finish sending and read the response.
         dropped: u64,
     },
 }
 
-/// An answer that is being made.
+/// A response in the making.
 pub type Answering = Pin<Box<dyn Future<Output = Response> + Send>>;
 
 type Handle<S> = Arc<dyn Fn(Request, S) -> Answering + Send + Sync>;
@@ -127,7 +127,7 @@ impl<S: 'static> Route<S> {
         Self::of(spec, handler)
     }
 
-    /// A route with another handler than the one that the table has.
+    /// A route with another handler than the one in the table.
     pub fn of<T, H>(spec: Spec, handler: H) -> Self
     where
         H: Handler<T, S, Future = Answering>,
@@ -136,14 +136,14 @@ impl<S: 'static> Route<S> {
         Self { spec, handle }
     }
 
-    /// With what it answers, in a line of Markdown.
+    /// Sets the description of the response, in a line of Markdown.
     #[must_use]
     pub fn about(mut self, about: &'static str) -> Self {
         self.spec.about = about;
         self
     }
 
-    /// With its name in the description of the API, and what it answers.
+    /// Sets the operation id, and the responses.
     #[must_use]
     pub fn operation(mut self, id: &'static str, answers: &'static [(u16, &'static str)]) -> Self {
         self.spec.operation.id = id;
@@ -151,20 +151,20 @@ impl<S: 'static> Route<S> {
         self
     }
 
-    /// With parameters of the query.
+    /// Sets the query parameters.
     #[must_use]
     pub fn query(mut self, names: &'static [&'static str]) -> Self {
         self.spec.operation.query = names;
         self
     }
 
-    /// With a body of this schema in JSON.
+    /// Sets the schema of a JSON body.
     #[must_use]
     pub fn sends(self, schema: &'static str) -> Self {
         self.sends_as(&["application/json"], schema)
     }
 
-    /// With a body of this schema in any of these media types.
+    /// Sets the schema of a body in any of these media types.
     #[must_use]
     pub(crate) fn sends_as(
         mut self,
@@ -176,42 +176,42 @@ impl<S: 'static> Route<S> {
         self
     }
 
-    /// The body may be left out.
+    /// Makes the body optional.
     #[must_use]
     pub(crate) fn body_may_be_left_out(mut self) -> Self {
         self.spec.operation.needs_body = false;
         self
     }
 
-    /// With another bound of the request's body.
+    /// Sets another limit of the request's body.
     #[must_use]
     pub fn body(mut self, limit: BodyLimit) -> Self {
         self.spec.body = limit;
         self
     }
 
-    /// Its 503 never bears `Retry-After`.
+    /// The route's 503 never bears `Retry-After`.
     #[must_use]
     pub(crate) fn never_repeated(mut self) -> Self {
         self.spec.repeatable = false;
         self
     }
 
-    /// The same request, sent again, changes nothing more.
+    /// A repeated request has no further effect.
     #[must_use]
     pub(crate) fn idempotent(mut self) -> Self {
         self.spec.is_idempotent = true;
         self
     }
 
-    /// It is about the node that is asked, whoever leads.
+    /// The request concerns the node that receives it, regardless of the leader.
     #[must_use]
     pub fn of_node(mut self) -> Self {
         self.spec.is_of_node = true;
         self
     }
 
-    /// What is known about it.
+    /// The properties of the route.
     #[must_use]
     pub fn spec(&self) -> &Spec {
         &self.spec

@@ -8,18 +8,18 @@ use percent_encoding::percent_decode_str;
 
 use crate::problem::{Problem, Reason};
 
-/// Where the variable parts of a path are, in their order. An extension of requests for paths that have any.
+/// The positions of a path's variable parts, in order. An extension of requests whose paths have any.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Places {
     places: [(usize, usize); MOST],
     count: usize,
 }
 
-/// Variable parts of a path at most.
+/// Most variable parts of a path.
 const MOST: usize = 3;
 
 impl Places {
-    /// Those that a match found in this path.
+    /// The variable parts that a match found in this path.
     pub(crate) fn of(path: &str, found: &matchit::Params<'_, '_>) -> Self {
         let mut places = Self::default();
         for (place, (_, value)) in places.places.iter_mut().zip(found.iter()) {
@@ -34,25 +34,25 @@ impl Places {
         self.count == 0
     }
 
-    /// One part, without its percent encoding; none if it is not there, or not text.
+    /// One part, percent-decoded; none if it is absent, or not valid UTF-8.
     pub(crate) fn get<'p>(&self, index: usize, path: &'p str) -> Option<Cow<'p, str>> {
         let (begin, end) = *self.places[..self.count].get(index)?;
         percent_decode_str(path.get(begin..end)?).decode_utf8().ok()
     }
 }
 
-/// The variable parts of a path, without their percent encoding.
+/// The variable parts of a path, percent-decoded.
 #[derive(Clone, Debug)]
 pub struct Target<T>(pub T);
 
-/// Types that the variable parts of a path can be read into.
+/// Types that the variable parts of a path can be parsed into.
 trait FromPlaces: Sized {
-    /// Reads so many parts.
+    /// Parses this many parts.
     fn read(count: usize, part: impl Fn(usize) -> Result<String, Problem>)
     -> Result<Self, Problem>;
 }
 
-/// As many as there are.
+/// All parts of the path.
 impl FromPlaces for Vec<String> {
     fn read(
         count: usize,

@@ -1,4 +1,4 @@
-//! Bodies: a request's is bounded in size and in time, an answer's reports when it is complete.
+//! Bodies: a request's body is limited in size and time, a response's body reports its completion.
 
 use std::{
     future::Future,
@@ -21,7 +21,7 @@ use super::{
     timed::Phase,
 };
 
-/// How far a request's body has got. What has arrived of it counts against the budget as long as this is held.
+/// The progress of a request's body. The received bytes count against the budget while this is held.
 #[derive(Clone, Debug)]
 pub(super) struct Progress(Arc<Arriving>);
 
@@ -59,7 +59,7 @@ impl Progress {
     }
 }
 
-/// How many bytes of a request's body are read, and of those how many are kept: these count against the budget.
+/// How many bytes of a request's body are read, and how many of these are kept: kept bytes count against the budget.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lengths {
     pub(super) most: u64,
@@ -71,7 +71,7 @@ pub(super) struct Bounded<B> {
     body: B,
     left: Lengths,
     pause: Duration,
-    /// Set while nothing arrives.
+    /// Set while no bytes arrive.
     waiting: Option<Pin<Box<Sleep>>>,
     progress: Progress,
 }
@@ -103,12 +103,12 @@ impl<B: HttpBody> Bounded<B> {
     }
 }
 
-/// The body paused for longer than it may.
+/// The body paused for longer than allowed.
 #[derive(Debug, thiserror::Error)]
 #[error("the body did not arrive in time")]
 struct Stalled;
 
-/// The body has more bytes than it may.
+/// The body has more bytes than allowed.
 #[derive(Debug, thiserror::Error)]
 #[error("the body is too large")]
 struct TooLarge;
@@ -176,18 +176,18 @@ where
     }
 }
 
-/// An answer's body: when it is done with, the connection waits for the next request. As long as it waits for
-/// something to say, it has the peer looked for.
+/// A response's body. Its end makes the connection wait for the next request. While the body waits for its source, it
+/// makes the stream check the peer.
 pub(super) struct Answer {
     body: Body,
     phase: Phase,
     every: Duration,
-    /// Set by the first wait, of which most answers have none.
+    /// Set by the first wait; most responses have none.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
 impl Answer {
-    /// `every`: how often the peer of an answer that lasts is looked for.
+    /// `every`: how often the peer of a long-lived response is checked.
     pub(super) fn new(body: Body, phase: Phase, every: Duration) -> Self {
         Self {
             body,
@@ -197,7 +197,7 @@ impl Answer {
         }
     }
 
-    /// Sees to it that the stream, which is flushed after this, looks for the peer when it is time.
+    /// Makes the stream, which is flushed after this, check the peer when it is time.
     fn wait(&mut self, cx: &mut Context<'_>) {
         let every = self.every;
         let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(every)));

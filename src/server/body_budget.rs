@@ -1,4 +1,4 @@
-//! Room for bodies: how many bytes of them a listener holds at once, whatever the number of its callers.
+//! A memory budget for bodies: limits the bytes of bodies that a listener holds at once, for any number of callers.
 
 use std::{
     pin::Pin,
@@ -13,8 +13,8 @@ use axum::body::Body;
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
-/// Bytes of each body that are outside the budget, so that large bodies leave small ones alone. The number of connections
-/// bounds them.
+/// Bytes of each body that do not count against the budget, so that large bodies do not displace small ones. The number
+/// of connections bounds these bytes.
 pub(super) const FREE_BYTES: u64 = 16 * 1024;
 
 /// The memory budget of a listener for bodies. Clones share it.
@@ -22,7 +22,7 @@ pub(super) const FREE_BYTES: u64 = 16 * 1024;
 pub struct BodyBudget(Arc<AtomicU64>);
 
 impl BodyBudget {
-    /// Room for so many bytes.
+    /// A budget of this many bytes.
     #[must_use]
     pub fn new(bytes: u64) -> Self {
         Self(Arc::new(AtomicU64::new(bytes)))
@@ -38,7 +38,7 @@ impl BodyBudget {
     }
 }
 
-/// What one body takes; given back when dropped.
+/// The share of one body; returned on drop.
 #[derive(Debug)]
 pub(super) struct Share {
     budget: BodyBudget,
@@ -53,7 +53,7 @@ impl Share {
         }
     }
 
-    /// Takes the next bytes of a body from the budget; false: too little is left. Called by one body at a time.
+    /// Takes the next bytes of a body from the budget; false if too little is left. Only one body at a time calls this.
     pub(super) fn grow(&self, bytes: u64) -> bool {
         let before = self.bytes.load(Ordering::Relaxed);
         let after = before.saturating_add(bytes);
@@ -74,14 +74,14 @@ impl Drop for Share {
     }
 }
 
-/// A body of known length that keeps its share of the budget until it is sent. The connection takes all its bytes at once and then
-/// lets go of it, long before a slow peer has them.
+/// A body of known length that keeps its share of the budget until it is sent. hyper takes all bytes of a body at once
+/// and then drops the body, long before a slow peer has received them.
 struct BudgetedBody {
     body: Body,
     share: Arc<Share>,
 }
 
-/// Bytes on their way: they count against the budget until they are dropped.
+/// Bytes in transit: they count against the budget until they are dropped.
 struct BudgetedBytes {
     bytes: Bytes,
     _share: Arc<Share>,
@@ -93,8 +93,8 @@ impl AsRef<[u8]> for BudgetedBytes {
     }
 }
 
-/// Takes the body of an answer from the budget; none: too little is left. A body of unknown length makes its bytes as
-/// they are taken, and needs no budget.
+/// Takes the body of a response from the budget; none if too little is left. A body of unknown length produces its
+/// bytes on demand, and needs no budget.
 pub(super) fn budgeted(body: Body, budget: &BodyBudget) -> Option<Body> {
     let bytes = body.size_hint().exact().unwrap_or(0);
     if bytes <= FREE_BYTES {

@@ -1,4 +1,4 @@
-//! One connection: handshake, then what serves its requests, in whichever version of HTTP.
+//! One connection: the handshake, then its requests, in either version of HTTP.
 
 use std::{
     future::{Future, pending},
@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{peer::Peer, router::Router};
 
-/// Serves one connection to its end. `slots`: what connections are counted by.
+/// Serves one connection to its end. `slots` counts the connections.
 pub(super) async fn serve(
     stream: TcpStream,
     address: SocketAddr,
@@ -70,7 +70,7 @@ pub(super) async fn serve(
     }
 }
 
-/// Serves the requests of a stream without TLS, in the version of HTTP that it begins with.
+/// Serves the requests of a stream without TLS, in the HTTP version of its first bytes.
 async fn plain<F: Future<Output = ()>>(
     stream: TcpStream,
     requests: RequestContext,
@@ -93,7 +93,7 @@ async fn plain<F: Future<Output = ()>>(
     }
 }
 
-/// Whether the peer has ended the connection, though not all that it sent is read.
+/// Whether the peer has closed the connection, although unread bytes remain.
 fn is_gone(stream: &TcpStream) -> bool {
     let ready = pin!(stream.ready(Interest::READABLE));
     match ready.poll(&mut Context::from_waker(Waker::noop())) {

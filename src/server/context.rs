@@ -1,4 +1,4 @@
-//! What the requests of a connection have in common, in whichever version of HTTP they come.
+//! The data that all requests of a connection share, in either version of HTTP.
 
 use std::{future::Future, net::IpAddr, sync::Arc};
 
@@ -8,21 +8,21 @@ use hyper::{Request, body::Incoming};
 use super::{Options, dispatch, guard::Bounds, timed::Clock};
 use crate::{peer::Peer, router::Router};
 
-/// Bytes of the head of a request.
+/// Largest head of a request, in bytes.
 pub(super) const HEAD_BYTES_MAX: usize = 16 * 1024;
 
-/// Who sends the requests, and what answers them.
+/// The peer that sends the requests, and the router that answers them.
 #[derive(Clone)]
 pub(super) struct RequestContext {
     pub(super) peer: Peer,
-    /// The address that the connection came in at; none: it came from no network.
+    /// The local address of the connection; none if it does not come from the network.
     pub(super) local: Option<IpAddr>,
     pub(super) router: Router,
     pub(super) options: Arc<Options>,
 }
 
 impl RequestContext {
-    /// The bounds of requests that come one after the other.
+    /// The limits for sequential requests.
     pub(super) fn bounds(&self) -> Arc<Bounds> {
         Arc::new(Bounds {
             options: self.options.clone(),
@@ -31,7 +31,7 @@ impl RequestContext {
         })
     }
 
-    /// Answers one of them.
+    /// Answers one request.
     pub(super) fn answer(
         &self,
         request: Request<Incoming>,

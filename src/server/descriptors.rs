@@ -1,14 +1,14 @@
 //! File descriptors: every connection takes one, and so does every file of the ledger.
 //!
-//! If connections took the last one, the ledger could not open its next file, and the daemon would have to stop.
+//! If connections used up the descriptors, the ledger could not open its next file, and the daemon would have to stop.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Descriptors that no connection may take: the ledger's files, NATS, timers.
+/// Descriptors reserved for the ledger's files, NATS and timers.
 const RESERVE: u64 = 512;
 
-/// Raises the process' limit so that `listeners` can have `connections` each, as far as that is permitted. Gives how
-/// many each can have.
+/// Raises the process' limit so that `listeners` can have `connections` each, as far as permitted. Returns how many
+/// each can have.
 #[must_use]
 pub fn connections(listeners: usize, connections: usize) -> usize {
     let limit = getrlimit(Resource::Nofile);
@@ -28,7 +28,7 @@ pub fn connections(listeners: usize, connections: usize) -> usize {
         tracing::warn!(
             descriptors = limit.current,
             connections = fit,
-            "fewer connections are taken than limits.connections, since file descriptors are limited (ulimit -n)"
+            "fewer connections are accepted than limits.connections, since file descriptors are limited (ulimit -n)"
         );
     }
     fit
@@ -42,7 +42,7 @@ fn raised(limit: &Rlimit, wanted: u64) -> Rlimit {
     }
 }
 
-/// Where there are hardly any, half of them are for connections.
+/// If there are hardly any descriptors, half of them are for connections.
 fn fit(limit: &Rlimit, listeners: usize, connections: usize) -> usize {
     let Some(all) = limit.current else {
         return connections;

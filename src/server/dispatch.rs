@@ -1,4 +1,4 @@
-//! From a request to its answer: the host, the route, the bounds, the handler.
+//! The path of a request to its response: host check, route, limits, handler.
 
 use std::{
     future::{Future, ready},
@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use super::guard::{self, Bounds, RouteBounds, StartedRequest};
 use crate::{peer::Peer, router::Router};
 
-/// Answers a request. Every request takes this way.
+/// Answers a request. Every request passes through here.
 pub(super) fn answer(
     router: &Router,
     request: Request<Incoming>,

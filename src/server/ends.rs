@@ -1,4 +1,4 @@
-//! How a connection ends: by itself, because the listener stops, or because its peer may not go on.
+//! Ends a connection: by itself, because the listener stops, or because its peer may not continue.
 
 use std::{
     future::Future,
@@ -9,7 +9,7 @@ use std::{
 
 use tokio_util::sync::CancellationToken;
 
-/// What ends a connection, besides its two sides.
+/// Reasons to end a connection from outside.
 pub(super) struct Ends<F> {
     /// The listener stops.
     pub(super) stop: CancellationToken,
@@ -17,7 +17,7 @@ pub(super) struct Ends<F> {
     pub(super) invalid: F,
 }
 
-/// A connection that can take no further requests and end.
+/// A connection that can be told to accept no further requests and to end.
 pub(super) trait Drain: Future<Output = hyper::Result<()>> {
     fn drain(self: Pin<&mut Self>);
 }
@@ -25,8 +25,8 @@ pub(super) trait Drain: Future<Output = hyper::Result<()>> {
 impl<F: Future<Output = ()>> Ends<F> {
     /// Serves a connection to its end.
     ///
-    /// When the listener stops, requests in progress end as long as the listener waits; when the certificate is no longer
-    /// valid, within `patience`; and when `given_up` says why the peer is given up, in the time that it says.
+    /// When the listener stops, requests in progress end as long as the listener waits; when the certificate is no
+    /// longer valid, within `patience`; when `given_up` gives a reason to drop the peer, within the time that it names.
     pub(super) async fn serve(
         self,
         connection: impl Drain,
@@ -43,7 +43,7 @@ impl<F: Future<Output = ()>> Ends<F> {
                 Some(patience)
             }
             (why, rest) = given_up => {
-                tracing::debug!(%address, why, "connection given up");
+                tracing::debug!(%address, why, "connection dropped");
                 Some(rest)
             }
         };

@@ -1,5 +1,4 @@
-//! What every request passes through: an id, a span, bounds of size and time, a net for panics, and
-//! the metrics.
+//! Applies to every request: an id, a span, limits of size and time, a handler for panics, and metrics.
 
 use std::{
     future::Future,
@@ -40,24 +39,24 @@ use crate::{
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// The coding of a body that has none.
+/// The name for a body without content coding.
 const IDENTITY: &str = "identity";
 
 /// Longer ids of callers are replaced.
 const REQUEST_ID_BYTES_MAX: usize = 128;
 
-/// What bounds the requests of a connection.
+/// The limits for the requests of a connection.
 pub(super) struct Bounds {
     pub(super) options: Arc<Options>,
     pub(super) clock: Clock,
-    /// The address that it came in at.
+    /// The local address of the connection.
     pub(super) local: Option<IpAddr>,
 }
 
-/// What bounds the requests of a route.
+/// The limits for the requests of a route.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RouteBounds {
-    /// What metrics call it.
+    /// The label in metrics.
     label: &'static str,
     lengths: Lengths,
     is_repeatable: bool,
@@ -104,7 +103,8 @@ impl StartedRequest {
     pub(super) fn now<B>(request: &Request<B>, route: &RouteBounds) -> Self {
         let (method, route) = (request.method().clone(), route.label);
         let id = request_id(request.headers());
-        // Below the usual level: a span costs as much as a decision. What went wrong is logged with the id in any case.
+        // Below the default level, since a span costs as much as a decision. Failures are logged with the id in any
+        // case.
         let span = tracing::debug_span!(
             target: traces::TARGET,
             "request",
@@ -134,7 +134,7 @@ impl StartedRequest {
     }
 }
 
-/// Lets a request that was admitted through to its answer, within the bounds.
+/// Runs an admitted request to its response, within the limits.
 pub(super) async fn carry_out<F: Future<Output = Response>>(
     bounds: Arc<Bounds>,
     route: RouteBounds,
@@ -154,7 +154,7 @@ pub(super) async fn carry_out<F: Future<Output = Response>>(
         .await;
     if gzip::is_worthwhile(&response) {
         if accepts_gzip {
-            // Boxed, since few answers are.
+            // Boxed, since few responses are compressed.
             response = within_budget(
                 Box::pin(gzip::zipped(response)).await,
                 &bounds.options.budget,
@@ -164,7 +164,7 @@ pub(super) async fn carry_out<F: Future<Output = Response>>(
         response.headers_mut().append(header::VARY, vary);
     }
     response.headers_mut().insert(REQUEST_ID, id.clone());
-    // HTTP/2 has a frame for that.
+    // HTTP/2 has a frame for this.
     if bounds.options.draining.is_cancelled() && version < Version::HTTP_2 {
         let close = HeaderValue::from_static("close");
         response.headers_mut().insert(header::CONNECTION, close);
@@ -194,13 +194,13 @@ pub(super) async fn carry_out<F: Future<Output = Response>>(
     response
 }
 
-/// What answers a request, and how far its body has got; or the answer, if it is refused as it is.
+/// The pending response of a request, and the progress of its body; or an immediate response if the request is refused.
 pub(super) type Admitted<F> = Result<(F, Progress), Box<Response>>;
 
-/// Passes a request on to what answers it, unless its body is announced to be too large.
+/// Passes a request to its handler, unless its announced body is too large.
 ///
-/// All that can be done before anything is waited for is done at once: a future is as large as what it holds, and is
-/// moved about with each request.
+/// All steps that need not wait run immediately: a future is as large as the data it holds, and is moved around with
+/// each request.
 pub(super) fn admit<B, F>(
     options: &Options,
     route: RouteBounds,
@@ -210,8 +210,8 @@ pub(super) fn admit<B, F>(
 where
     B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
 {
-    // A length that was announced is refused before a byte is read, and before a caller that waits
-    // for 100 Continue sends one.
+    // A body whose announced length is too large is refused before a byte is read, and before a caller that waits for
+    // 100 Continue sends one.
     if request.body().size_hint().lower() > route.lengths.most {
         return Err(Box::new(too_large(route.lengths.most)));
     }
@@ -259,7 +259,7 @@ fn panicked() -> Response {
     )
 }
 
-/// The answer, if the budget allows for its body.
+/// The response, if the budget allows for its body.
 fn within_budget(response: Response, budget: &BodyBudget) -> Response {
     let (parts, body) = response.into_parts();
     match budgeted(body, budget) {
@@ -288,14 +288,14 @@ fn body_timed_out() -> Response {
     last_problem(Reason::RequestTimeout, detail)
 }
 
-/// The bounds of bodies are those of what is read: what they would expand to is not known.
+/// Refuses an encoded body: the limits apply to the bytes that are read, and the decoded size is unknown.
 fn encoded(coding: &HeaderValue) -> Response {
     let coding = String::from_utf8_lossy(coding.as_bytes());
     let coding = shortened(&coding);
     let detail = format!("bodies are taken without Content-Encoding, not as {coding:?}");
     let mut response = last_problem(Reason::UnsupportedMediaType, &detail);
     let identity = HeaderValue::from_static(IDENTITY);
-    // As RFC 9110, section 12.5.3, has it for this status.
+    // Required by RFC 9110, section 12.5.3, for this status.
     response
         .headers_mut()
         .insert(header::ACCEPT_ENCODING, identity);
@@ -308,8 +308,8 @@ fn too_large(most: u64) -> Response {
     last_problem(Reason::TooLarge, &detail)
 }
 
-/// The id of a request: the caller's `X-Request-Id`, or a new one. Echoed in the answer, in the log line about an
-/// answer of 500 or above, and at level `debug` in every log line.
+/// The id of a request: the caller's `X-Request-Id`, or a new one. The response repeats it, as does the log line of a
+/// response of 500 or above, and at level `debug` every log line.
 fn request_id(headers: &HeaderMap) -> HeaderValue {
     let usable = |id: &&HeaderValue| {
         (1..=REQUEST_ID_BYTES_MAX).contains(&id.len())

@@ -1,7 +1,7 @@
-//! Answers in gzip, for callers that accept it.
+//! Compresses responses with gzip, for callers that accept it.
 //!
-//! Only bodies of known length are compressed: what is streamed has to arrive as it is made. They are compressed as a
-//! whole, so that the answer has a known length again, and with it the bounds of such answers.
+//! Only bodies of known length are compressed, since streamed data has to arrive as it is produced. A body is
+//! compressed as a whole, so that the response has a known length again, and the limits of such responses apply.
 
 use std::io::{self, Write as _};
 
@@ -16,10 +16,10 @@ use http::{HeaderMap, HeaderValue, header};
 use super::whole;
 use crate::{cpu_throttle, problem::Problem};
 
-/// Shorter bodies fit one packet as they are.
+/// Shorter bodies fit into one packet without compression.
 const BYTES_MIN: u64 = 1024;
 
-/// Longer bodies are compressed on a thread of their own, with pauses: a megabyte takes milliseconds.
+/// Longer bodies are compressed on a separate thread, with pauses: a megabyte takes milliseconds.
 const BYTES_AT_ONCE: usize = 32 * 1024;
 
 /// Whether a caller accepts gzip (RFC 9110, section 12.5.3).
@@ -42,7 +42,8 @@ pub(super) fn is_accepted(headers: &HeaderMap) -> bool {
     by_star
 }
 
-/// Whether an answer gets shorter. One with an `ETag` is left as it is: the tag is that of its very bytes.
+/// Whether compression makes a response shorter. A response with an `ETag` is not compressed: the tag identifies its
+/// exact bytes.
 pub(super) fn is_worthwhile(response: &Response) -> bool {
     let length = response.body().size_hint().exact();
     if length.is_none_or(|length| length < BYTES_MIN) {
@@ -59,7 +60,7 @@ pub(super) fn is_worthwhile(response: &Response) -> bool {
         && !headers.contains_key(header::ETAG)
 }
 
-/// The answer in gzip.
+/// The compressed response.
 pub(super) async fn zipped(response: Response) -> Response {
     let (mut parts, body) = response.into_parts();
     let zipped = match whole(body).await {
@@ -83,7 +84,7 @@ fn zip(bytes: &Bytes) -> io::Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 8), Compression::fast());
     for step in bytes.chunks(BYTES_AT_ONCE) {
         encoder.write_all(step)?;
-        // What fits one step is compressed on a thread that others wait for.
+        // Only a body of one step is compressed on this thread, which serves other requests.
         if bytes.len() > BYTES_AT_ONCE {
             cpu_throttle::pause();
         }

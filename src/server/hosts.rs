@@ -1,30 +1,28 @@
-//! For which hosts requests are answered.
+//! Restricts the hosts for which requests are answered.
 //!
-//! A page of any origin can have its own name lead to this host (DNS rebinding). What it sends then comes from the
-//! origin that it is sent to, as far as the browser is concerned, and over a connection from this host. But it bears
-//! the page's name as `Host`.
+//! A page of any origin can point its own name to this host (DNS rebinding). For the browser, its requests are then of
+//! the same origin, and they arrive over a connection from this host. But they bear the page's name as `Host`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use http::{Request, header, uri::Authority};
 
-/// The hosts that requests may be for, besides `localhost`, addresses of loopback, and the address that the connection
-/// came in at.
+/// The allowed hosts of requests, besides `localhost`, loopback addresses, and the local address of the connection.
 #[derive(Clone, Debug, Default)]
 pub struct Hosts(Vec<String>);
 
-/// Stands for every host.
+/// Matches every host.
 const ANY: &str = "*";
 
 impl Hosts {
-    /// These names and addresses, without port; `*`: all.
+    /// Allows these names and addresses, without port; `*` allows all.
     #[must_use]
     pub fn new(allowed: &[String]) -> Self {
         Self(allowed.iter().map(|host| plain(host).to_owned()).collect())
     }
 
-    /// Whether a request that came in at this address may be answered; or the host that is not served. What says no
-    /// host comes from no page.
+    /// Whether a request on a connection to this local address may be answered; otherwise the host that is not allowed.
+    /// A request without a host cannot come from a page.
     pub(super) fn check<B>(
         &self,
         request: &Request<B>,
@@ -44,7 +42,7 @@ impl Hosts {
         let Ok(authority) = host.parse::<Authority>() else {
             return false;
         };
-        // Names of users have no place here, and what is left would be ambiguous.
+        // A user name is not allowed, since the remainder would be ambiguous.
         if authority.as_str().contains('@') {
             return false;
         }
@@ -65,7 +63,7 @@ fn is_loopback(address: IpAddr) -> bool {
     address == Ipv4Addr::LOCALHOST || address == Ipv6Addr::LOCALHOST || address.is_loopback()
 }
 
-/// Without the brackets of an IPv6 address and the dot at the end of a whole name.
+/// The host without the brackets of an IPv6 address and without a trailing dot.
 fn plain(host: &str) -> &str {
     let inner = host
         .strip_prefix('[')

@@ -1,4 +1,4 @@
-//! HTTP/1.1 of one connection: one request after the other.
+//! HTTP/1.1 on one connection: one request after the other.
 
 use std::{
     convert::Infallible,
@@ -27,11 +27,11 @@ use super::{
     timed::{Phase, Timed, Timeouts},
 };
 
-/// Header fields of a request.
+/// Most header fields of a request.
 const HEADERS_MAX: usize = 100;
 
-/// Serves the requests of a stream to its end; `is_gone` says whether the peer has ended it, though not all that it sent
-/// is read.
+/// Serves the requests of a stream to its end; `is_gone` checks whether the peer has closed it, although unread bytes
+/// remain.
 pub(super) async fn serve<S, F>(
     stream: S,
     is_gone: fn(&S) -> bool,
@@ -45,7 +45,7 @@ pub(super) async fn serve<S, F>(
     serve_timed(stream, phase, requests, ends).await;
 }
 
-/// A stream with the deadlines of a connection on which nothing has come yet.
+/// A stream with the deadlines of a new connection.
 pub(super) fn timed<S>(stream: S, is_gone: fn(&S) -> bool, options: &Options) -> (Timed<S>, Phase) {
     let phase = Phase::new();
     let stream = Timed::new(stream, is_gone, phase.clone(), timeouts(options));
@@ -60,7 +60,7 @@ fn timeouts(options: &Options) -> Timeouts {
     }
 }
 
-/// Serves the requests of a stream that has the deadlines of this phase.
+/// Serves the requests of a stream with the deadlines of this phase.
 pub(super) async fn serve_timed<S, F>(
     stream: S,
     phase: Phase,
@@ -84,13 +84,13 @@ pub(super) async fn serve_timed<S, F>(
         }
     });
     let connection = http1::Builder::new()
-        // Makes hyper look at the stream again between two requests, where the timers are.
+        // Makes hyper poll the stream between two requests, since the stream has the timers.
         .timer(Endless)
         .header_read_timeout(options.keep_alive + options.header_timeout)
         .max_buf_size(HEAD_BYTES_MAX)
         .max_headers(HEADERS_MAX)
         .serve_connection(TokioIo::new(stream), service);
-    // A watch lasts for longer than a request may: it is cut off then.
+    // A watch outlasts the request timeout: it is cut off then.
     ends.serve(connection, address, options.request_timeout, pending())
         .await;
 }
@@ -106,7 +106,7 @@ where
     }
 }
 
-/// A timer that never ends: hyper's own would be set and taken back for every request.
+/// A timer that never ends: hyper's own would be set and cancelled for every request.
 #[derive(Clone, Copy, Debug)]
 struct Endless;
 

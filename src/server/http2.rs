@@ -1,4 +1,4 @@
-//! HTTP/2 of one connection: many requests at once, each with a slot and a time of its own.
+//! HTTP/2 on one connection: concurrent requests, each with its own slot and timeout.
 
 use std::{
     convert::Infallible,
@@ -39,18 +39,18 @@ use crate::{
     problem::{Problem, Reason},
 };
 
-/// Requests of one connection that are answered at once. An API server has at most as many on its way by default
-/// (Go's clients ask for more connections then).
+/// Most concurrent requests of one connection. By default an API server has at most this many in flight (Go's clients
+/// open more connections then).
 const STREAMS_MAX: u32 = 128;
 
-/// Bytes of an answer of known length that may wait for the peer when its request is done.
+/// Most bytes of a response of known length that may wait for the peer after the request is done.
 const SMALL: usize = 1024;
 
 /// How long a peer may take to answer a ping.
 const PONG: Duration = Duration::from_secs(10);
 
-/// Serves the requests of a stream to its end. `slots`: each request after the first of a connection takes one, as
-/// each connection does.
+/// Serves the requests of a stream to its end. Each request after a connection's first takes one of `slots`, as each
+/// connection does.
 pub(super) async fn serve<S, F>(
     stream: S,
     requests: RequestContext,
@@ -122,9 +122,9 @@ fn answer(
 struct Open(Arc<Mutex<Requests>>);
 
 struct Requests {
-    /// How many there are.
+    /// The number of these requests.
     open: usize,
-    /// Since when there is none, if there is none.
+    /// Since when there have been none.
     idle_since: Instant,
 }
 
@@ -138,11 +138,11 @@ impl Default for Requests {
 }
 
 impl Open {
-    /// A request begins; none: there is no slot for it.
+    /// Begins a request; none if there is no slot for it.
     fn enter(&self, slots: &Arc<Semaphore>) -> Option<Held> {
         let mut requests = self.0.lock();
         let slot = match requests.open {
-            // That of the connection.
+            // The first request uses the slot of the connection.
             0 => None,
             _ => Some(slots.clone().try_acquire_owned().ok()?),
         };
@@ -151,7 +151,7 @@ impl Open {
         Some(Held { open, slot })
     }
 
-    /// Ends when the connection has no request for so long.
+    /// Ends when the connection has had no request for this time.
     async fn idle_for(&self, time: Duration) {
         loop {
             let deadline = {
@@ -184,28 +184,29 @@ impl Drop for Held {
     }
 }
 
-/// What a stream waits for.
+/// The condition that a stream waits for.
 #[derive(Clone, Copy, Debug)]
 enum Waiting {
-    /// Its answer, all of which has to be taken in time. It began then.
+    /// A response that began at this time and has to be sent in full before the request timeout.
     Answer(Instant),
-    /// An answer that lasts for as long as its source, as a watch does: for that to go on.
+    /// A long-lived response, such as a watch, that waits for its source.
     Source,
-    /// Such an answer: for the peer to leave room for it, or to take what went on its way then.
+    /// A long-lived response that has waited since this time for the peer: for room in its window, or for it to take
+    /// the bytes in transit.
     Peer(Instant),
 }
 
 tokio::task_local! {
-    /// What the stream waits for that this task answers.
+    /// The condition that this task's stream waits for.
     static WAITING: Arc<Mutex<Waiting>>;
 }
 
-/// Answers each stream on a task of its own, as long as its peer takes the answer: then the stream ends, and no other.
+/// Answers each stream in a task of its own, while its peer takes the response: otherwise only this stream ends.
 #[derive(Clone)]
 struct Streams {
-    /// How long the peer of an answer that lasts may take nothing of it.
+    /// How long the peer of a long-lived response may take no bytes.
     idle: Duration,
-    /// How long a request may last, until the peer has taken its answer.
+    /// The timeout of a request, until the peer has taken the response.
     longest: Duration,
     address: SocketAddr,
 }
@@ -217,12 +218,12 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
             Arc::new(Mutex::new(Waiting::Answer(Instant::now()))),
         );
         let stream = WAITING.scope(waiting.clone(), async move {
-            // What is dropped here is reset, and frees what it holds.
+            // A dropped stream is reset, and its memory is freed.
             tokio::select! {
                 () = answered => {}
                 () = streams.given_up(&waiting) => {
                     let address = streams.address;
-                    tracing::debug!(%address, "an answer is not taken: its stream is given up");
+                    tracing::debug!(%address, "the peer does not take the response: its stream is reset");
                 }
             }
         });
@@ -242,19 +243,19 @@ impl Streams {
             if deadline <= now {
                 return;
             }
-            // What happens meanwhile puts the deadline off, or sets one that is seen no later than it.
+            // Events meanwhile postpone the deadline, or set a new one that is noticed in time.
             sleep_until(deadline.min(now + self.idle)).await;
         }
     }
 }
 
-/// An answer's body; its request is done when it is taken. The connection takes as much at once as there is, whether the
-/// peer has room for it or not: so the next piece waits until the last one is on its way, unless the answer is small.
+/// A response's body; its request is done when the body is taken. hyper takes all available bytes at once, whether the
+/// peer has room or not: so the next piece waits until the previous one is in transit, unless the response is small.
 struct TrackedBody {
     body: Body,
-    /// Where is noted what the stream waits for, if its answer lasts.
+    /// Where the stream's condition is recorded, if its response is long-lived.
     waiting: Option<Arc<Mutex<Waiting>>>,
-    /// Ends when the last piece is on its way, or dropped.
+    /// Ends when the last piece is in transit, or dropped.
     taken: Option<oneshot::Receiver<()>>,
     _held: Option<Held>,
 }

@@ -1,7 +1,7 @@
-//! HTTP listeners: accept, bound, drain.
+//! HTTP listeners: accept connections, enforce limits, drain.
 //!
-//! `axum::serve` sets no timers and no bounds (a half-sent head or body holds a connection for
-//! ever), so the accept loop is our own.
+//! `axum::serve` has no timeouts and no limits (a half-sent head or body holds a connection forever), so this module
+//! has its own accept loop.
 
 mod body;
 mod body_budget;
@@ -51,41 +51,42 @@ use crate::{
     router::Router,
 };
 
-/// The bounds of a listener.
+/// The limits of a listener.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What the metrics call it.
+    /// The listener's label in metrics.
     pub listener: Listener,
-    /// Open connections.
+    /// Most open connections.
     pub connections: usize,
-    /// For a handshake, and for the head of a request.
+    /// Timeout of a handshake, and of the head of a request.
     pub header_timeout: Duration,
-    /// For a pause in the body of a request.
+    /// Longest pause in the body of a request.
     pub body_timeout: Duration,
-    /// From the end of the head of a request to the begin of its answer; and for the peer to take all of it, unless it
-    /// lasts.
+    /// Time from the end of a request's head to the beginning of its response; and time for the peer to take all of the
+    /// response, unless it is long-lived.
     pub request_timeout: Duration,
-    /// Between two requests.
+    /// Longest idle time between two requests.
     pub keep_alive: Duration,
-    /// For requests that are being answered when the daemon stops.
+    /// Time for requests in progress when the daemon stops.
     pub grace: Duration,
-    /// Cancelled when the daemon is about to stop: answers end their connections, so that callers move elsewhere.
+    /// Cancelled when the daemon is about to stop: responses then close their connections, so that callers move
+    /// elsewhere.
     pub draining: CancellationToken,
-    /// Bytes of a request's body.
+    /// Largest request body.
     pub body_bytes: u64,
-    /// Bytes of the body of a request that brings events.
+    /// Largest body of a request with events.
     pub events_body_bytes: u64,
-    /// The hosts that requests may be for; none: that is not looked at.
+    /// The allowed hosts of requests; none if any is allowed.
     pub hosts: Option<Hosts>,
-    /// For the bodies of all requests and answers at once.
+    /// The memory budget for the bodies of all requests and responses.
     pub budget: BodyBudget,
-    /// Whether 503 may bear `Retry-After`. The API server repeats a webhook call that bears it up to
-    /// ten times, which multiplies an overload.
+    /// Whether a 503 may bear `Retry-After`. The API server repeats a webhook call with this header up to ten times,
+    /// which multiplies an overload.
     pub retry_after: bool,
 }
 
 impl Options {
-    /// The configured bounds.
+    /// The configured limits.
     #[must_use]
     pub fn new(listener: Listener, config: &Config) -> Self {
         let limits = &config.limits;
@@ -106,13 +107,13 @@ impl Options {
         }
     }
 
-    /// Whose answers end their connections once this is cancelled.
+    /// With this token: once it is cancelled, responses close their connections.
     #[must_use]
     pub fn draining_on(self, draining: CancellationToken) -> Self {
         Self { draining, ..self }
     }
 
-    /// For requests to these hosts only.
+    /// With these allowed hosts.
     #[must_use]
     pub fn with_hosts(mut self, hosts: Hosts) -> Self {
         self.hosts = Some(hosts);
@@ -120,24 +121,24 @@ impl Options {
     }
 }
 
-/// An address that is listened on, but not served yet.
+/// A bound address that is not served yet.
 #[derive(Debug)]
 pub struct Bound {
     listener: TcpListener,
     address: SocketAddr,
 }
 
-/// Connections that the kernel holds until they are accepted.
+/// Connections that the kernel queues until they are accepted.
 const BACKLOG: u32 = 1024;
 
-/// How long to wait when no connection can be accepted, mostly since file descriptors ran out.
+/// The wait after a failed accept, usually because file descriptors ran out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 impl Bound {
-    /// Listens on an address; port 0 takes a free port.
+    /// Binds an address; port 0 selects a free port.
     ///
     /// # Errors
-    /// The address is taken, or not of this host.
+    /// The address is in use, or not an address of this host.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
         let socket = match address {
             SocketAddr::V4(_) => TcpSocket::new_v4(),
@@ -150,14 +151,14 @@ impl Bound {
         Ok(Self { listener, address })
     }
 
-    /// The address, with the port that was taken.
+    /// The address, with the selected port.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves until `stop`, then lets requests that are being answered end, for as long as the grace
-    /// lasts. Endless answers (watches) should end by themselves on `stop`.
+    /// Serves until `stop`, then lets requests in progress end within the grace period. Endless responses (watches)
+    /// should end by themselves on `stop`.
     pub async fn serve(
         self,
         router: Router,
@@ -173,7 +174,7 @@ impl Bound {
             let Ok(slot) = slots.clone().try_acquire_owned() else {
                 metrics::limit_reached(Limit::Connections);
                 if tls.is_none() {
-                    // A fresh socket takes these few bytes at once; if not, the connection just ends.
+                    // A fresh socket takes these few bytes at once; otherwise the connection just ends.
                     let _ = stream.try_write(full.as_bytes());
                 }
                 continue;
@@ -192,7 +193,7 @@ impl Bound {
     }
 }
 
-/// Serves one connection that no listener accepted, to its end: a stream in memory, say.
+/// Serves one connection that was not accepted by a listener, such as a stream in memory.
 pub async fn serve_stream<S>(stream: S, peer: Peer, router: Router, options: Options)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -210,7 +211,7 @@ where
     http1::serve(stream, |_| false, requests, ends).await;
 }
 
-/// The next connection; none when it is time to stop.
+/// The next connection; none when the listener stops.
 async fn next(listener: &TcpListener, stop: &CancellationToken) -> Option<(TcpStream, SocketAddr)> {
     loop {
         let accepted = tokio::select! {
@@ -229,7 +230,7 @@ async fn next(listener: &TcpListener, stop: &CancellationToken) -> Option<(TcpSt
     }
 }
 
-/// Linux reports errors of the connection that would have been accepted by accept itself.
+/// On Linux, `accept` also reports errors of the new connection.
 fn is_of_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(
@@ -238,7 +239,7 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     )
 }
 
-/// Waits until all connections have ended; they know that it is time.
+/// Waits until all connections have ended; they have been notified already.
 async fn drain(grace: Duration, mut connections: JoinSet<()>) {
     let ended = async { while connections.join_next().await.is_some() {} };
     if tokio::time::timeout(grace, ended).await.is_err() {

@@ -1,5 +1,5 @@
-//! Which version of HTTP a caller speaks where there is no handshake to say it: the first bytes tell (RFC 9113, section
-//! 3.3, prior knowledge).
+//! Detects the HTTP version of a connection without a handshake by its first bytes (RFC 9113, section 3.3, prior
+//! knowledge).
 
 use std::{
     io,
@@ -9,26 +9,26 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 
-/// What every HTTP/2 connection begins with, and no request of HTTP/1.
+/// The prefix of every HTTP/2 connection, which no HTTP/1 request has.
 const PREFACE: [u8; 24] = *b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// A stream of which the first bytes have been looked at. They are read again.
+/// A stream whose first bytes were examined. They are read again.
 pub(super) struct Begun<S> {
     first: [u8; PREFACE.len()],
-    /// How many were read from the stream.
+    /// The number of examined bytes.
     length: usize,
-    /// How many of those have been read again.
+    /// How many of these were read again.
     again: usize,
     stream: S,
 }
 
 impl<S> Begun<S> {
-    /// Whether HTTP/2 begins.
+    /// Whether the connection begins with HTTP/2.
     pub(super) fn is_http2(&self) -> bool {
         self.length == PREFACE.len() && self.first == PREFACE
     }
 
-    /// The same over another stream, which the first was made of.
+    /// Replaces the inner stream by one made from it.
     pub(super) fn map<T>(self, inner: impl FnOnce(S) -> T) -> Begun<T> {
         Begun {
             first: self.first,
@@ -40,7 +40,7 @@ impl<S> Begun<S> {
 }
 
 impl<S: AsyncRead + Unpin> Begun<S> {
-    /// Reads as many bytes as it takes to tell.
+    /// Reads as many bytes as needed for the detection.
     ///
     /// # Errors
     /// Those of the stream.

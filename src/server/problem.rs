@@ -1,11 +1,11 @@
-//! Problems that the transport itself answers.
+//! Problems that the listener itself reports.
 
 use axum::response::{IntoResponse as _, Response};
 use http::{HeaderValue, header};
 
 use crate::problem::{CONTENT_TYPE, Problem, Reason};
 
-/// What a connection over the limit gets: a whole answer, as it is sent.
+/// The complete response to a connection above the limit, as sent.
 pub(super) fn turned_away(retry_after: bool) -> String {
     let body = Problem::new(Reason::Overloaded, "too many connections are open").to_text();
     let retry_after = if retry_after {
@@ -20,7 +20,7 @@ pub(super) fn turned_away(retry_after: bool) -> String {
     )
 }
 
-/// A problem for a connection that cannot be used any more, since part of the request was not read.
+/// A problem that closes the connection, since part of the request was not read.
 pub(super) fn last_problem(reason: Reason, detail: &str) -> Response {
     let mut response = Problem::new(reason, detail).into_response();
     response

@@ -20,7 +20,7 @@ use crate::{
     routes::{self, Answering, BodyLimit, Route},
 };
 
-/// Ends a test that would hang; not part of what is tested.
+/// Ends a test that would hang; not part of the assertions.
 const HANG: Duration = Duration::from_secs(30);
 const LONG: Duration = Duration::from_secs(300);
 const SHORT: Duration = Duration::from_millis(50);
@@ -69,7 +69,7 @@ impl Server {
         TcpStream::connect(self.address).await.unwrap()
     }
 
-    /// Sends this, and reads until the connection ends.
+    /// Sends a text, and reads until the connection ends.
     async fn exchange(&self, sent: &str) -> String {
         let mut stream = self.connect().await;
         stream.write_all(sent.as_bytes()).await.unwrap();
@@ -94,7 +94,7 @@ async fn rest(stream: &mut TcpStream) -> String {
     String::from_utf8(received).unwrap()
 }
 
-/// Reads one answer that has a content-length.
+/// Reads one response with a content-length.
 async fn one_answer(stream: &mut TcpStream) -> String {
     let mut received = Vec::new();
     loop {
@@ -109,7 +109,7 @@ async fn one_answer(stream: &mut TcpStream) -> String {
     }
 }
 
-/// A route for everybody.
+/// A public route.
 fn get<T, H: Handler<T, (), Future = Answering>>(path: &'static str, handler: H) -> Route {
     routes::get(path, Public, handler)
 }
@@ -140,12 +140,12 @@ fn assert_status(answer: &str, status: u16) {
     );
 }
 
-/// A router whose `/` answers on demand, and a channel that says when a request came.
+/// A router whose `/` answers on demand, and a channel that reports each request.
 fn on_demand() -> (Router, mpsc::Receiver<oneshot::Sender<()>>) {
-    let (asked, asks) = mpsc::channel(1);
+    let (requested, asks) = mpsc::channel(1);
     let answer = get("/", move || async move {
         let (go, gone) = oneshot::channel();
-        asked.send(go).await.unwrap();
+        requested.send(go).await.unwrap();
         let _ = gone.await;
         "done"
     });
@@ -184,7 +184,7 @@ async fn before_it_stops_answers_end_their_connections() {
     stream.write_all(GET.as_bytes()).await.unwrap();
     let last = rest(&mut stream).await;
     assert!(last.contains("connection: close"), "{last}");
-    // New connections are taken.
+    // New connections are accepted.
     let answer = server.exchange(GET).await;
     assert!(answer.ends_with("hello"), "{answer}");
 }

@@ -1,12 +1,13 @@
-//! A stream that gives up on a peer that keeps it waiting.
+//! A stream that drops a peer that keeps it waiting.
 //!
-//! hyper has one timer for the head of a request, and it also runs while a connection idles between
-//! two requests. Here the two are distinguished, and a peer that takes no bytes is given up as well.
-//! (The begin of a head that was sent along with the request before it is not seen here; what follows
-//! is then waited for as long as for a next request.)
+//! hyper has one timer for the head of a request, which also runs while a connection idles between two requests. This
+//! stream distinguishes the two, and also drops a peer that takes no bytes. (If the beginning of a head was sent along
+//! with the previous request, the stream does not see it; the rest of that head is then subject to the timeout for a
+//! next request.)
 //!
-//! hyper reads nothing while it answers and a further request is in its buffer, so it does not see the end of the
-//! connection then, and an answer may last for as long as a watch. Now and then the answer has the stream look.
+//! hyper reads nothing while it answers and a further request is in its buffer. So it does not notice the end of the
+//! connection then, and a response may last as long as a watch. At intervals the response makes the stream check the
+//! peer.
 
 use std::{
     future::{Future, poll_fn},
@@ -28,28 +29,28 @@ use tokio::{
 
 use crate::metrics::{self, Limit};
 
-/// What a connection is waiting for. Shared between the stream and what answers requests.
+/// The phase of a connection. Shared between the stream and the code that answers requests.
 #[derive(Clone, Debug)]
 pub(super) struct Phase(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     phase: AtomicU8,
-    /// Whether the answer goes on for as long as its source, as a watch does.
+    /// Whether the response is long-lived, as a watch is.
     lasts: AtomicBool,
 }
 
-/// The rest of a head.
+/// Waits for the rest of a head.
 const HEAD: u8 = 0;
-/// Ourselves.
+/// Waits for this server.
 const BUSY: u8 = 1;
-/// The next request.
+/// Waits for the next request.
 const IDLE: u8 = 2;
-/// Ourselves, for long enough to see whether the peer is still there.
+/// Waits for this server, for long enough to check whether the peer is still there.
 const LOOK: u8 = 3;
 
 impl Phase {
-    /// A new connection: its first request is due.
+    /// A new connection, which waits for its first request.
     pub(super) fn new() -> Self {
         Self(Arc::new(Shared {
             phase: AtomicU8::new(HEAD),
@@ -70,44 +71,44 @@ impl Phase {
         self.set(BUSY);
     }
 
-    /// An answer begins; `lasts`: it ends when its source does.
+    /// A response begins; `lasts`: it ends only when its source does.
     pub(super) fn answer(&self, lasts: bool) {
         self.0.lasts.store(lasts, Ordering::Relaxed);
     }
 
-    /// The answer lasts: the stream is to look whether the peer is still there.
+    /// Makes the stream check whether the peer of a long-lived response is still there.
     pub(super) fn look(&self) {
         self.set(LOOK);
     }
 
-    /// The answer is complete.
+    /// The response is complete.
     pub(super) fn idle(&self) {
         self.set(IDLE);
     }
 }
 
-/// How long a peer may keep us waiting.
+/// How long a peer may keep the server waiting.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timeouts {
-    /// For the rest of a head.
+    /// Time for the rest of a head.
     pub(super) head: Duration,
-    /// For the next request, and for taking some bytes of an answer.
+    /// Time for the next request, and for taking some bytes of a response.
     pub(super) idle: Duration,
-    /// For taking all bytes of an answer, unless that lasts.
+    /// Time for taking all bytes of a response, unless it is long-lived.
     pub(super) answer: Duration,
 }
 
 impl Timeouts {
-    /// No deadline is nearer than this when it is set; and how often a peer is looked for that is answered at length.
+    /// The shortest deadline that is ever set; also the interval of peer checks during long-lived responses.
     pub(super) fn shorter(self) -> Duration {
         self.head.min(self.idle)
     }
 }
 
-/// A timer for deadlines that are seldom reached, none of them nearer than `least` when it is set. A timer that is
-/// set anew for every request costs more than one that looks at the deadline when it ends.
+/// A timer for deadlines that are rarely reached, each at least `least` away when it is set. Checking the deadline when
+/// the timer ends is cheaper than resetting the timer for every request.
 struct CoarseTimer {
-    /// Ends at the next deadline or before it.
+    /// Ends at or before the next deadline.
     sleep: Pin<Box<Sleep>>,
     least: Duration,
 }
@@ -133,7 +134,7 @@ impl CoarseTimer {
     }
 }
 
-/// The time that each request of a connection has: they come one after the other.
+/// The timeout of each request of a connection: they come one after the other.
 #[derive(Clone)]
 pub(super) struct Clock(Arc<Mutex<CoarseTimer>>);
 
@@ -142,7 +143,7 @@ impl Clock {
         Self(Arc::new(Mutex::new(CoarseTimer::new(limit))))
     }
 
-    /// Carries out what began at this time; none: it took longer than it may.
+    /// Runs work that began at this time; none if it took longer than allowed.
     pub(super) async fn within<F: Future>(&self, began: Instant, work: F) -> Option<F::Output> {
         let deadline = began + self.0.lock().least;
         let mut work = pin!(work);
@@ -157,18 +158,18 @@ impl Clock {
 /// A stream with deadlines.
 pub(super) struct Timed<S> {
     stream: S,
-    /// Whether the peer has ended the connection, though not all that it sent is read.
+    /// Checks whether the peer has closed the connection, although unread bytes remain.
     is_gone: fn(&S) -> bool,
     phase: Phase,
     timeouts: Timeouts,
-    /// The phase that `deadline` is of.
+    /// The phase that `deadline` belongs to.
     seen: u8,
-    /// Until when the peer may keep us waiting; none as long as it does not.
+    /// Until when the peer may keep the server waiting; none while it does not.
     deadline: Option<Instant>,
     reading: CoarseTimer,
     /// Set while the peer takes no bytes.
     writing: Option<Pin<Box<Sleep>>>,
-    /// Set from when the peer first takes no bytes of an answer until it has them all.
+    /// Set from the first time that the peer takes no bytes of a response until it has taken all.
     answering: Option<Pin<Box<Sleep>>>,
 }
 
@@ -193,7 +194,7 @@ impl<S> Timed<S> {
         }
     }
 
-    /// The stream without deadlines.
+    /// Removes the deadlines.
     pub(super) fn into_inner(self) -> S {
         self.stream
     }
@@ -203,7 +204,7 @@ impl<S> Timed<S> {
         self.deadline = None;
     }
 
-    /// Whether the peer has kept us waiting for too long in this phase.
+    /// Whether the peer has kept the server waiting for too long in this phase.
     fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let timeouts = match self.seen {
             HEAD => self.timeouts.head,
@@ -215,7 +216,7 @@ impl<S> Timed<S> {
         self.reading.poll(cx, deadline)
     }
 
-    /// Whether the peer was to be looked for, and has gone.
+    /// Whether the peer was to be checked, and is gone.
     fn has_lost_peer(&self) -> bool {
         if self.phase.get() != LOOK {
             return false;
@@ -224,7 +225,7 @@ impl<S> Timed<S> {
         (self.is_gone)(&self.stream)
     }
 
-    /// Passes on what a write returned, unless the peer has taken nothing for too long, or too long for all.
+    /// Returns the result of a write, unless the peer has taken no bytes for too long, or too long for all bytes.
     fn bounded<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -311,7 +312,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
         }
         let result = Pin::new(&mut self.stream).poll_flush(cx);
         if result.is_ready() {
-            // What there was to write is written before.
+            // All pending bytes have been written before.
             self.answering = None;
         }
         self.bounded(cx, result)

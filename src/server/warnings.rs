@@ -4,13 +4,13 @@ use http::{HeaderMap, HeaderValue, header};
 
 use crate::throttle::cut;
 
-/// Most of one answer: clients bound the heads that they read.
+/// Most warnings of one response: clients limit the size of heads.
 const WARNINGS_MAX: usize = 16;
 
 /// Longest text, in bytes.
 const TEXT_BYTES_MAX: usize = 256;
 
-/// Adds warnings to an answer, as many as clients take; the last says how many more there were.
+/// Adds warnings to a response, as many as clients accept; the last one gives the number of further warnings.
 pub fn warn(headers: &mut HeaderMap, warnings: &[String]) {
     let sent = match warnings.len() {
         0..=WARNINGS_MAX => warnings.len(),

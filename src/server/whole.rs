@@ -1,4 +1,4 @@
-//! The bytes of a body as a whole.
+//! Reads a body as a whole.
 
 use axum::body::{Body, HttpBody as _};
 use bytes::Bytes;
@@ -6,10 +6,10 @@ use http_body_util::BodyExt as _;
 
 use crate::problem::{Problem, Reason};
 
-/// All bytes of a body, which the listener bounds. Mostly they are there at once, and need not be gathered.
+/// All bytes of a body, which the listener limits. Usually they are available at once, and need not be copied.
 ///
 /// # Errors
-/// `Malformed` if it does not arrive.
+/// `Malformed` if the body does not arrive completely.
 pub(crate) async fn whole(mut body: Body) -> Result<Bytes, Problem> {
     let not_arrived = |error: axum::Error| {
         let detail = format!("the body did not arrive: {error}");

@@ -1,7 +1,7 @@
-//! The page at `/ui`: what is inside the daemon, served as it is.
+//! The page at `/ui`: static files inside the binary.
 //!
-//! The page holds nothing but itself: all that it shows it asks of the API, with the token that its user types. So it
-//! is served to everybody who reaches the listener.
+//! The files contain no data: the page requests everything from the API, with the token that its user types. So it is
+//! served to everybody who reaches the listener.
 
 use std::sync::LazyLock;
 
@@ -20,7 +20,7 @@ use crate::{
 
 /// A file of the page.
 struct Asset {
-    /// Its path below `/ui`; empty: the page itself.
+    /// Its path below `/ui`; empty for the page itself.
     path: &'static str,
     media_type: &'static str,
     bytes: &'static [u8],
@@ -74,7 +74,7 @@ static TAGS: LazyLock<Vec<HeaderValue>> = LazyLock::new(|| {
     ASSETS.iter().map(tag).collect()
 });
 
-/// Nothing but what comes from here, and nothing that is written into the page itself.
+/// Allows only resources from this server, and no inline scripts or styles.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -94,7 +94,7 @@ async fn asset(Target(path): Target<String>, headers: HeaderMap) -> Response {
     serve(&path, &headers)
 }
 
-/// Relative, so that it is right behind a proxy that puts something before the path.
+/// A relative location, which also works behind a proxy that adds a path prefix.
 async fn to_the_page() -> Response {
     let location = [(header::LOCATION, "../ui")];
     (StatusCode::PERMANENT_REDIRECT, location).into_response()
@@ -106,12 +106,12 @@ fn serve(path: &str, headers: &HeaderMap) -> Response {
         return Problem::new(Reason::NotFound, format!("there is nothing at /ui/{path}"))
             .into_response();
     };
-    let known = headers.get_all(header::IF_NONE_MATCH).iter();
-    let is_known = known
+    let listed = headers.get_all(header::IF_NONE_MATCH).iter();
+    let is_cached = listed
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
         .any(|value| value.trim().trim_start_matches("W/").as_bytes() == tag.as_bytes());
-    let mut response = match is_known {
+    let mut response = match is_cached {
         true => StatusCode::NOT_MODIFIED.into_response(),
         false => Response::new(Body::from(Bytes::from_static(asset.bytes))),
     };

@@ -1,4 +1,4 @@
-//! The deciding thread: takes jobs, decides them on the state, hands batches on.
+//! The deciding thread: takes jobs, decides them on the state, hands batches to the syncer.
 
 use std::{
     collections::VecDeque,
@@ -25,28 +25,28 @@ use crate::{
     metrics::{self, StateLock},
 };
 
-/// How long to sleep when nothing is due.
+/// How long to sleep when no event is scheduled.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// Most jobs decided under one hold of the state's lock: readers wait no longer than that.
+/// Most jobs decided while the state is locked once: readers wait no longer than that.
 const GROUP_JOBS: usize = 128;
 
-/// After so long no further job is begun under the same hold: they may each take long, readers wait, and something
-/// may have come that is to be decided first.
+/// After this time no further job begins under the same lock: each job may take long, readers wait, and a job with
+/// precedence may have arrived.
 const GROUP_TIME: Duration = Duration::from_millis(2);
 
-/// What takes longer than this is charged to its principal. Ordinary decisions take far less, and take turns.
+/// A longer decision is charged to its principal. Ordinary decisions take far less time, and take turns.
 const EXPENSIVE: Duration = Duration::from_micros(500);
 
-/// Most entries of a batch that the decider syncs itself: with more of them it had better decide what comes next.
+/// Most entries of a batch that the decider syncs itself: with more entries it should rather decide the next jobs.
 const LONE_ENTRIES: usize = 8;
 
-/// How often is looked for what is due although no time is known: the watermark moves by itself.
+/// How often to check for due events without a scheduled time: the watermark moves independently.
 const TICK: Duration = Duration::from_millis(100);
 
 pub(super) struct Decider<J> {
     inbox: Arc<Inbox>,
-    /// Jobs that were taken, and not decided yet.
+    /// Jobs that were taken from the inbox and are not decided yet.
     taken: VecDeque<Waiting>,
     syncer: Arc<Syncer<J>>,
     state: Arc<RwLock<State>>,
@@ -55,7 +55,7 @@ pub(super) struct Decider<J> {
     max_batch_bytes: usize,
     group_commit: GroupCommit<Answer>,
     linger: Linger,
-    /// Not all that was due at the last look is recorded.
+    /// Whether due events of the last check remain unrecorded.
     more_is_due: bool,
 }
 
@@ -83,10 +83,10 @@ impl<J: Journal> Decider<J> {
         }
     }
 
-    /// Runs until the ledger is closed and everything decided has been handed on, or the syncer has stopped.
+    /// Runs until the ledger is closed and all decisions have been handed on, or the syncer has stopped.
     pub(super) fn run(mut self) {
         while self.step().is_some() {}
-        // Nobody shall wait for a decision that is not made any more.
+        // No caller shall wait for a decision that will not be made.
         self.inbox.end();
     }
 
@@ -129,15 +129,15 @@ impl<J: Journal> Decider<J> {
         (!over || more).then_some(())
     }
 
-    /// Nothing is decided here any more, once all that was is durable.
+    /// Shuts the gate once all decisions are durable.
     fn shut(&mut self) {
         if self.group_commit.is_empty() && self.taken.is_empty() && self.inbox.syncer_rests() {
             self.inbox.has_shut();
         }
     }
 
-    /// Another node leads: what was decided and is not durable was decided for nothing. Those who wait for it are refused
-    /// so, since their answers are dropped.
+    /// Another node leads: drops decisions that are not durable. Their callers are refused, since their answers are
+    /// dropped.
     fn drop_decided(&mut self) {
         self.taken.clear();
         if let Some(marks) = self.syncer.marks.get() {
@@ -149,7 +149,7 @@ impl<J: Journal> Decider<J> {
         self.inbox.has_voided();
     }
 
-    /// Whether what is decided waits for more.
+    /// Whether the current batch waits for more jobs.
     fn lingers(&self) -> bool {
         let decided = self.group_commit.answers();
         let is_all = self.taken.is_empty() && !self.group_commit.is_full();
@@ -171,7 +171,7 @@ impl<J: Journal> Decider<J> {
         Wants::Jobs { handing }
     }
 
-    /// Decides a group: first what is due, then the jobs that were taken. Gives whether it has put some back.
+    /// Decides a group: first due events, then the jobs that were taken. Answers whether jobs were put back.
     fn sit(&mut self, gate: Gate) -> bool {
         let state = self.state.clone();
         let mut state = state.write();
@@ -179,7 +179,7 @@ impl<J: Journal> Decider<J> {
         let now = now();
         let watermark = self.watermark.get();
         let policy = &self.options.policy;
-        // Whoever decides next records what is due from now on.
+        // While the gate is closing, the next leader records due events.
         self.more_is_due = gate == Gate::Open
             && self
                 .group_commit
@@ -230,18 +230,18 @@ impl<J: Journal> Decider<J> {
         };
         let wait = next.since(now()).nanoseconds();
         match u64::try_from(wait) {
-            // A nanosecond more, since an object counts up to and at its limit.
+            // One nanosecond more, since an object counts up to and including its limit.
             Ok(wait) => Duration::from_nanos(wait.saturating_add(1)).min(LONGEST),
             Err(_) => TICK,
         }
     }
 
-    /// Takes an image of the state behind a sealed batch, if one is due. Nothing was decided since.
+    /// Takes an image of the state after a sealed batch, if one is due. Nothing was decided since.
     fn mark(&self, sealed: &SealedBatch<Answer>) {
         let Some(marks) = self.syncer.marks.get().filter(|_| !sealed.is_empty()) else {
             return;
         };
-        // Batches are sealed one at a time: the one before is durable.
+        // Batches are sealed one at a time: the previous one is durable.
         let before = self.syncer.durable.borrow().time;
         let state = self.state.read();
         let head = state.head();
@@ -251,7 +251,7 @@ impl<J: Journal> Decider<J> {
         }
     }
 
-    /// Has a batch synced, if one can be. Whoever asks alone gets the answer without another thread being woken.
+    /// Hands a batch to the syncer, if possible. A single caller is answered without waking the other thread.
     fn hand_on(&mut self, more: bool) -> Option<()> {
         let Some(closed) = self.group_commit.seal() else {
             return Some(());
@@ -271,11 +271,11 @@ impl<J: Journal> Decider<J> {
     }
 }
 
-/// Finds out which jobs of a group are expensive. The time of day is looked at for each of them, that of the processor, which
-/// costs more, only for those that may be.
+/// Determines which jobs of a group are expensive. It reads the wall clock for each job. It reads the processor time,
+/// which costs more, only for jobs that may be expensive.
 struct JobMeter {
     processor: Meter,
-    /// What was decided since the processor's time was looked at.
+    /// The time of cheap decisions since the processor time was last read.
     cheap: Duration,
     at: Instant,
 }
@@ -289,8 +289,8 @@ impl JobMeter {
         }
     }
 
-    /// What the job took that was just done, if it was expensive. Time in which another thread had the processor does not
-    /// count.
+    /// The processor time of the job that just ended, if it was expensive. Time in which another thread had the
+    /// processor does not count.
     fn took(&mut self) -> Option<Duration> {
         let before = std::mem::replace(&mut self.at, Instant::now());
         let elapsed = self.at.duration_since(before);

@@ -1,7 +1,7 @@
-//! What waits for the two threads, and what they sleep on.
+//! The shared queue of the two threads, and the conditions on which they sleep.
 //!
-//! A wake-up costs more than a decision. So while a batch is being synced, the decider is not woken for each job
-//! but for many: nobody gets an answer before the sync is over anyway.
+//! A wake-up costs more than a decision. So while a batch is being synced, the decider is woken only for many jobs: no
+//! caller gets an answer before the sync is over anyway.
 
 mod gate;
 #[cfg(test)]
@@ -31,60 +31,60 @@ const WORTH_WAKING: usize = 64;
 
 pub(super) struct Inbox {
     waiting: Mutex<Waiting>,
-    /// There is something for the decider.
+    /// Wakes the decider.
     for_decider: Condvar,
-    /// There is something for the syncer.
+    /// Wakes the syncer.
     for_syncer: Condvar,
     capacity: usize,
-    /// Tells whoever changes the role how far the decider is.
+    /// Reports the decider's progress to the task that changes the role.
     gate: watch::Sender<Gate>,
 }
 
 struct Waiting {
     jobs: Lanes,
-    /// What the syncer is to make durable next.
+    /// The next batch for the syncer.
     batch: Option<SealedBatch<Answer>>,
-    /// It can take a batch since then; none while it is busy.
+    /// Since when the syncer has been idle; none while it is busy.
     idle: Option<Idle>,
-    /// There will be no more jobs.
+    /// No further jobs are accepted.
     closed: bool,
-    /// One of the two threads has gone: nothing is decided any more.
+    /// One of the two threads has ended: nothing is decided any more.
     ended: bool,
     gate: Gate,
-    /// The state is not what it should be: the gate is not opened any more.
+    /// The state may be wrong: the gate is not opened any more.
     is_barred: bool,
     /// How often the gate was opened.
     term: u64,
-    /// What the decider sleeps for; none while it is awake.
+    /// What the sleeping decider waits for; none while it is awake.
     sleeps_for: Option<Wants>,
 }
 
-/// What the decider finds when it wakes up.
+/// The situation in which the decider wakes up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Woken {
     /// None while the syncer is busy.
     pub(super) idle: Option<Idle>,
     pub(super) closed: bool,
-    /// Whether jobs wait that can be taken and were not.
+    /// Whether more jobs can be taken than were taken.
     pub(super) more: bool,
     pub(super) gate: Gate,
-    /// What was taken and is not decided is not to be decided.
+    /// Jobs that were taken and are not decided must not be decided.
     pub(super) is_barred: bool,
 }
 
-/// What the decider waits for.
+/// The conditions that the decider waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wants {
     /// Jobs, or an idle syncer if `handing` something on.
     Jobs {
-        /// Something is decided, and goes to the syncer as soon as it is idle.
+        /// A decided batch goes to the syncer as soon as it is idle.
         handing: bool,
     },
-    /// So many jobs, although the syncer is idle, but for no longer.
+    /// This many jobs, although the syncer is idle; but at most for this time.
     More { jobs: usize, longest: Duration },
     /// An idle syncer, and nothing else.
     Syncer,
-    /// To go on at once: there is work left.
+    /// Nothing, since there is work left.
     Nothing,
 }
 
@@ -96,7 +96,7 @@ impl Waiting {
         }
     }
 
-    /// Nobody waits longer than the account says, and at the end nobody at all.
+    /// Ends delays by the accounts' times; when closing, ends all delays.
     fn end_delays(&mut self, now: Instant) {
         match self.closed || self.gate != Gate::Open {
             true => self.jobs.end_all_delays(),
@@ -106,7 +106,7 @@ impl Waiting {
 
     fn have(&self, wants: Wants, capacity: usize) -> bool {
         let idle = self.idle.is_some();
-        // A full inbox is always worth it: it sheds what comes next.
+        // A full inbox is always reason enough: it refuses further jobs.
         let enough = if idle { 1 } else { WORTH_WAKING.min(capacity) };
         match self.gate {
             Gate::Open => {}
@@ -153,8 +153,8 @@ impl Inbox {
         }
     }
 
-    /// Why a decision has no answer. Where no term has begun, nobody else can lead: the ledger fails, though this may not be
-    /// noted yet, and what was decided may be durable.
+    /// Why a decision has no answer. Before the first term no other node can lead: then the ledger has failed, although
+    /// this may not be recorded yet, and the decision may be durable.
     pub(super) fn why_dropped(&self) -> Unavailable {
         let waiting = self.waiting.lock();
         let is_alone = waiting.term == 0 && !waiting.is_barred;
@@ -164,12 +164,12 @@ impl Inbox {
         }
     }
 
-    /// Whether the syncer has nothing to do.
+    /// Whether the syncer is idle.
     pub(super) fn syncer_rests(&self) -> bool {
         self.waiting.lock().idle.is_some()
     }
 
-    /// Takes jobs in that are to be decided one after the other. If there is room for one, all of them are taken.
+    /// Accepts jobs that are to be decided one after the other. If there is room for one, all of them are accepted.
     pub(super) fn push(
         &self,
         turn: &Turn,
@@ -194,8 +194,8 @@ impl Inbox {
         Ok(())
     }
 
-    /// Puts back jobs that were taken and not decided: what has come meanwhile may have to be decided before them. If the
-    /// gate was shut for good meanwhile, they are dropped.
+    /// Puts back jobs that were taken and not decided: jobs that arrived meanwhile may have precedence. If the gate was
+    /// barred meanwhile, they are dropped.
     pub(super) fn put_back(&self, taken: &mut VecDeque<lanes::Waiting>) {
         let mut waiting = self.waiting.lock();
         if waiting.is_barred {
@@ -208,20 +208,20 @@ impl Inbox {
         }
     }
 
-    /// Notes what a decision for a principal took.
+    /// Charges a principal for a decision.
     pub(super) fn charge(&self, principal: &Name, work: Duration) {
         let mut waiting = self.waiting.lock();
         waiting.jobs.charge(principal, work, Instant::now());
     }
 
-    /// Takes no more jobs; those that wait are still decided.
+    /// Accepts no more jobs; waiting ones are still decided.
     pub(super) fn close(&self) {
         let mut waiting = self.waiting.lock();
         waiting.closed = true;
         self.wake_decider(waiting);
     }
 
-    /// Gives the idle syncer a batch. If all that was decided became void meanwhile, the batch is dropped.
+    /// Hands a batch to the idle syncer. If the decisions became void meanwhile, the batch is dropped.
     pub(super) fn hand_on(&self, batch: SealedBatch<Answer>) {
         let mut waiting = self.waiting.lock();
         if matches!(waiting.gate, Gate::Voiding | Gate::Void) {
@@ -234,7 +234,8 @@ impl Inbox {
         self.for_syncer.notify_one();
     }
 
-    /// Sleeps until there is a batch. Gives it and the term that it was decided in. None: one of the two threads has gone.
+    /// Sleeps until there is a batch. Returns the batch and the term of its decisions; none if one of the two threads
+    /// has ended.
     pub(super) fn next_batch(&self) -> Option<(SealedBatch<Answer>, u64)> {
         let mut waiting = self.waiting.lock();
         loop {
@@ -246,19 +247,19 @@ impl Inbox {
         }
     }
 
-    /// The syncer has made its batch durable, and can take the next.
+    /// The syncer has made its batch durable, and can take the next one.
     pub(super) fn syncer_is_idle(&self) {
         let mut waiting = self.waiting.lock();
         waiting.idle = Some(waiting.idle_now());
         self.wake_decider(waiting);
     }
 
-    /// The decider has made its batch durable by itself: from now on the next one can go.
+    /// The decider has made its batch durable itself: the next one can follow.
     pub(super) fn idle_now(&self) -> Idle {
         self.waiting.lock().idle_now()
     }
 
-    /// Nothing is decided any more. Jobs that wait are dropped, with their answers.
+    /// Ends all decisions. Waiting jobs are dropped with their answers.
     pub(super) fn end(&self) {
         let mut waiting = self.waiting.lock();
         waiting.ended = true;
@@ -268,14 +269,14 @@ impl Inbox {
         drop(dropped);
     }
 
-    /// What the decider sleeps for may have changed.
+    /// Wakes the decider, since the conditions that it waits for may have changed.
     fn wake_at_once(&self, mut waiting: MutexGuard<'_, Waiting>) {
         waiting.sleeps_for = None;
         drop(waiting);
         self.for_decider.notify_one();
     }
 
-    /// Wakes the decider if there is what it sleeps for.
+    /// Wakes the decider if its conditions hold.
     fn wake_decider(&self, mut waiting: MutexGuard<'_, Waiting>) {
         let wants = waiting.sleeps_for;
         if wants.is_some_and(|wants| waiting.have(wants, self.capacity)) {
@@ -285,8 +286,8 @@ impl Inbox {
         }
     }
 
-    /// Sleeps until there is what is wanted, or for so long, and moves jobs into `taken` as long as that has fewer
-    /// than `most`. None: one of the two threads has gone.
+    /// Sleeps until the conditions hold, at most for this time, and moves jobs into `taken` while that has fewer than
+    /// `most`. None if one of the two threads has ended.
     pub(super) fn wait(
         &self,
         wants: Wants,

@@ -1,5 +1,5 @@
-//! Jobs that wait, in the order in which they are taken: what the cluster waits for first, then one of each principal
-//! in turn. So a flood queues behind itself. Whose decisions were expensive waits, besides, while others are active.
+//! Waiting jobs, in the order in which they are taken: the cluster's jobs first, then one of each principal in turn. So
+//! a flood queues behind itself. In addition, a principal whose decisions were expensive waits while others are active.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -11,20 +11,20 @@ use quota_semantics::Name;
 use super::Job;
 use crate::pacing::{ACTIVITY, Accounts};
 
-/// So many of the first are taken before one of the others is, if there is one: nobody waits for ever.
+/// Most of the cluster's jobs that are taken before one of a principal, so that no principal starves.
 const FIRST_IN_A_ROW: usize = 32;
 
-/// When a job's turn is.
+/// The place of a job in the order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// Before what principals ask for: the webhook, events, and the daemon itself.
+    /// Before the jobs of principals: the webhook, events, and the daemon itself.
     First,
-    /// In turn with what other principals ask for.
+    /// In turn with the jobs of other principals.
     Of(Name),
 }
 
 impl Turn {
-    /// Whose it is; none: the cluster's.
+    /// The job's principal; none for the cluster.
     pub(super) const fn principal(&self) -> Option<&Name> {
         match self {
             Self::First => None,
@@ -33,7 +33,7 @@ impl Turn {
     }
 }
 
-/// A job, and when its turn is.
+/// A job, and its place in the order.
 pub(super) struct Waiting {
     pub(super) turn: Turn,
     pub(super) job: Job,
@@ -43,11 +43,11 @@ pub(super) struct Waiting {
 #[derive(Default)]
 pub(super) struct Lanes {
     first: VecDeque<Job>,
-    /// Of each principal that has any.
+    /// The jobs of each principal that has any.
     others: BTreeMap<Name, VecDeque<Job>>,
-    /// Those of these principals whose turn comes, the next one first.
+    /// The principals whose jobs may be taken, the next one first.
     order: VecDeque<Name>,
-    /// The others of them: those that have used up what they may, and until when they wait.
+    /// The other principals: those that have used up their share, and until when they wait.
     delayed: BTreeMap<Name, Instant>,
     delayed_len: usize,
     len: usize,
@@ -56,27 +56,27 @@ pub(super) struct Lanes {
 }
 
 impl Lanes {
-    /// How many jobs can be taken, unless the account of their principal says otherwise.
+    /// How many jobs can be taken, not counting principals that have to wait.
     pub(super) const fn ready(&self) -> usize {
         self.len - self.delayed_len
     }
 
-    /// Whether no job waits, for its turn or for want of time.
+    /// Whether there are no jobs, delayed ones included.
     pub(super) const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// When the next of those may be taken that cannot now.
+    /// When the next delayed principal may continue.
     pub(super) fn next_ready(&self) -> Option<Instant> {
         self.delayed.values().min().copied()
     }
 
-    /// Notes what a decision took.
+    /// Charges a principal for a decision.
     pub(super) fn charge(&mut self, principal: &Name, work: Duration, now: Instant) {
         self.accounts.charge(principal, work, &ACTIVITY, now);
     }
 
-    /// Those whose time has come wait no more.
+    /// Ends the delays whose time is over.
     pub(super) fn end_delays(&mut self, now: Instant) {
         let Self {
             others,
@@ -95,7 +95,7 @@ impl Lanes {
         });
     }
 
-    /// From now on nobody waits for want of time: what is there is to be decided soon.
+    /// Ends all delays, since the remaining jobs have to be decided soon.
     pub(super) fn end_all_delays(&mut self) {
         self.accounts = Accounts::default();
         if let Some(last) = self.delayed.values().max().copied() {
@@ -103,8 +103,8 @@ impl Lanes {
         }
     }
 
-    /// Whether there is room for one more, of `capacity` in all. A principal may have as many as are free: one alone
-    /// leaves half of the room to others, two a third.
+    /// Whether there is room for one more job, of `capacity` in total. A principal may have at most as many jobs as
+    /// places stay free: one principal alone leaves half of the room to others, two leave a third.
     pub(super) fn have_room(&self, turn: &Turn, capacity: usize) -> bool {
         let free = capacity.saturating_sub(self.len);
         match turn {
@@ -167,7 +167,7 @@ impl Lanes {
         Some(Waiting { turn, job })
     }
 
-    /// Puts back what was taken last, to be taken next.
+    /// Puts back the job that was taken last, so that it is the next to be taken.
     pub(super) fn put_back(&mut self, Waiting { turn, job }: Waiting) {
         self.len += 1;
         let principal = match turn {
@@ -191,7 +191,7 @@ mod tests {
 
     use super::*;
 
-    /// Jobs that can be told apart once they are taken: by the turns they were pushed with.
+    /// Jobs that are distinguishable once they are taken: by the turns with which they were pushed.
     fn pushed(turns: &[Turn]) -> Lanes {
         let mut lanes = Lanes::default();
         for turn in turns {
@@ -244,7 +244,7 @@ mod tests {
         }
         let last = lanes.pop(Instant::now()).unwrap();
         lanes.put_back(last);
-        // A job that is dropped drops what it holds.
+        // A dropped job drops its data.
         while let Some(waiting) = lanes.pop(Instant::now()) {
             drop(waiting);
         }
@@ -295,7 +295,7 @@ mod tests {
         assert_eq!(fill(&of("flood")), 6);
         assert_eq!(fill(&of("other")), 3);
         assert_eq!(fill(&of("third")), 2);
-        // The cluster's own go up to the bound.
+        // The cluster's own jobs may fill the queue.
         assert_eq!(fill(&Turn::First), 1);
         assert_eq!(fill(&of("late")), 0);
     }
@@ -324,7 +324,7 @@ mod tests {
         let first = lanes.pop(until).unwrap();
         let second = lanes.pop(until).unwrap();
         assert_eq!([&first.turn, &second.turn], [&of_other, &of_flood]);
-        // What it does then it pays for as well; what was taken and not decided waits with the rest.
+        // Work during the delay is charged as well; a job that was put back waits with the others.
         lanes.charge(&flood, Duration::from_millis(2), until);
         assert!(lanes.pop(until).is_none());
         lanes.put_back(second);

@@ -1,4 +1,4 @@
-//! The handle to the writer: hands decisions in, and reads what was written.
+//! The handle to the writer: submits decisions, and reads the state.
 
 use std::{
     pin::Pin,
@@ -33,7 +33,7 @@ use crate::{
 /// Entries that have just become durable.
 pub type Batch = Arc<Vec<Entry>>;
 
-/// A handle to the writer and to what it has written. Cheap to clone.
+/// A handle to the writer and its state. Cheap to clone.
 #[derive(Clone)]
 pub struct Ledger {
     pub(super) inbox: Arc<Inbox>,
@@ -45,52 +45,52 @@ pub struct Ledger {
     pub(super) disk_low: Arc<AtomicBool>,
     pub(super) denials: Option<Denials>,
     pub(super) coverage: Arc<Coverage>,
-    /// How often the state was rebuilt without decisions that it held before.
+    /// How often the state was rebuilt without decisions that it had held.
     pub(super) rebuilt: Arc<AtomicU64>,
     pub(super) lease: Arc<OnceLock<Box<dyn Lease>>>,
 }
 
-/// Whether nobody else can have decided anything meanwhile.
+/// Confirms that no other node can have decided anything meanwhile.
 pub trait Lease: Send + Sync {
-    /// Waits until it is certain that this node led when it was called. A node that follows does not wait.
+    /// Waits until it is certain that this node led at the time of the call. A follower does not wait.
     ///
     /// # Errors
-    /// [`Unavailable::NotLeader`]: another may have led.
+    /// [`Unavailable::NotLeader`]: another node may have led.
     fn confirm(&self) -> Pin<Box<dyn Future<Output = Result<(), Unavailable>> + Send + '_>>;
 }
 
 impl Ledger {
-    /// The same, with a place where denials are kept.
+    /// The same handle, with a store of denials.
     #[must_use]
     pub(crate) fn keeping_denials(mut self, denials: Denials) -> Self {
         self.denials = Some(denials);
         self
     }
 
-    /// Where denials are kept, if they are.
+    /// The store of denials, if there is one.
     #[must_use]
     pub const fn denials(&self) -> Option<&Denials> {
         self.denials.as_ref()
     }
 
-    /// The same, with what the API server asks the webhook about.
+    /// The same handle, with the kinds for which the API server calls the webhook.
     #[must_use]
     pub(crate) fn with_coverage(mut self, coverage: Coverage) -> Self {
         self.coverage = Arc::new(coverage);
         self
     }
 
-    /// Which limits are enforced.
+    /// Determines which limits are enforced.
     #[must_use]
     pub const fn coverage(&self) -> &Arc<Coverage> {
         &self.coverage
     }
 
-    /// Makes a decision that the cluster waits for, before what principals ask for, and answers when all that it rests
-    /// on is durable.
+    /// Makes a decision for the cluster, before decisions for principals. Answers when all entries that the decision
+    /// relies on are durable.
     ///
     /// # Errors
-    /// [`Unavailable`]; when stopped, whether the decision became durable is not known.
+    /// [`Unavailable`]; after `Stopped` it is unknown whether the decision became durable.
     pub fn decide<R, D>(
         &self,
         decision: D,
@@ -122,11 +122,11 @@ impl Ledger {
         async move { handed?.await }
     }
 
-    /// As [`Ledger::decide_for`], also while the disk is low: for what goes on with reservations that stand, and for
-    /// what ends something.
+    /// As [`Ledger::decide_for`], but also while the disk is low: for changes of existing reservations, and for
+    /// decisions that end something.
     ///
     /// # Errors
-    /// [`Unavailable`], but not for want of room.
+    /// [`Unavailable`], but not because of low disk space.
     pub(crate) fn decide_always<R, D>(
         &self,
         principal: &Name,
@@ -139,9 +139,9 @@ impl Ledger {
         self.decide_one(&Turn::Of(principal.clone()), decision)
     }
 
-    /// As [`Ledger::decide_for`], for several decisions in their order. Others may be decided between them, so that
-    /// nobody waits for all of them. When nobody waits for the answer any more, what was decided stands, and the rest is not
-    /// decided: while others are active it may be long until its turn comes, and meanwhile the same is asked for again.
+    /// As [`Ledger::decide_for`], for several decisions in order. Other jobs may be decided between them, so that they
+    /// do not wait for all of these. If the caller stops waiting, decisions already made stand, and the rest is not
+    /// decided: while others are active the rest could wait long, and the caller may repeat the request meanwhile.
     ///
     /// # Errors
     /// [`Unavailable`].
@@ -192,8 +192,8 @@ impl Ledger {
         async move { decided.await.map(|(result, _)| result) }
     }
 
-    /// Makes a decision, and answers with where the ledger stood when it became durable. If the decision asks for it,
-    /// its batch ends with it.
+    /// Makes a decision, and answers with the position of the ledger when the decision became durable. The decision can
+    /// request that its batch ends with it.
     ///
     /// The decision is handed in at once: a future that held it would be moved about with it.
     fn decide_at<R, D>(
@@ -212,7 +212,7 @@ impl Ledger {
             handed?;
             answered.await.map_err(|_| inbox.why_dropped())
         };
-        // What the daemon decides by itself is part of no request, and no trace.
+        // The daemon's own decisions belong to no request and no trace.
         let span = match Span::current().is_none() {
             true => Span::none(),
             false => tracing::debug_span!(target: traces::TARGET, "decide"),
@@ -228,11 +228,11 @@ impl Ledger {
         })
     }
 
-    /// Reads the state, and answers when what was read is durable and, on a node that leads, when nobody else can have
-    /// decided anything before it was read.
+    /// Reads the state. Answers when the data read is durable and, on a leader, when it is certain that no other node
+    /// can have decided anything before the read.
     ///
     /// # Errors
-    /// [`Unavailable::Stopped`]; [`Unavailable::NotLeader`] if what was read was dropped, since another node leads.
+    /// [`Unavailable::Stopped`]; [`Unavailable::NotLeader`] if the data read was dropped, since another node leads.
     pub async fn read<R>(&self, question: impl FnOnce(&State) -> R) -> Result<R, Unavailable> {
         let (answer, sequence, rebuilt) = self.peek(|state| {
             let rebuilt = self.rebuilt.load(Ordering::Acquire);
@@ -248,26 +248,26 @@ impl Ledger {
         Ok(answer)
     }
 
-    /// From now on reads are answered within a lease. Set once.
+    /// Makes reads wait for a confirmed lease from now on. Set once.
     pub(crate) fn confirm_reads_by(&self, lease: Box<dyn Lease>) {
         let _ = self.lease.set(lease);
     }
 
-    /// Whether decisions are made here. Always, but for a node that follows.
+    /// Whether decisions are made on this node: always, except on a follower.
     #[must_use]
     pub fn decides(&self) -> bool {
         self.inbox.is_open()
     }
 
-    /// Waits until decisions are made here, or are not.
+    /// Waits until decisions are made on this node, or are not.
     pub(crate) async fn wait_until_decides(&self, decides: bool) {
         let mut gate = self.inbox.gate();
-        // Fails only without a sender, and that is held here.
+        // This fails only without a sender, and `self` holds it.
         let _ = gate.wait_for(|gate| (*gate == Gate::Open) == decides).await;
     }
 
-    /// Reads the state as it is, durable or not: for what does not leave the daemon, such as computing a
-    /// footprint, or tells nothing that could be lost, such as metrics.
+    /// Reads the state as it is, durable or not: for uses within the daemon, such as computing a footprint, or for
+    /// output whose loss does not matter, such as metrics.
     pub fn peek<R>(&self, question: impl FnOnce(&State) -> R) -> R {
         let state = self.state.read();
         let began = Instant::now();
@@ -289,7 +289,7 @@ impl Ledger {
         reached.map(|_| ()).map_err(|_| Unavailable::Stopped)
     }
 
-    /// The state as it stood at the end of a durable batch.
+    /// The state at the end of a durable batch.
     ///
     /// # Errors
     /// [`Unavailable`].
@@ -303,7 +303,7 @@ impl Ledger {
         .await
     }
 
-    /// A follower applies what is durable, so its state is that of its durable end.
+    /// A follower applies only durable batches, so its state is that of the durable end.
     fn image_of_follower(&self) -> Result<(Image, Durable), Unavailable> {
         let state = self.state.read();
         let durable = *self.durable.borrow();
@@ -313,7 +313,7 @@ impl Ledger {
         }
     }
 
-    /// Where the durable ledger stands.
+    /// The durable position of the ledger.
     #[must_use]
     pub fn durable(&self) -> Durable {
         *self.durable.borrow()
@@ -325,36 +325,37 @@ impl Ledger {
         self.batches.subscribe()
     }
 
-    /// Up to when the sources have been consumed.
+    /// The time up to which the sources have been consumed.
     #[must_use]
     pub fn watermark(&self) -> &Watermark {
         &self.watermark
     }
 
-    /// Takes no more decisions. Those that wait are still made.
+    /// Accepts no more decisions. Waiting ones are still made.
     pub fn close(&self) {
         self.inbox.close();
     }
 
-    /// From now on there is too little room on the disk, or enough again.
+    /// Sets whether disk space is low.
     pub(crate) fn set_disk_low(&self, low: bool) {
         self.disk_low.store(low, Ordering::Release);
     }
 
-    /// Whether there is too little room on the disk for what adds to the ledger.
+    /// Whether disk space is too low for decisions that grow the ledger.
     #[must_use]
     pub(crate) fn is_disk_low(&self) -> bool {
         self.disk_low.load(Ordering::Acquire)
     }
 
-    /// Whether a failed write or fsync has ended all writing.
+    /// Whether a failed write or fsync has ended all writes.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Acquire)
     }
 }
 
-/// A decision as a job, and where its result comes out. `if_awaited`: nothing is decided once nobody waits for that.
+/// A decision as a job, and the receiver of its result. With `if_awaited`, the job is skipped once its caller no longer
+/// waits.
 fn job<R, D>(decision: D, if_awaited: bool) -> (Job, oneshot::Receiver<(R, Durable)>)
 where
     R: Send + 'static,
@@ -368,7 +369,7 @@ where
         let (result, closes) = decision(context);
         context.closes |= closes;
         Box::new(move |durable: &Durable| {
-            // Nobody may be waiting any more; the decision stands all the same.
+            // The caller may no longer wait; the decision stands nevertheless.
             let _ = answer.send((result, *durable));
         })
     };

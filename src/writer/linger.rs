@@ -1,20 +1,21 @@
-//! Whether a batch waits a little for those who were just answered.
+//! Delays a batch briefly for clients that were just answered.
 //!
-//! While a batch is on its way to the servers of a cluster, for a millisecond or more, the clients of the next one wait.
-//! Handed on at once, that next one goes without the clients of the first, and from then on each half waits for the
-//! other. So a batch waits until as many have come as were answered, or for half of the time that the last one took.
-//! PostgreSQL does the same (`commit_delay`). Where those who were answered do not come back, waiting is in vain: then the
-//! next batches do not wait, and more of them each time. On a single node a sync is too short for that.
+//! In a cluster, a batch takes a millisecond or more to become durable, and meanwhile the clients of the next batch
+//! wait. If the next batch is sent at once, it goes without the clients of the first, and from then on each half of the
+//! clients waits for the other. So a batch waits until as many jobs have arrived as were answered, or for half of the
+//! time that the last batch took. PostgreSQL does the same (`commit_delay`). If the answered clients do not come back,
+//! waiting is in vain: then the next batches do not wait, and each time more of them. On a single node a sync is too
+//! short for that.
 
 use std::time::{Duration, Instant};
 
-/// The part of the last batch's time that is waited at most.
+/// The divisor of the last batch's duration that gives the longest wait.
 const PART: u32 = 2;
 
-/// Never longer: a slow server is no reason to be slower still.
+/// Upper limit of the wait: a slow server is no reason to be slower still.
 const LONGEST: Duration = Duration::from_millis(3);
 
-/// Most batches that do not wait after one that waited in vain.
+/// Most batches without a wait after one that waited in vain.
 const MOST_SKIPPED: u32 = 64;
 
 /// When the syncer became idle, and how many jobs waited then.
@@ -31,22 +32,22 @@ struct Sent {
     answers: usize,
 }
 
-/// What a batch waits for.
+/// The jobs that a batch waits for.
 #[derive(Clone, Copy, Debug)]
 struct Expected {
     answers: usize,
     until: Instant,
 }
 
-/// The rule, and what it has to remember.
+/// The rule and its state.
 #[derive(Debug)]
 pub(super) struct Linger {
     is_on: bool,
     sent: Option<Sent>,
     expected: Option<Expected>,
-    /// So many batches do not wait.
+    /// How many more batches do not wait.
     skipped: u32,
-    /// How many will not, after the next one that waits in vain.
+    /// How many batches will not wait after the next one that waits in vain.
     penalty: u32,
 }
 
@@ -61,10 +62,10 @@ impl Linger {
         }
     }
 
-    /// A batch with so many answers is handed on.
+    /// A batch with this many answers was handed on.
     pub(super) fn sent(&mut self, at: Instant, answers: usize) {
         if let Some(expected) = self.expected.take() {
-            // Three of four are worth it.
+            // The wait pays off if three quarters of the expected jobs arrived.
             if answers * 4 >= expected.answers * 3 {
                 self.penalty = 1;
             } else {
@@ -75,7 +76,7 @@ impl Linger {
         self.sent = self.is_on.then_some(Sent { at, answers });
     }
 
-    /// That batch is durable. `decided`: answers of the batch behind it.
+    /// That batch is durable. `decided` is the number of answers of the next batch.
     pub(super) fn synced(&mut self, idle: Idle, decided: usize) {
         if let Some(sent) = self.sent.take() {
             if self.skipped > 0 {
@@ -90,7 +91,7 @@ impl Linger {
         }
     }
 
-    /// How many more answers the batch waits for, and how long. None: it waits for nobody.
+    /// How many more answers the batch waits for, and how long. None if it does not wait.
     pub(super) fn wait(&self, now: Instant, decided: usize) -> Option<(usize, Duration)> {
         let expected = self.expected?;
         let more = expected
@@ -101,7 +102,7 @@ impl Linger {
         (!longest.is_zero()).then_some((more, longest))
     }
 
-    /// Nothing that was expected is any more.
+    /// Drops all expectations.
     pub(super) const fn forget(&mut self) {
         self.sent = None;
         self.expected = None;
@@ -114,7 +115,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// A batch of so many answers, durable after 4 ms, when so many jobs waited.
+    /// The state after a batch of this many answers, durable after 4 ms, when this many jobs waited.
     fn after(answers: usize, waiting: usize) -> (Linger, Instant) {
         let mut linger = Linger::new(true);
         let began = Instant::now();
@@ -169,7 +170,7 @@ mod tests {
         assert!(round(&mut linger, 40));
         let waited: Vec<bool> = (0..12).map(|_| round(&mut linger, 4)).collect();
         let waits = |at: usize| waited.get(at).copied();
-        // Four came of forty; from then on four of four.
+        // Four of forty expected jobs arrived; from then on four of four.
         assert_eq!(
             (waits(0), waits(1), waits(2)),
             (Some(false), Some(true), Some(true))

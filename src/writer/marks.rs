@@ -1,30 +1,30 @@
-//! At which batches the replicas of a ledger take an image of their state, so that their digests can be compared.
+//! Selects the batches after which all replicas take an image of their state, so that their digests can be compared.
 //!
-//! Every replica has the same batches, with the same times: it is the first batch of each period of ledger time, so nothing
-//! has to be agreed on.
+//! All replicas have the same batches with the same times. The first batch of each period of ledger time is selected,
+//! so no agreement is needed.
 
 use parking_lot::Mutex;
 use quota_core::{event::Sequence, state::Image};
 use quota_semantics::{Span, Timestamp};
 use tokio::sync::mpsc;
 
-/// A state as it stood at the end of a durable batch.
+/// A state at the end of a durable batch.
 pub struct Marked {
     /// The last entry of the batch.
     pub sequence: Sequence,
-    /// The state behind it.
+    /// The state after the batch.
     pub image: Image,
 }
 
 pub(super) struct Marks {
     period: Span,
-    /// That of a batch that was sealed and is not durable yet.
+    /// The image of a batch that is sealed and not durable yet.
     sealed: Mutex<Option<Marked>>,
     out: mpsc::Sender<Marked>,
 }
 
 impl Marks {
-    /// While an image was not taken yet, further ones are left out.
+    /// While an image has not been received, further ones are skipped.
     pub(super) fn new(period: Span) -> (Self, mpsc::Receiver<Marked>) {
         let (out, marked) = mpsc::channel(1);
         let sealed = Mutex::new(None);
@@ -36,31 +36,34 @@ impl Marks {
         (marks, marked)
     }
 
-    /// Whether an image is to be taken of a batch with its time, by the time of the batch before.
+    /// Whether a batch is due for an image, given its time and that of the previous batch.
     pub(super) fn is_due(&self, before: Timestamp, time: Timestamp) -> bool {
         let period = |time: Timestamp| time.nanoseconds().div_euclid(self.period.nanoseconds());
         period(before) != period(time)
     }
 
-    /// An image of a batch that is sealed.
+    /// Keeps the image of a sealed batch.
     pub(super) fn seal(&self, marked: Marked) {
         *self.sealed.lock() = Some(marked);
     }
 
-    /// The sealed batch will not become durable.
+    /// Drops the image, since the sealed batch will not become durable.
     pub(super) fn void(&self) {
         *self.sealed.lock() = None;
     }
 
-    /// A batch with this end is durable.
+    /// Publishes the image of the batch with this end, which is durable now.
     pub(super) fn durable(&self, sequence: Sequence) {
-        let sealed = self.sealed.lock().take_if(|it| it.sequence == sequence);
+        let sealed = self
+            .sealed
+            .lock()
+            .take_if(|marked| marked.sequence == sequence);
         if let Some(marked) = sealed {
             self.take(marked);
         }
     }
 
-    /// An image of a durable batch.
+    /// Publishes an image of a durable batch.
     pub(super) fn take(&self, marked: Marked) {
         let _ = self.out.try_send(marked);
     }

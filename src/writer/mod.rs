@@ -1,7 +1,7 @@
-//! The one writer: everything that changes the ledger goes through its thread.
+//! The single writer: every change of the ledger goes through its thread.
 //!
-//! Callers hand in a decision, a function over the [`WriteTransaction`]; they get its result once all that it rests on is
-//! durable. While one batch is being synced the next one is being decided.
+//! Callers submit a decision, a function over the [`WriteTransaction`]. They get its result once all entries that it
+//! relies on are durable. While one batch is being synced the next one is being decided.
 
 mod decider;
 mod inbox;
@@ -41,15 +41,15 @@ use self::{
 };
 use crate::reason::Reason;
 
-/// How many batches a slow watcher may be behind before it has to read the journal again.
+/// How many batches a slow watcher may lag before it has to read the journal again.
 const WATCHED_BATCHES: usize = 1024;
 
-/// What the writer is given.
+/// The options of the writer.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The rules of all decisions.
     pub policy: Policy,
-    /// Most decisions that wait in the queue; more are refused.
+    /// Most decisions that wait in the queue; further ones are refused.
     pub queue: usize,
     /// Most entries of one batch.
     pub max_batch_entries: usize,
@@ -61,7 +61,7 @@ pub enum Unavailable {
     /// The queue is full: try again later.
     #[error("too many requests are waiting for the ledger")]
     Overloaded,
-    /// There is too little room on the disk for what adds to the ledger.
+    /// Disk space is too low for decisions that grow the ledger.
     #[error(
         "the disk is low: nothing is granted, and no events are taken in, until there is room again"
     )]
@@ -85,13 +85,13 @@ impl From<Unavailable> for Reason {
     }
 }
 
-/// To be called with where the ledger stands once a batch is durable.
+/// Called with the position of the ledger once the batch is durable.
 type Answer = Box<dyn FnOnce(&Durable) + Send>;
 
 /// A decision: made on the transaction, answered when durable.
 type Job = Box<dyn FnOnce(&mut DecisionContext<'_>) -> Answer + Send>;
 
-/// The transaction, and what else a decision may want.
+/// The transaction and other inputs of a decision.
 pub struct DecisionContext<'a> {
     /// The transaction.
     pub transaction: WriteTransaction<'a>,
@@ -126,7 +126,7 @@ pub fn start<J: Journal + 'static>(
     start_at(Gate::Open, batches, parts, watermark, options, failed)
 }
 
-/// The same for a node of a cluster: it decides nothing before [`Replica::lead`].
+/// Starts the writer of a node of a cluster: it decides nothing before [`Replica::lead`].
 ///
 /// # Errors
 /// If a thread cannot be started.
@@ -202,7 +202,7 @@ fn start_at<J: Journal + 'static>(
 }
 
 impl<J> Threads<J> {
-    /// Waits until everything decided is durable, after [`Ledger::close`], and gives the journal back.
+    /// Waits until all decisions are durable, after [`Ledger::close`], and returns the journal.
     ///
     /// # Errors
     /// The failed write or fsync, if there was one.
@@ -221,8 +221,8 @@ impl<J> Threads<J> {
     }
 }
 
-/// A panic on one of the writer's threads ends the process: the state may be half changed, and nobody would get
-/// an answer any more. What is durable is recovered at the next start.
+/// Ends the process when one of the writer's threads panics: the state may be half changed, and no caller would be
+/// answered any more. Durable entries are recovered at the next start.
 struct EndOnPanic;
 
 impl Drop for EndOnPanic {

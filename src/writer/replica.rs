@@ -1,5 +1,4 @@
-//! The writer of a node that may follow another one: applies what others decided, and changes between following and
-//! deciding.
+//! The writer of a cluster node: applies the leader's batches, and switches between following and leading.
 
 use std::sync::{Arc, Weak, atomic::Ordering};
 
@@ -28,12 +27,12 @@ impl<J> Clone for Replica<J> {
     }
 }
 
-/// What has become of the decisions when none are made any more.
+/// The fate of pending decisions after a shutdown of the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shut {
-    /// All are durable.
+    /// All decisions are durable.
     Durable,
-    /// Another node leads, and some were dropped: [`Replica::rebuild`] has to follow.
+    /// Another node leads, and some decisions were dropped: [`Replica::rebuild`] has to follow.
     Void,
 }
 
@@ -45,20 +44,21 @@ impl<J: Journal + 'static> Replica<J> {
         }
     }
 
-    /// Where it ends: durable in the log.
+    /// The end of the replica, durable in the log.
     #[must_use]
     pub fn end(&self) -> Durable {
         self.ledger.durable()
     }
 
-    /// From now on batches are appended by this member of the cluster.
+    /// Appends batches through this member of the cluster from now on.
     pub fn attach(&self, handle: Handle) {
         if let Some(syncer) = self.syncer.upgrade() {
             syncer.journal.lock().attach(handle);
         }
     }
 
-    /// Writes batches that others decided, then applies them: they are durable in the log. Blocks. Not while decisions are made here.
+    /// Writes batches of the leader, then applies them: they are durable in the log. Blocks. Must not be called while
+    /// this node makes decisions.
     ///
     /// # Errors
     /// [`ApplyError`].
@@ -90,7 +90,7 @@ impl<J: Journal + 'static> Replica<J> {
                 before = head.time;
             }
             self.ledger.watermark.follow(&state);
-            // Whoever holds the state's lock sees both or neither.
+            // Readers hold the state's lock, so they see both changes or neither.
             syncer.durable.send_replace(durable);
         }
         for entries in decoded {
@@ -100,8 +100,8 @@ impl<J: Journal + 'static> Replica<J> {
         Ok(())
     }
 
-    /// From now on images are taken of the state behind the first batch of each period of ledger time: the same on each
-    /// replica. Once; none: the ledger is closed.
+    /// Takes images of the state after the first batch of each period of ledger time from now on, as all replicas do.
+    /// May be called once; none if the ledger is closed.
     #[must_use]
     pub fn mark(&self, period: Span) -> Option<mpsc::Receiver<Marked>> {
         let (marks, marked) = Marks::new(period);
@@ -109,12 +109,12 @@ impl<J: Journal + 'static> Replica<J> {
         set.is_ok().then_some(marked)
     }
 
-    /// From now on decisions are made here, unless that is barred. Everything before is applied.
+    /// Begins to make decisions, unless barred. All earlier batches are applied.
     pub fn lead(&self) {
         self.ledger.inbox.open();
     }
 
-    /// Takes no more decisions, and waits until those that were taken are durable or void.
+    /// Accepts no more decisions, and waits until the accepted ones are durable or void.
     pub async fn shut(&self) -> Shut {
         let mut gate = self.ledger.inbox.gate();
         self.ledger.inbox.begin_to_shut();
@@ -125,18 +125,18 @@ impl<J: Journal + 'static> Replica<J> {
         }
     }
 
-    /// Takes decisions again, since the lead was not given away after all.
+    /// Accepts decisions again, since the handover was cancelled.
     pub(crate) fn stay(&self) {
         self.ledger.inbox.stay_open();
     }
 
-    /// Nothing is decided here any more, whoever leads: neither requests nor events, nor what is due. What was decided
-    /// before becomes durable.
+    /// Ends all decisions on this node, whichever node leads: requests, events and due events. Earlier decisions become
+    /// durable.
     pub fn bar(&self) {
         self.ledger.inbox.bar();
     }
 
-    /// Another node leads: drops what was decided here and is not durable. Gives whether that can be anything: then
+    /// Another node leads: drops decisions that are not durable. Answers whether there may have been any: then
     /// [`Replica::rebuild`] has to follow.
     pub async fn void(&self) -> Shut {
         let mut gate = self.ledger.inbox.gate();
@@ -149,11 +149,11 @@ impl<J: Journal + 'static> Replica<J> {
         Shut::Void
     }
 
-    /// Puts the fold of the durable entries in the place of a state that holds decisions which were dropped.
+    /// Replaces a state that holds dropped decisions by the fold of the durable entries.
     pub fn rebuild(&self, rebuilt: State) {
         {
             let mut state = self.ledger.state.write();
-            // Whoever has read the state before must not take its answer for durable.
+            // A reader of the previous state must not take its answer for durable.
             self.ledger.rebuilt.fetch_add(1, Ordering::AcqRel);
             *state = rebuilt;
         }

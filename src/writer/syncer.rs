@@ -1,4 +1,4 @@
-//! Making batches durable, then letting the answers go.
+//! Makes batches durable, then sends their answers.
 
 use std::sync::{
     Arc, OnceLock,
@@ -17,27 +17,27 @@ use tokio::{
 use super::{Answer, Batch, inbox::Inbox, marks::Marks};
 use crate::metrics;
 
-/// The journal, and who wants to know what has become durable. One batch at a time: the decider has a batch synced by
-/// the syncing thread, or syncs it itself if there is nothing else to do meanwhile.
+/// The journal, and the watchers of durable entries. One batch at a time: the syncing thread syncs a batch, or the
+/// decider syncs the batch itself if it has nothing else to do meanwhile.
 pub(super) struct Syncer<J> {
     pub(super) journal: Mutex<J>,
     pub(super) inbox: Arc<Inbox>,
     pub(super) durable: watch::Sender<Durable>,
     pub(super) watchers: broadcast::Sender<Batch>,
     pub(super) stopped: Arc<AtomicBool>,
-    /// Where those who wait for answers run, if that is known.
+    /// The runtime of the callers that wait for answers, if there is one.
     pub(super) runtime: Option<Handle>,
     /// When images of the state are taken; none without a cluster.
     pub(super) marks: OnceLock<Marks>,
-    /// To be called when a write or fsync fails.
+    /// Called when a write or fsync fails.
     pub(super) failed: Mutex<Option<Failed>>,
-    /// Why nothing is durable any more.
+    /// The error after which nothing becomes durable any more.
     pub(super) error: Mutex<Option<Error>>,
 }
 
 pub(super) type Failed = Box<dyn FnOnce(&Error) + Send>;
 
-/// What is durable, and has been told to those who watch.
+/// A durable batch that has been published to watchers.
 struct Synced {
     durable: Durable,
     entries: Batch,
@@ -58,7 +58,7 @@ impl<J: Journal> Syncer<J> {
         while let Some((sealed, term)) = self.inbox.next_batch() {
             match self.make_durable(sealed, term) {
                 Ok(synced) => {
-                    // The decider may go on while the answers leave.
+                    // The decider can continue while the answers are sent.
                     self.inbox.syncer_is_idle();
                     self.answer(synced);
                 }
@@ -68,9 +68,10 @@ impl<J: Journal> Syncer<J> {
         }
     }
 
-    /// Syncs a batch here and now. None: a write or fsync failed; false: another node leads, and it is void.
+    /// Syncs a batch on the calling thread. None if a write or fsync failed; false if another node leads, and the batch
+    /// is void.
     pub(super) fn sync(&self, sealed: SealedBatch<Answer>) -> Option<bool> {
-        // Called by the decider alone: no other term begins before the decider has dropped its void decisions.
+        // Only the decider calls this: no other term begins before the decider has dropped its void decisions.
         match self.make_durable(sealed, self.inbox.term()) {
             Ok(synced) => {
                 self.answer(synced);
@@ -83,9 +84,9 @@ impl<J: Journal> Syncer<J> {
 
     fn make_durable(&self, sealed: SealedBatch<Answer>, term: u64) -> Result<Synced, Lost> {
         match self.append(sealed) {
-            // Before the other thread can sync what follows: watchers are told in the ledger's order.
+            // Published before the other thread can sync the next batch: watchers are notified in the ledger's order.
             Ok(committed) => Ok(self.publish(committed)),
-            // The answers are dropped unsent: nobody may learn of what may be lost.
+            // The answers are dropped unsent: no caller may learn of a decision that may be lost.
             Err(Error::Deposed) => {
                 self.inbox.void(term);
                 Err(Lost::Deposed)
@@ -141,7 +142,7 @@ impl<J: Journal> Syncer<J> {
         }
     }
 
-    /// Shows entries that are durable to those who watch.
+    /// Publishes durable entries to watchers.
     pub(super) fn show(&self, entries: &Batch) {
         if self.watchers.receiver_count() > 0 {
             let _ = self.watchers.send(entries.clone());
@@ -157,7 +158,7 @@ impl<J: Journal> Syncer<J> {
         metrics::recorded(&entries);
         let many = answers.len() > 1;
         let answer = move || answers.into_iter().for_each(|answer| answer(&durable));
-        // Waking many tasks from inside their runtime costs it one wake-up.
+        // One wake-up of the runtime, instead of one per task from outside.
         match &self.runtime {
             Some(runtime) if many => drop(runtime.spawn(async move { answer() })),
             _ => answer(),

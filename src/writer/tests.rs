@@ -8,7 +8,7 @@ use tokio::sync::broadcast::error::TryRecvError;
 use super::*;
 use crate::cpu_throttle::Meter;
 
-/// Takes everything, and is durable at once.
+/// A journal that accepts everything, and is durable at once.
 #[derive(Default)]
 struct Memory {
     last: u64,
@@ -53,8 +53,8 @@ fn record(context: &mut DecisionContext<'_>) -> Sequence {
     context.transaction.record(&Actor::named("test"), [deleted])
 }
 
-/// Batches are synced by either thread. A reader that waits for the newest entry would wait for ever if a batch were
-/// told of behind the next one.
+/// Either thread syncs batches. If a batch were published after the next one, a reader that waits for the newest entry
+/// would wait forever.
 #[test]
 fn what_is_durable_is_told_in_its_order() {
     const WORKERS: u64 = 3;
@@ -64,7 +64,7 @@ fn what_is_durable_is_told_in_its_order() {
     let watching = thread::spawn(move || {
         let mut last = 0;
         while last < WORKERS * DECISIONS {
-            // A watcher that was too slow goes on further on: the order holds all the same.
+            // A watcher that was too slow skips batches: the order holds nevertheless.
             let Ok(batch) = watched.blocking_recv() else {
                 continue;
             };
@@ -91,7 +91,7 @@ fn what_is_durable_is_told_in_its_order() {
     assert_eq!(threads.join().unwrap().last, WORKERS * DECISIONS);
 }
 
-/// Also with many decisions in one call, nobody waits for all of them.
+/// Even if one call has many decisions, no other job waits for all of them.
 #[test]
 fn a_flood_queues_behind_itself() {
     let (ledger, threads) = started();
@@ -120,7 +120,7 @@ fn a_flood_queues_behind_itself() {
     threads.join().unwrap();
 }
 
-/// What of a flood is expensive waits beside others, also when it is its turn.
+/// The expensive jobs of a flood wait while others are active, even when it is the flood's turn.
 #[test]
 fn whose_decisions_were_expensive_waits_while_others_are_active() {
     let (ledger, threads) = started();
@@ -148,17 +148,17 @@ fn whose_decisions_were_expensive_waits_while_others_are_active() {
         .unwrap();
     let (held, other, flood) = runtime.block_on(async { tokio::join!(held, other, flood) });
     held.unwrap();
-    // In turn it would be 3.
+    // Without the delay it would be 3.
     assert_eq!(flood.unwrap(), [1, 6]);
     assert_eq!(other.unwrap(), [2, 3, 4, 5]);
-    // At the end nobody waits.
+    // At the end all delays end.
     let last = ledger.decide_for(&Name::from("an expensive flood"), record);
     ledger.close();
     assert_eq!(runtime.block_on(last), Ok(7));
     threads.join().unwrap();
 }
 
-/// Behind an expensive job the others of its group go back to where they waited.
+/// After an expensive job the other jobs of its group are put back.
 #[test]
 fn what_was_put_back_is_decided_before_the_end() {
     let (ledger, threads) = started();
@@ -215,7 +215,7 @@ fn of_several_decisions_that_nobody_waits_for_any_more_the_rest_is_not_made() {
     threads.join().unwrap();
 }
 
-/// Nobody waits for all that ends at the same moment.
+/// No job waits for all reservations that expire at the same moment.
 #[test]
 fn what_is_due_at_once_is_recorded_a_part_at_a_time() {
     const ALL: usize = 1000;

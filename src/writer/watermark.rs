@@ -1,30 +1,30 @@
-//! Up to when the sources have been consumed.
+//! The watermark: the time up to which the sources have been consumed.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use quota_core::state::State;
 use quota_semantics::{Name, Timestamp};
 
-/// The time up to which every source is known to have been consumed completely.
+/// The time up to which every source has been consumed completely.
 ///
-/// Without sources there is nothing to wait for. With one it is unknown until it has been caught up with, or until its
-/// publisher has said how far it has shown each of the kinds that matter.
+/// Without sources there is nothing to wait for. With a source the watermark is unknown until the source has been fully
+/// consumed once, or until its publisher has sent watermarks of all required kinds.
 #[derive(Debug)]
 pub struct Watermark {
     time: AtomicI64,
     required: Option<Required>,
-    /// Whether it has ever been later than the start.
+    /// Whether the watermark has ever been later than the start.
     is_known: AtomicBool,
 }
 
-/// Watermarks that a publisher gives, and the ledger holds.
+/// Watermarks that a publisher sends, and the ledger stores.
 #[derive(Clone, Debug)]
 pub struct Required {
     /// The source: the principal whose events it sends.
     pub source: Name,
-    /// The kinds that are waited for.
+    /// The required kinds.
     pub resources: Vec<Name>,
-    /// The start: what was shown up to a time before says nothing of now.
+    /// The start: a watermark before the start proves nothing about the present.
     pub since: Timestamp,
 }
 
@@ -39,25 +39,25 @@ impl Watermark {
         }
     }
 
-    /// There are no sources: the wall clock decides alone.
+    /// There are no sources: only the wall clock counts.
     #[must_use]
     pub const fn without_sources() -> Self {
         Self::at(i64::MAX, None)
     }
 
-    /// There is a source, and nothing is known of it yet.
+    /// There is a source, which has not been consumed yet.
     #[must_use]
     pub const fn unknown() -> Self {
         Self::at(UNKNOWN, None)
     }
 
-    /// The publisher of a source says it, by events of the ledger.
+    /// The publisher of a source sets the watermark by events of the ledger.
     #[must_use]
     pub const fn published(required: Required) -> Self {
         Self::at(UNKNOWN, Some(required))
     }
 
-    /// Everything up to `time` has been consumed and is durable. Means nothing where the publisher says it.
+    /// All events up to `time` have been consumed and are durable. No effect if the publisher sets the watermark.
     pub fn advance(&self, time: Timestamp) {
         if self.required.is_none() {
             self.time.fetch_max(time.nanoseconds(), Ordering::AcqRel);
@@ -65,7 +65,7 @@ impl Watermark {
         }
     }
 
-    /// Takes over what the ledger holds of it. For the one writer.
+    /// Takes over the watermark in the ledger's state. Only the writer calls this.
     pub(super) fn follow(&self, state: &State) {
         let Some(required) = &self.required else {
             return;
@@ -84,13 +84,13 @@ impl Watermark {
         Timestamp::from_nanoseconds(self.time.load(Ordering::Acquire))
     }
 
-    /// Whether the sources have been caught up with at least once since the start.
+    /// Whether the sources have been fully consumed at least once since the start.
     #[must_use]
     pub fn is_known(&self) -> bool {
         self.is_known.load(Ordering::Acquire)
     }
 
-    /// What its publisher has to say, if it is one that says it.
+    /// The watermarks that the publisher has to send, if it sets the watermark.
     #[must_use]
     pub const fn required(&self) -> Option<&Required> {
         self.required.as_ref()

@@ -1,12 +1,12 @@
 //! The API server's audit webhook: `POST /audit` takes `audit.k8s.io/v1` EventLists.
 //!
-//! An answer to a creation bears a sealed annotation that says which reservation it made. It comes back in the audit
-//! event of the request, together with how the request ended: if it failed, the object will never be there, and what is
-//! held for it is given back at once instead of when its time is over.
+//! The answer to a creation bears a sealed annotation that names the reservation it made. The audit event of the
+//! request carries this annotation, together with the outcome of the request. If the request failed, the object will
+//! never exist, and its reservation is released at once instead of when it expires.
 //!
-//! Nothing is given back unless it is certain. Only creations have a uid of their own, so that no other request relies on
-//! the same reservation; of a request that failed on the server's side, or timed out, the object may be stored all the
-//! same.
+//! A reservation is released only if the request has certainly failed. Only creations are considered: each has a uid of
+//! its own, so no other request relies on the same reservation. After a server error or a timeout the object may be
+//! stored nevertheless, so the reservation stays.
 
 mod plugin;
 mod seal;
@@ -41,28 +41,28 @@ use crate::{
     writer::{DecisionContext, Unavailable, now},
 };
 
-/// Where audit events are posted to.
+/// The path that receives audit events.
 pub(crate) const ROUTE: &str = quota_client::paths::AUDIT;
 
-/// The key of the annotation, behind the webhook's name.
+/// The key of the annotation, after the webhook's name.
 pub(super) const ANNOTATION: &str = "hold";
 
-/// How often quotas are looked at.
+/// How often adopted quotas are counted.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// Lists of events that were not taken in and are logged in a second.
+/// Rejected event lists that are logged per second.
 static REFUSED: Throttle = Throttle::new(10);
 
-/// What became of events.
+/// The outcome for a list of events.
 #[derive(Debug, Default, Serialize)]
 struct Answer {
-    /// Events that were sent.
+    /// Events received.
     events: usize,
-    /// Reservations that were given back.
+    /// Reservations released.
     released: usize,
 }
 
-/// A reservation whose object will not be.
+/// A reservation whose object will never exist.
 struct Failed {
     hold: Hold,
     actor: Arc<Actor>,
@@ -76,7 +76,7 @@ pub(super) async fn audit(State(hook): State<Hook>, request: Request) -> Respons
             let (reason, detail) = failure.problem();
             if let Some(held_back) = REFUSED.pass(Instant::now()) {
                 let (reason, detail) = (reason.as_str(), shortened(&detail));
-                tracing::warn!(reason, detail, held_back, "audit events were not taken in");
+                tracing::warn!(reason, detail, held_back, "audit events were rejected");
             }
             Problem::new(reason, shortened(&detail)).into_response()
         }
@@ -108,7 +108,7 @@ impl Hook {
         })
     }
 
-    /// The reservation that a request failed with; or what else became of its event.
+    /// The reservation that a failed request had made; or else how its event is counted.
     fn failed_with(&self, text: &str, caller: &Actor) -> Result<Failed, AuditEvent> {
         let event: Event<'_> = serde_json::from_str(text).map_err(|_| AuditEvent::Unreadable)?;
         if event.is_over() && event.is_refused_by_plugin() {
@@ -146,7 +146,7 @@ impl Hook {
         })
     }
 
-    /// Looks for adopted quotas, which that plugin enforces as well, until `stop`.
+    /// Counts the adopted quotas, which the API server's quota plugin enforces as well, at intervals until `stop`.
     pub(crate) async fn look_for_shared_quotas(self, stop: CancellationToken) {
         let mut ticks = tokio::time::interval(LOOK);
         while stop.run_until_cancelled(ticks.tick()).await.is_some() {
@@ -158,7 +158,7 @@ impl Hook {
         let ledger = &self.0.ledger;
         let mut after = Name::default();
         let mut found = 0;
-        // One namespace per hold of the state.
+        // The state is locked for one namespace at a time.
         while let Some((namespace, adopted)) = ledger.peek(|state| {
             let namespace = state.namespaces(&after).next()?;
             let records = state.quota_records(namespace);
@@ -171,13 +171,13 @@ impl Hook {
         found
     }
 
-    /// Whether the API server's own quota plugin refuses what webhooks admit.
+    /// Whether the API server's own quota plugin refuses requests that webhooks admit.
     #[must_use]
     pub(crate) fn plugin_health(&self) -> Health {
         self.0.plugin.health(now())
     }
 
-    /// Gives back what is held for these. Answers how many of them were held still.
+    /// Releases these reservations. Answers how many of them were still held.
     async fn release(&self, failed: Vec<Failed>) -> Result<usize, Unavailable> {
         if failed.is_empty() {
             return Ok(0);

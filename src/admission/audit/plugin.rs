@@ -1,7 +1,7 @@
-//! The API server's own quota plugin, as far as its audit events show it.
+//! The API server's own quota plugin, as seen in its audit events.
 //!
-//! It decides behind the webhook, on numbers of its own that run behind. Where it limits the same, it refuses what was
-//! admitted here, and neither limit can be used to its end.
+//! The plugin decides after the webhook, on its own usage numbers, which lag behind. Where both enforce the same limit,
+//! the plugin refuses requests that the webhook has admitted, and neither limit can be used up.
 
 use parking_lot::Mutex;
 use quota_semantics::{Span, Timestamp};
@@ -9,21 +9,21 @@ use quota_service::health::Health;
 
 use crate::metrics;
 
-/// How long after the last denial the plugin is reported.
-const TOLD_FOR: Span = Span::from_seconds(3600);
+/// How long after its last denial the plugin is reported.
+const REPORTED_FOR: Span = Span::from_seconds(3600);
 
-/// Least time between two lines of the log.
+/// Shortest interval between two log lines.
 const LOGGED_EVERY: Span = Span::from_seconds(600);
 
-/// What is recorded of it.
+/// The record of the plugin's denials and of the quotas that it shares.
 #[derive(Default)]
 pub(in crate::admission) struct Plugin(Mutex<PluginState>);
 
 #[derive(Default)]
 struct PluginState {
-    /// Quotas that it has as well.
+    /// Adopted quotas, which the plugin enforces as well.
     shared: usize,
-    /// What it has denied since the start.
+    /// Denials by the plugin since the start.
     denials: Denials,
 }
 
@@ -35,7 +35,7 @@ struct Denials {
 }
 
 impl Plugin {
-    /// It has denied a creation; webhooks, which decide before it, had admitted it.
+    /// Records that the plugin has denied a creation that the webhooks had admitted before.
     pub(super) fn denied(&self, now: Timestamp, namespace: &str) {
         metrics::plugin_denied();
         let denials = &mut self.0.lock().denials;
@@ -55,7 +55,7 @@ impl Plugin {
         }
     }
 
-    /// So many quotas were adopted, and it has them as well.
+    /// Records how many adopted quotas the plugin enforces as well.
     pub(super) fn shares(&self, quotas: usize) {
         metrics::quotas_enforced_twice(quotas);
         let before = std::mem::replace(&mut self.0.lock().shared, quotas);
@@ -69,10 +69,10 @@ impl Plugin {
     }
 
     pub(super) fn health(&self, now: Timestamp) -> Health {
-        let known = self.0.lock();
-        let Denials { count, last, .. } = known.denials;
-        match (last, known.shared) {
-            (Some(last), _) if now.since(last) < TOLD_FOR => Health::Lagging(format!(
+        let state = self.0.lock();
+        let Denials { count, last, .. } = state.denials;
+        match (last, state.shared) {
+            (Some(last), _) if now.since(last) < REPORTED_FOR => Health::Lagging(format!(
                 "the API server's own quota plugin has refused {count} creations that the webhook admits, the last one {}s ago",
                 now.since(last).nanoseconds() / 1_000_000_000,
             )),
@@ -114,7 +114,7 @@ mod tests {
         plugin.denied(Timestamp::EPOCH, "team-a");
         let health = plugin.health(Timestamp::EPOCH);
         assert!(matches!(&health, Health::Lagging(why) if why.contains("refused 1 creations")));
-        let later = Timestamp::EPOCH.plus(TOLD_FOR);
+        let later = Timestamp::EPOCH.plus(REPORTED_FOR);
         assert!(matches!(plugin.health(later), Health::Lagging(_)));
         plugin.shares(0);
         assert_eq!(plugin.health(later), Health::Passed);

@@ -1,4 +1,4 @@
-//! What an annotation says of a reservation, so that nobody else can say it.
+//! The content of an annotation that names a reservation, sealed so that no other party can forge it.
 
 use quota_core::event::Sequence;
 use quota_semantics::{Name, uid::Uid};
@@ -13,11 +13,11 @@ pub(in crate::admission) struct Hold {
     pub(in crate::admission) entry: Sequence,
 }
 
-/// Seals annotations. Made at each start: what was sealed before is no longer known.
+/// Seals annotations. The key is made anew at each start, so annotations sealed by an earlier process are not accepted.
 pub(in crate::admission) struct Seal([u8; 32]);
 
 impl Seal {
-    /// A seal that nobody knows.
+    /// A seal with a random key.
     pub(in crate::admission) fn new() -> Self {
         let mut key = [0; 32];
         let (left, right) = key.split_at_mut(16);
@@ -26,7 +26,7 @@ impl Seal {
         Self(key)
     }
 
-    /// The annotation: entry, seal, namespace, uid. The last may hold any character.
+    /// Writes the annotation: entry, seal, namespace, uid. The uid comes last, since it may hold any character.
     pub(in crate::admission) fn close(&self, hold: &Hold) -> String {
         let Hold {
             namespace,
@@ -38,7 +38,7 @@ impl Seal {
         format!("{entry} {} {text}", sealed.to_hex())
     }
 
-    /// What an annotation says; nothing if it was not sealed here.
+    /// Reads an annotation; none if it was not sealed by this process.
     pub(in crate::admission) fn open(&self, annotation: &str) -> Option<Hold> {
         let (entry, rest) = annotation.split_once(' ')?;
         let (sealed, text) = rest.split_once(' ')?;

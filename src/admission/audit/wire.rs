@@ -1,4 +1,4 @@
-//! `EventList` as it goes over the wire, as far as it is of interest.
+//! The wire format of `EventList`, limited to the fields that are used.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -49,7 +49,7 @@ struct Status<'a> {
 }
 
 impl Event<'_> {
-    /// The values of annotations of this name, whoever made them.
+    /// The values of the annotations of this name, from any webhook.
     pub(super) fn annotations_named(&self, name: &str) -> impl Iterator<Item = &str> {
         let all = self.annotations.iter().flatten();
         all.filter(move |(key, _)| key.rsplit('/').next() == Some(name))
@@ -62,31 +62,31 @@ impl Event<'_> {
             .map_or("", |object| &object.namespace)
     }
 
-    /// On whose behalf the request was.
+    /// The user on whose behalf the request was made.
     pub(super) fn user(&self) -> &str {
         &self.user.username
     }
 
-    /// The status of the answer; 0: unknown.
+    /// The status code of the response; 0 if absent.
     pub(super) fn code(&self) -> u16 {
         self.response_status
             .as_ref()
             .map_or(0, |status| status.code)
     }
 
-    /// Whether it reports the end of the creation of an object.
+    /// Whether the event reports the end of the creation of an object.
     pub(super) fn is_over(&self) -> bool {
         self.stage == "ResponseComplete" && self.verb == "create"
     }
 
-    /// Whether nothing was stored: the request was refused. When the server failed, or the time was over, something may
+    /// Whether the request was refused, so that nothing was stored. After a server error or a timeout the object may
     /// have been stored.
     pub(super) fn has_certainly_failed(&self) -> bool {
         matches!(self.code(), 400..=499) && !matches!(self.code(), 408 | 499)
     }
 
-    /// Whether the API server's own quota plugin refused it, in the words of Kubernetes. A webhook's refusal may have the
-    /// same words, and says first whose it is.
+    /// Whether the API server's own quota plugin refused the request, in the words of Kubernetes. A webhook's refusal
+    /// may have the same words, but begins with the webhook's name.
     pub(super) fn is_refused_by_plugin(&self) -> bool {
         const WORDS: [&str; 3] = [
             "exceeded quota: ",
@@ -103,7 +103,7 @@ impl Event<'_> {
     }
 }
 
-/// The events of a list, not read yet; or what is wrong with it.
+/// Splits a list into its events without reading them; or says what is wrong with the list.
 pub(super) fn items(body: &[u8]) -> Result<Vec<&RawValue>, String> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]

@@ -1,4 +1,4 @@
-//! Groups: setting, showing, deleting.
+//! Groups: set, show, delete.
 
 mod read;
 mod show;
@@ -88,7 +88,7 @@ pub(super) async fn put(
     }
 }
 
-/// Sets a group at the transaction; answers it, and whether it is new.
+/// Sets a group in the transaction; answers the group, and whether it is new.
 fn set(
     context: &mut DecisionContext<'_>,
     actor: &Arc<Actor>,
@@ -109,26 +109,26 @@ fn set(
         }
         Some((record, entry)) => {
             let stored = show::manifest(record, entry);
-            let what = format!("group {name}");
+            let subject = format!("group {name}");
             let metadata = &mut manifest.metadata;
             if form == Form::Fields {
-                // What these fields cannot say stays.
+                // Metadata that the typed fields cannot express is kept.
                 metadata.finalizers.clone_from(&stored.metadata.finalizers);
                 let owners = &stored.metadata.owner_references;
                 metadata.owner_references.clone_from(owners);
             }
             if manifest.repeats(&stored)
-                && is_no_edit(context, &what, (None, &name), entry, precondition)?
+                && is_no_edit(context, &subject, (None, &name), entry, precondition)?
             {
                 return Ok((set_view(state, &name)?, false));
             }
-            refuse_stale(&what, &mut manifest.metadata, &stored.metadata)?;
+            refuse_stale(&subject, &mut manifest.metadata, &stored.metadata)?;
             manifest.inherit(&stored);
             let metadata = &mut manifest.metadata;
             metadata
                 .managed_fields
                 .clone_from(&stored.metadata.managed_fields);
-            refuse_revival(&what, &manifest.metadata)?;
+            refuse_revival(&subject, &manifest.metadata)?;
             validation::validate_update(&manifest, &stored)
         }
     };
@@ -160,7 +160,7 @@ fn set_view(state: &quota_core::state::State, name: &str) -> Result<Seen, Proble
     seen.ok_or_else(|| Problem::internal(&"a group that was set is not there"))
 }
 
-/// A group as an answer, and its entity tag.
+/// A group as a response body, and its entity tag.
 fn shown(app: &App, seen: &Seen) -> (wire::Group, HeaderValue) {
     let group = show::group(&seen.view, Some(seen), app.ledger.coverage());
     let status = serde_json::to_vec(&group.status).unwrap_or_default();
@@ -212,8 +212,8 @@ pub(super) async fn delete(
     .await
 }
 
-/// `GET /v1/groups`: by name. The numbers of a page are of one moment; members are counted, not named. With a selector, a
-/// page may be shorter than requested, and even empty, while there is more.
+/// `GET /v1/groups`: by name. All numbers of a page are of one moment; members are counted, not listed. With a
+/// selector, a page may be shorter than requested, or even empty, although more pages follow.
 pub(super) async fn list(
     State(app): State<App>,
     Caller(actor): Caller,

@@ -21,7 +21,7 @@ use super::super::{
     problem::{Cause, Problem},
 };
 
-/// The extensions as fields, and the annotations that they are.
+/// The extensions: names of the typed fields and of the annotations that hold them.
 const EXTENSIONS: [(&str, &str); 7] = [
     ("parent", PARENT),
     ("guaranteed", GUARANTEED),
@@ -32,13 +32,13 @@ const EXTENSIONS: [(&str, &str); 7] = [
     ("override", OVERRIDE),
 ];
 
-/// Fields that are part of the metadata.
+/// Typed fields that belong to the metadata.
 const METADATA: [&str; 5] = ["name", "uid", "resourceVersion", "labels", "annotations"];
 
-/// Fields that only answers have.
+/// Fields that only responses have.
 const OF_ANSWERS: [&str; 4] = ["createdTime", "status", "asOf", "lagging"];
 
-/// In which form a group was sent.
+/// The form in which a group was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// Typed fields.
@@ -47,16 +47,16 @@ pub(super) enum Form {
     Manifest,
 }
 
-/// A group as it was sent.
+/// A group in the form in which it was sent.
 pub(super) struct Sent {
     pub(super) manifest: Manifest,
     pub(super) form: Form,
-    /// Warnings about fields that were passed over.
+    /// Warnings about ignored unknown fields.
     pub(super) unknown: Vec<String>,
 }
 
 impl Form {
-    /// What is wrong, with fields called as in this form.
+    /// An `Invalid` problem whose causes name fields as this form does.
     pub(super) fn invalid(self, errors: Vec<FieldError>) -> Problem {
         let cause = |error: FieldError| {
             let mut cause = Cause::from(error);
@@ -72,7 +72,7 @@ impl Form {
 /// Reads a group.
 ///
 /// # Errors
-/// `Malformed` if it is none; `Invalid` with every limit that is no quantity.
+/// `Malformed` if the text is not a group; `Invalid` with every limit that is not a quantity.
 pub(super) fn read(text: &ManifestText) -> Result<Sent, Problem> {
     let (json, value) = parse(text)?;
     let is_manifest = value.get("spec").is_some() || value.get("apiVersion").is_some();
@@ -144,7 +144,7 @@ fn of_fields(fields: Map<String, Value>) -> Result<Sent, Problem> {
     })
 }
 
-/// The text of the annotation that says what a field says; none if that is nothing.
+/// The annotation's text for a field's value; none for an empty value.
 fn annotation(value: Value) -> Option<String> {
     match value {
         Value::Null => None,

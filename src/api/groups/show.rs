@@ -1,4 +1,4 @@
-//! A group as it is shown, and as it is stored.
+//! Renders a group for responses, and its metadata for storage.
 
 use quota_client::wire;
 use quota_core::{
@@ -20,7 +20,7 @@ use quota_semantics::{
 
 use super::super::{answer, render};
 
-/// Most members that one answer names.
+/// Most members that one answer lists.
 pub const MEMBERS_MAX: usize = 1000;
 
 /// A group with its numbers and its first members.
@@ -30,18 +30,18 @@ pub struct Seen {
     pub view: GroupView,
     /// Its members by name; at most [`MEMBERS_MAX`].
     pub members: Vec<MemberView>,
-    /// Another group that is guaranteed the same, and a namespace of both.
+    /// Another group that is guaranteed the same resource, and a namespace of both.
     pub contender: Option<(Name, Name)>,
 }
 
 impl Seen {
-    /// A group of this state, by its name.
+    /// Looks up a group of this state by its name.
     #[must_use]
     pub fn of(state: &state::State, name: &str) -> Option<Self> {
         Self::with(state, state.group(name)?, MEMBERS_MAX)
     }
 
-    /// The group of a view of this state, with so many members.
+    /// A group with this many members, from a view of this state.
     #[must_use]
     pub fn with(state: &state::State, view: GroupView, members: usize) -> Option<Self> {
         let (members, _) = state.group_members(&view.record.name, "", members)?;
@@ -53,14 +53,14 @@ impl Seen {
         })
     }
 
-    /// How many members are not named.
+    /// The number of members that are not listed.
     #[must_use]
     pub fn omitted(&self) -> usize {
         self.view.members.saturating_sub(self.members.len())
     }
 }
 
-/// A group as `/v1` shows it. Without its members, if they are not given.
+/// A group in the format of `/v1`; without its members if they are not given.
 pub(super) fn group(view: &GroupView, members: Option<&Seen>, coverage: &Coverage) -> wire::Group {
     let record = &*view.record;
     let spec = &record.spec;
@@ -104,13 +104,13 @@ pub(super) fn group(view: &GroupView, members: Option<&Seen>, coverage: &Coverag
     }
 }
 
-/// What counts in a group, in the form of an answer.
+/// A group's usage as a response body.
 pub(super) fn usage(seen: &Seen, head: Head, lagging: bool) -> wire::GroupUsage {
-    let resource = |it: &GroupFigure| {
+    let resource = |limit: &GroupFigure| {
         let GroupFigure {
             figure,
             guaranteed_to_others,
-        } = it;
+        } = limit;
         let mut available = figure.hard.clone();
         for taken in [
             figure.used.as_ref(),
@@ -138,7 +138,7 @@ pub(super) fn usage(seen: &Seen, head: Head, lagging: bool) -> wire::GroupUsage 
     }
 }
 
-/// What a namespace takes of a group.
+/// A namespace's usage of a group.
 #[must_use]
 pub fn member(member: &MemberView) -> wire::MemberUsage {
     wire::MemberUsage {
@@ -148,12 +148,12 @@ pub fn member(member: &MemberView) -> wire::MemberUsage {
     }
 }
 
-/// The limits of a group with what counts against them.
+/// The limits of a group with the usage that counts against them.
 pub fn figures(view: &GroupView) -> impl Iterator<Item = &Figure> {
     view.figures.iter().map(|figure| &figure.figure)
 }
 
-/// A number of each limit, by resource.
+/// One figure of each limit, by resource.
 pub fn numbers<'a>(
     figures: impl IntoIterator<Item = &'a Figure>,
     number: impl Fn(&Figure) -> Option<Quantity>,
@@ -162,7 +162,7 @@ pub fn numbers<'a>(
     figures.into_iter().filter_map(of).collect()
 }
 
-/// What is guaranteed to the groups below one, and not used by them; no zeros.
+/// Amounts that are guaranteed to groups below this one and not used by them; zeros are left out.
 #[must_use]
 pub fn guaranteed_to_others(view: &GroupView) -> ResourceList {
     let of = |figure: &GroupFigure| {
@@ -172,8 +172,8 @@ pub fn guaranteed_to_others(view: &GroupView) -> ResourceList {
     view.figures.iter().filter_map(of).collect()
 }
 
-/// The conditions of a group: which of its parts are not in effect. Those that depend on its members are there only if
-/// these are given.
+/// The conditions of a group: its parts that are not in effect. Conditions that depend on the members are included only
+/// if the members are given.
 #[must_use]
 pub fn conditions(
     view: &GroupView,
@@ -211,7 +211,7 @@ pub fn conditions(
     all.into_iter().flatten().collect()
 }
 
-/// The annotations of a group from a cluster that are not in force; none: all are.
+/// The annotations of a group from a cluster that are not in force; none if all are.
 fn not_in_force(record: &GroupRecord) -> Option<Vec<String>> {
     record.adopted_version()?;
     let stored: Metadata = serde_json::from_str(&record.metadata).unwrap_or_default();
@@ -234,7 +234,7 @@ fn metadata(record: &GroupRecord, entry: Sequence) -> Metadata {
     }
 }
 
-/// A group as a manifest without its numbers, to be compared with a changed one.
+/// A group as a manifest without its numbers, for comparison with a changed manifest.
 #[must_use]
 pub fn manifest(record: &GroupRecord, entry: Sequence) -> Manifest {
     let mut manifest = Manifest::default();
@@ -246,9 +246,9 @@ pub fn manifest(record: &GroupRecord, entry: Sequence) -> Manifest {
     manifest
 }
 
-/// What of a manifest's metadata is stored beside the fields that the record has of its own. Annotations that the
-/// record's extensions are written as are left out; one that says the same in other words stays, since whoever wrote
-/// it compares texts.
+/// The part of a manifest's metadata that is stored beside the record's own fields. Annotations that equal the written
+/// form of the record's extensions are left out. An annotation with the same meaning in other words is kept, since its
+/// author compares texts.
 #[must_use]
 pub fn stored_metadata(manifest: &Manifest) -> Box<str> {
     let mut metadata = manifest.metadata.clone();

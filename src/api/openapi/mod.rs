@@ -1,7 +1,8 @@
 //! The description of the API: OpenAPI 3.1, derived from the route table.
 //!
-//! A route names its parameters and the schemas of its body and answers; `parameters.json` and `schemas.json` hold
-//! these. That answers are as described is checked wherever a test of the API gets one (`tests/api/described.rs`).
+//! A route names its parameters and the schemas of its body and responses; `parameters.json` and `schemas.json` hold
+//! the definitions. Wherever a test of the API gets a response, the test checks it against its schema
+//! (`tests/api/described.rs`).
 
 use std::sync::LazyLock;
 
@@ -26,7 +27,7 @@ static PARAMETERS: LazyLock<Value> = LazyLock::new(|| {
         .expect("the parameters are part of the program, and tested")
 });
 
-/// The description of an API of these routes.
+/// The OpenAPI document of an API with these routes.
 pub(super) fn document(routes: &[Route<App>]) -> Value {
     let mut paths = Map::new();
     for route in routes {
@@ -42,7 +43,7 @@ pub(super) fn document(routes: &[Route<App>]) -> Value {
             "license": {"name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0"},
         },
         "servers": [{"url": "/"}],
-        // Nobody needs a token while no tokens are configured.
+        // No token is needed while no tokens are configured.
         "security": [{}, {"token": []}],
         "paths": paths,
         "components": {
@@ -59,7 +60,7 @@ fn operation(spec: &Spec) -> Value {
     let mut answers: Map<_, _> = described
         .answers
         .iter()
-        .map(|(status, what)| (status.to_string(), response(*status, what)))
+        .map(|(status, content)| (status.to_string(), response(*status, content)))
         .collect();
     let problem = json!({"schema": reference("Problem")});
     answers.insert(
@@ -100,7 +101,7 @@ fn in_path(path: &str) -> impl Iterator<Item = Value> {
     })
 }
 
-/// A parameter by its name in the table of parameters; with `!`, it has to be given.
+/// A parameter by its name in the table of parameters; the suffix `!` makes it required.
 fn in_query(name: &str) -> Value {
     let (key, required) = match name.strip_suffix('!') {
         Some(key) => (key, true),
@@ -115,13 +116,13 @@ fn in_query(name: &str) -> Value {
     parameter
 }
 
-/// An answer: a schema, a media type, or nothing.
-fn response(status: u16, what: &str) -> Value {
+/// A response: a schema, a media type, or empty.
+fn response(status: u16, content: &str) -> Value {
     let description = http::StatusCode::from_u16(status)
         .ok()
         .and_then(|status| status.canonical_reason())
         .unwrap_or_default();
-    match what {
+    match content {
         "" => json!({ "description": description }),
         media_type if media_type.contains('/') => {
             json!({"description": description, "content": {media_type: {"schema": {"type": "string"}}}})
@@ -198,8 +199,8 @@ mod tests {
                 "{place}"
             );
             for name in described.query {
-                let known = &PARAMETERS[name.trim_end_matches('!')];
-                assert!(known.is_object(), "{place}: {name}");
+                let parameter = &PARAMETERS[name.trim_end_matches('!')];
+                assert!(parameter.is_object(), "{place}: {name}");
             }
         }
     }

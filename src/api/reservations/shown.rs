@@ -1,4 +1,4 @@
-//! A reservation on the wire.
+//! The wire form of a reservation.
 
 use std::{
     borrow::Cow,
@@ -53,7 +53,7 @@ pub(super) fn item(
     }
 }
 
-/// A reservation with what holds it.
+/// A reservation with its holder.
 pub(in crate::api) fn whole<'a>(
     status: &'a ReservationStatus,
     warnings: &'a [String],
@@ -71,7 +71,7 @@ pub(in crate::api) fn whole<'a>(
     }
 }
 
-/// The same text that serde makes of it, in a fraction of the time: this is the answer that most callers wait for.
+/// Writes the same text as serde in a fraction of the time: most callers wait for this answer.
 pub(super) fn write(reservation: &Reservation<'_>, out: &mut String) -> fmt::Result {
     out.push('{');
     write_fields(reservation, out)?;
@@ -79,7 +79,7 @@ pub(super) fn write(reservation: &Reservation<'_>, out: &mut String) -> fmt::Res
     Ok(())
 }
 
-/// The fields alone, for an object that has others before them.
+/// Writes the fields alone, for an object that begins with other fields.
 pub(in crate::api) fn write_fields(this: &Reservation<'_>, out: &mut String) -> fmt::Result {
     let Holder {
         api_version,
@@ -135,10 +135,10 @@ pub(in crate::api) fn write_fields(this: &Reservation<'_>, out: &mut String) -> 
     Ok(())
 }
 
-/// The field that says that a source is behind, to follow other fields.
+/// The field for a lagging source, to be appended after other fields.
 pub(in crate::api) const LAGGING: &str = ",\"lagging\":true";
 
-/// Appends how far the ledger was, behind other fields.
+/// Appends the position of the ledger after other fields.
 pub(in crate::api) fn write_head(out: &mut String, Head { sequence, time }: &Head) -> fmt::Result {
     write!(out, ",\"asOf\":{{\"sequence\":{sequence}")?;
     timed(out, ",\"time\":", *time)?;
@@ -146,12 +146,12 @@ pub(in crate::api) fn write_head(out: &mut String, Head { sequence, time }: &Hea
     Ok(())
 }
 
-/// Appends a field with a time, as [`in_microseconds`](quota_semantics::in_microseconds) has it.
+/// Appends a time field, in the format of [`in_microseconds`](quota_semantics::in_microseconds).
 fn timed(out: &mut String, key: &str, time: Timestamp) -> fmt::Result {
     quoted(out, key, &time.whole_microseconds())
 }
 
-/// Appends a field whose value never holds what has to be escaped.
+/// Appends a field whose value never needs escapes.
 fn quoted(out: &mut String, key: &str, value: &impl fmt::Display) -> fmt::Result {
     out.push_str(key);
     out.push('"');
@@ -160,7 +160,7 @@ fn quoted(out: &mut String, key: &str, value: &impl fmt::Display) -> fmt::Result
     Ok(())
 }
 
-/// Appends a field with a list of texts.
+/// Appends a field with a list of strings.
 fn listed(out: &mut String, key: &str, texts: &[impl AsRef<str>]) {
     out.push_str(key);
     out.push('[');
@@ -170,11 +170,11 @@ fn listed(out: &mut String, key: &str, texts: &[impl AsRef<str>]) {
     out.push(']');
 }
 
-/// Appends a field that may hold any text.
+/// Appends a field with any text.
 fn field(out: &mut String, key: &str, text: &str) {
     out.push_str(key);
     let is_escaped = |byte: u8| (byte < b' ') | (byte == b'"') | (byte == b'\\');
-    // All of it, since that is quicker than to look for the first.
+    // Scans the whole text, since that is faster than an early exit.
     if text.bytes().fold(false, |any, byte| any | is_escaped(byte)) {
         out.push_str(&serde_json::Value::from(text).to_string());
     } else {
@@ -211,7 +211,7 @@ mod tests {
                 .collect();
             let [created_time, expiration_time, ended, time] =
                 times.map(Timestamp::from_nanoseconds);
-            let [detailed, over, known, lagging] = options;
+            let [detailed, over, positioned, lagging] = options;
             let listed: Vec<Name> = names.iter().flatten().map(|name| name.as_str().into()).collect();
             let warnings = names.clone().unwrap_or_default();
             let shown = Reservation {
@@ -232,7 +232,7 @@ mod tests {
                 groups: Cow::Borrowed(&listed),
                 unlimited: names.is_some().then_some(Cow::Borrowed(&listed)),
                 warnings: Cow::Borrowed(&warnings),
-                as_of: known.then_some(AsOf { sequence, time }),
+                as_of: positioned.then_some(AsOf { sequence, time }),
                 lagging,
             };
             let mut text = String::new();

@@ -22,8 +22,8 @@ async fn each_role_may_call_what_the_table_says_and_nothing_else() {
                 .replace("{uid}", "u")
                 .replace("{*path}", "x")
         };
-        // Namespace requested, and whether patterns of a team suffice for it.
-        let asked: &[(String, bool)] = match scope {
+        // The requested namespace, and whether a role in the team's pattern suffices for it.
+        let requests: &[(String, bool)] = match scope {
             None | Some(Scope::Items) => &[(at("other"), true)],
             Some(Scope::Everywhere) => &[(at("team-a"), false)],
             Some(Scope::Path) => &[
@@ -40,7 +40,7 @@ async fn each_role_may_call_what_the_table_says_and_nothing_else() {
                 (format!("{path}?limit=1"), false),
             ],
         };
-        for (uri, team_suffices) in asked {
+        for (uri, team_suffices) in requests {
             for (index, role) in Role::ALL.into_iter().enumerate() {
                 let has_role = roles.is_empty() || roles.contains(&role);
                 for (issued, reaches) in [

@@ -17,7 +17,7 @@ async fn a_watch_ends_with_the_rights_of_its_caller() {
         assert_eq!(response.status(), StatusCode::OK);
         response
     };
-    // A change of other records changes nothing; that of its own ends it.
+    // A change of other records changes nothing; a change of its own record ends the watch.
     let mut setup = Setup::new(&file(&[&issued]));
     let watching = tokio::spawn(text(watch(&setup).await));
     setup.change(&file(&[&issued, &other]).to_toml().unwrap());

@@ -1,4 +1,4 @@
-//! What nodes know each other by, and how one tells another whose request it passes on.
+//! Authenticates nodes to each other, and names the caller of a forwarded request.
 
 use std::{
     fs, io,
@@ -19,16 +19,16 @@ use crate::{
     peer::Peer,
 };
 
-/// Whose request it is.
+/// The caller of a forwarded request.
 const ACTOR: HeaderName = HeaderName::from_static("quotad-actor");
 
-/// Set on answers that say that nothing was decided.
+/// Set on responses that say that nothing was decided.
 const NOT_LEADER: HeaderName = HeaderName::from_static("quotad-not-leader");
 
 /// A shorter secret is refused.
 const SECRET_BYTES_MIN: usize = 32;
 
-/// Why the other nodes cannot be reached, or not be known.
+/// Why requests between nodes cannot be sent or authenticated.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::cluster) enum Error {
     #[error("cluster.peers: {0:?} is no address")]
@@ -49,12 +49,12 @@ pub(in crate::cluster) struct Credentials {
     hash: blake3::Hash,
 }
 
-/// Who a request comes from, as the node found out that took it.
+/// The caller of a request, as authenticated by the node that received it.
 #[derive(Default, Serialize, Deserialize)]
 pub(in crate::cluster) struct Actor {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     principal: Option<Caller>,
-    /// Names of the certificate, on a listener that asks for no token.
+    /// Names of the certificate, on a listener that requires no token.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     names: Vec<String>,
 }
@@ -66,7 +66,7 @@ struct Caller {
     namespaces: Vec<Pattern>,
 }
 
-/// An extension of requests that another node has passed on.
+/// An extension of requests that another node has forwarded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FromNode;
 
@@ -105,7 +105,8 @@ impl Credentials {
         })
     }
 
-    /// Says who this node is, and for whom it asks. None: it cannot be said in a header.
+    /// Adds the secret and the caller on whose behalf this node sends a request. None if a header cannot hold the
+    /// caller.
     pub(super) fn sign(&self, actor: &Actor, headers: &mut HeaderMap) -> Option<()> {
         let actor = BASE64.encode(serde_json::to_vec(actor).ok()?);
         headers.insert(header::AUTHORIZATION, self.bearer.clone());
@@ -113,8 +114,8 @@ impl Credentials {
         Some(())
     }
 
-    /// Whether another node sent the request; then whose it is becomes an extension of it. From then on nobody can log
-    /// the secret.
+    /// Checks whether another node sent the request; then the original caller becomes an extension of the request.
+    /// Removes the secret from the headers, so that later code cannot log it.
     pub(in crate::cluster) fn admit(
         &self,
         headers: &mut HeaderMap,
@@ -145,22 +146,22 @@ impl Credentials {
     }
 }
 
-/// Says in an answer that nothing was decided.
+/// Marks a response: nothing was decided.
 pub(in crate::cluster) fn mark(headers: &mut HeaderMap) {
     headers.insert(NOT_LEADER, HeaderValue::from_static("true"));
 }
 
-/// Whether an answer says that nothing was decided.
+/// Whether a response is marked: nothing was decided.
 pub(in crate::cluster) fn is_marked(headers: &HeaderMap) -> bool {
     headers.contains_key(NOT_LEADER)
 }
 
-/// Headers that nodes alone set.
+/// Headers that only nodes may set.
 pub(super) fn is_reserved(name: &HeaderName) -> bool {
     *name == ACTOR || *name == NOT_LEADER
 }
 
-/// What connects to the other nodes by TLS, if they serve it.
+/// Connects to the other nodes over TLS, if they use it.
 pub(super) fn connector(settings: &config::Cluster) -> Result<Option<TlsConnector>, Error> {
     let Some(file) = &settings.tls_ca else {
         return Ok(None);

@@ -21,12 +21,12 @@ pub struct Cluster {
     /// Name of this node: one of `peers`.
     #[serde(with = "blank")]
     pub node: Option<String>,
-    /// All nodes: where each is reached by the others.
+    /// All nodes, and the address at which the others reach each.
     pub peers: BTreeMap<String, String>,
     /// Address for the other nodes.
     #[serde(with = "blank")]
     pub listen: Option<SocketAddr>,
-    /// File with the secret that nodes know each other by.
+    /// File with the secret by which nodes authenticate each other.
     #[serde(with = "blank")]
     pub token_file: Option<PathBuf>,
     /// Certificate chain (PEM) of `listen`.
@@ -44,9 +44,9 @@ pub struct Cluster {
     pub silence: Period,
     /// A leader that had nothing to append for so long shows that it is there.
     pub heartbeat: Period,
-    /// For so long a leader knows that nobody else leads.
+    /// For so long a leader is sure that no other node leads.
     pub lease: Period,
-    /// An append that nothing was heard of for so long is ambiguous.
+    /// An append without an answer for so long is ambiguous.
     pub ack_wait: Period,
     /// A node whose clock differs by more from that of the servers does not lead.
     pub max_clock_skew: Period,
@@ -54,7 +54,7 @@ pub struct Cluster {
     pub max_read_age: Period,
     /// Digests of the states of nodes are compared once in so much ledger time.
     pub digest_interval: Period,
-    /// The stream is not kept for nodes that were not heard of for so long.
+    /// The stream is not kept for nodes that have not reported for so long.
     pub forget_after: Period,
     /// About so many bytes stay in the stream, also of what all nodes have.
     pub stream_bytes: Size,

@@ -1,4 +1,4 @@
-//! What is granted, and what is kept of what is not.
+//! The rules of grants, and the denials that are kept.
 
 use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf};
 
@@ -25,7 +25,7 @@ pub struct Reservations {
     pub max_pending_per_namespace: NonZeroUsize,
     /// Pending reservations that one principal has requested.
     pub max_pending_per_principal: NonZeroUsize,
-    /// What to do with a request that needs something that nothing limits.
+    /// What to do with a request for a resource that nothing limits.
     pub unlimited: Unlimited,
 }
 
@@ -43,7 +43,7 @@ pub struct Groups {
     pub object_labels: Vec<String>,
 }
 
-/// `denials.*`: what is kept of denials.
+/// `denials.*`: the denials that are kept.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Denials {
@@ -65,9 +65,9 @@ pub struct Admission {
     /// Address of its TLS listener; none: reviews come by the HTTP API only.
     #[serde(with = "blank")]
     pub listen: Option<SocketAddr>,
-    /// Share of a limit (0 to 1) from which an admitted request is warned about.
+    /// Share of a limit (0 to 1) from which an admitted request is answered with a warning.
     pub warn_ratio: f64,
-    /// Admit while the sources lag so far that usage is not known.
+    /// Admit while the sources lag so far that usage is uncertain.
     pub allow_when_behind: bool,
     /// File with limited resources, as Kubernetes' `AdmissionConfiguration` holds them.
     #[serde(with = "blank")]

@@ -48,7 +48,7 @@ pub struct Journal {
     pub max_batch_entries: NonZeroUsize,
 }
 
-/// `ledger.*`: what is done about a ledger that is not whole.
+/// `ledger.*`: the handling of a damaged ledger.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ledger {
@@ -64,7 +64,7 @@ pub struct Disk {
     pub min_free: Size,
 }
 
-/// `checkpoint.*`: signed statements of how far the ledger has come.
+/// `checkpoint.*`: signed statements of the ledger's position.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Checkpoint {

@@ -1,4 +1,4 @@
-//! Every key of the configuration with its type. Its default, and what it is for, stand in the shipped `config.toml`.
+//! Every key of the configuration with its type. The shipped `config.toml` holds the defaults and describes the keys.
 
 mod cluster;
 mod deciding;
@@ -45,15 +45,15 @@ pub struct Config {
     pub retention: Retention,
     /// Shape of the ledger on disk.
     pub journal: Journal,
-    /// What is done about a ledger that is not whole.
+    /// The handling of a damaged ledger.
     pub ledger: Ledger,
     /// Room on the disk.
     pub disk: Disk,
-    /// Bounds of what callers can ask for.
+    /// Limits on requests.
     pub limits: Limits,
-    /// Signed statements of how far the ledger has come.
+    /// Signed statements of the ledger's position.
     pub checkpoint: Checkpoint,
-    /// What is kept of denials.
+    /// The denials that are kept.
     pub denials: Denials,
     /// Logging.
     pub log: Log,

@@ -1,4 +1,4 @@
-//! Whom it serves and how: the listeners' bounds, certificates, tokens, logging.
+//! How requests are served: limits of the listeners, certificates, tokens, logging.
 
 use std::{
     net::SocketAddr,
@@ -14,8 +14,8 @@ use quota_service::config::{Period, Size, blank};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Http {
-    /// Names and addresses, without port, that requests may be for besides those of loopback and the address that the
-    /// connection came in at; `*`: all.
+    /// Names and addresses, without port, that requests may be for, besides loopback and the local address of the
+    /// connection; `*`: all.
     pub allowed_hosts: Vec<String>,
 }
 
@@ -27,7 +27,7 @@ pub struct Admin {
     pub listen: SocketAddr,
 }
 
-/// `limits.*`: bounds of what callers can ask for.
+/// `limits.*`: limits on requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
@@ -69,11 +69,11 @@ pub struct Limits {
     pub limits_per_quota: NonZeroUsize,
     /// Quotas of one namespace.
     pub quotas_per_namespace: NonZeroUsize,
-    /// Bytes of quotas that came and went, which are remembered for watches.
+    /// Bytes of created and deleted quotas, which are kept for watches.
     pub quota_changes_bytes: Size,
-    /// Questions about the past that are worked on or wait for their turn.
+    /// Queries of past states that are processed or wait for their turn.
     pub past_questions: NonZeroUsize,
-    /// Entries that one question about the past may replay.
+    /// Entries that one query of a past state may replay.
     pub replay_entries: NonZeroU64,
     /// Series of quotas in the metrics.
     pub metrics_series: NonZeroUsize,
@@ -102,7 +102,7 @@ pub struct Tls {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Auth {
-    /// File with the tokens' hashes, roles and namespaces; none: nobody needs a token.
+    /// File with the tokens' hashes, roles and namespaces; none: no token is needed.
     #[serde(with = "blank")]
     pub tokens_file: Option<PathBuf>,
     /// Serve other addresses than loopback without tokens.
@@ -113,8 +113,8 @@ pub struct Auth {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shutdown {
-    /// How long requests are still taken after a stop was requested, while `/readyz` says that they will not be.
+    /// How long requests are still accepted after a stop was requested, while `/readyz` answers 503.
     pub drain: Period,
-    /// How long requests that are being answered may take before they are cut off.
+    /// How long requests in progress may take before they are cut off.
     pub grace: Period,
 }

@@ -28,39 +28,40 @@ pub struct Nats {
     /// Credentials, certificates, and how often to try again.
     #[serde(flatten)]
     pub connection: Connection,
-    /// Messages asked for at once.
+    /// Messages that one pull requests.
     pub fetch_messages: NonZeroUsize,
     /// Largest message that is decoded; a larger one is recorded as rejected.
     pub max_message_bytes: Size,
-    /// How often an idle consumer asks how far the stream has got.
+    /// How often an idle consumer checks how far the stream has got.
     pub poll_interval: Period,
-    /// The cluster whose publisher is asked for relists; none: those that the subjects of the stream's messages name.
+    /// The cluster whose publisher receives relist requests; none: the clusters that the subjects of the stream's
+    /// messages name.
     #[serde(with = "blank")]
     pub cluster: Option<String>,
-    /// What the subject begins with on which publishers are asked for relists.
+    /// Prefix of the subject on which publishers receive relist requests.
     pub control_prefix: String,
-    /// Least wait between two times that they are asked.
+    /// Shortest wait between two relist requests.
     pub relist_interval: Period,
-    /// Who says up to when everything has been seen.
+    /// Source of the watermark: the time up to which all events have been seen.
     pub watermark: WatermarkSource,
-    /// The kinds whose watermarks are waited for; none: those that the webhook is asked about.
+    /// The kinds whose watermarks are required; none: the kinds for which the webhook is always called.
     pub watermark_resources: Vec<String>,
     /// A watermark that is older than this lags.
     pub max_watermark_age: Period,
 }
 
-/// Who says up to when everything that happened has been seen.
+/// Source of the watermark: the time up to which all events have been seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WatermarkSource {
-    /// The stream alone: what it held when it was polled is all that had happened by then.
+    /// The stream alone: its content at a poll counts as everything that has happened by then.
     Poll,
     /// The publisher, by its bookmarks.
     Bridge,
 }
 
 impl Config {
-    /// The kinds whose watermarks are waited for: those that are configured, or those that the webhook is asked about,
+    /// The kinds whose watermarks are required: the configured ones, or those for which the webhook is always called,
     /// and quotas and groups if they come from the stream.
     #[must_use]
     pub fn watermark_resources(&self) -> Vec<String> {
@@ -78,7 +79,7 @@ impl Config {
     }
 }
 
-/// The kinds that the webhook is asked about in any case: those that count for more than their number.
+/// The kinds for which the webhook is always called: those that count for more than their number.
 const REVIEWED: [&str; 4] = [
     "persistentvolumeclaims",
     "pods",

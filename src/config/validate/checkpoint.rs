@@ -1,4 +1,4 @@
-//! What the keys `checkpoint.*` need of each other.
+//! Dependencies between the keys `checkpoint.*`.
 
 use quota_service::config::Finding;
 

@@ -1,11 +1,11 @@
-//! What the keys `cluster.*` need of each other.
+//! Dependencies between the keys `cluster.*`.
 
 use quota_replication::NodeName;
 use quota_service::config::Finding;
 
 use super::{Config, check};
 
-/// Largest body of a request: its entries, behind a batch that is about to be sealed, have to fit into a message.
+/// Largest request body: its entries have to fit into a message together with a batch that is about to be sealed.
 const BODY_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 pub(super) fn validate(config: &Config, findings: &mut Vec<Finding>) {

@@ -1,4 +1,4 @@
-//! What the keys `nats.*` need of each other.
+//! Dependencies between the keys `nats.*`.
 
 use quota_semantics::quota::syntax;
 use quota_service::config::Finding;

@@ -1,4 +1,4 @@
-//! Each route of the table answers, and stands in the docs.
+//! Each route of the table answers, and is documented.
 
 mod documented;
 
@@ -95,7 +95,7 @@ impl World {
     }
 }
 
-/// The begin of an answer's body.
+/// The beginning of a response body.
 async fn begin(response: Response) -> String {
     let first = response.into_body().into_data_stream().next().await;
     String::from_utf8_lossy(&first.unwrap().unwrap()).into_owned()
@@ -119,7 +119,7 @@ async fn every_route_of_the_api_answers() {
             status != StatusCode::METHOD_NOT_ALLOWED && !status.is_server_error(),
             "{method} {uri}: {status}"
         );
-        // Nothing is there yet, but each handler says so in its own words.
+        // The ledger is empty, but each handler reports that with its own message.
         if status == StatusCode::NOT_FOUND {
             let text = begin(response).await;
             assert!(

@@ -11,9 +11,9 @@ pub use quota_service::nats::SetupError;
 use super::Status;
 use crate::config::{self, Period};
 
-/// Begins to connect, and goes on until it succeeds, now and after each loss. The receiver says whether there is
-/// a connection. Whoever `is_in_cluster` gives servers up sooner that do not answer: a node that begins to lead grants only
-/// once it has caught up.
+/// Connects in the background, and reconnects after each loss. The receiver reports whether there is a connection. With
+/// `is_in_cluster`, unresponsive servers are given up sooner: a node that begins to lead grants only once it has caught
+/// up with its sources.
 pub(super) async fn connect(
     settings: &config::Nats,
     is_in_cluster: bool,
@@ -42,32 +42,32 @@ pub(super) async fn connect(
     Ok((client, is_connected))
 }
 
-/// A connection for something else than the intake; it connects, and goes on to, in the background.
+/// A connection for other purposes than the intake; it connects and reconnects in the background.
 pub(crate) async fn plain(settings: &config::Nats, name: &str) -> Result<Client, SetupError> {
     let options = settings.connection.options(name).await?;
     Ok(options.connect(servers_of(settings)?).await?)
 }
 
-/// A connection to the servers that hold the log of a cluster, with the credentials of the stream's. It is tried again
-/// at short intervals, since nothing is granted meanwhile.
+/// A connection to the servers that hold the log of a cluster, with the credentials of the event stream. Retries at
+/// short intervals, since nothing is granted without a connection.
 pub(crate) async fn to_log(settings: &config::Nats, servers: &str) -> Result<Client, SetupError> {
     let options = promptly(settings).options("quotad cluster").await?;
-    // A leader needs no hint of its own appends.
+    // A leader needs no notification of its own appends.
     let options = options.ping_interval(PATIENCE.get()).no_echo();
     Ok(options.connect(nats::addresses(servers)?).await?)
 }
 
-/// How long a server may take to connect while nothing is granted, and how often it is asked whether it is there: after
-/// three times as long without an answer the connection is given up.
+/// The connect timeout, and the interval of pings, of connections without which nothing is granted. A connection
+/// without an answer for three intervals is given up.
 const PATIENCE: Period = Period::from_secs(1);
 
-/// How long a server may take to answer a question about a stream: while servers elect its leader, nobody does.
+/// The timeout of a request about a stream: while servers elect the stream's leader, none of them answers.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Longest wait between two attempts to connect while nothing is granted.
 const BACKOFF: Period = Period::from_millis(100);
 
-/// A connection that is tried again at short intervals.
+/// A connection with retries at short intervals.
 fn promptly(settings: &config::Nats) -> Connection {
     let connection = &settings.connection;
     Connection {
@@ -93,7 +93,7 @@ fn report(event: &Event, connected: &watch::Sender<bool>, status: &Status) {
             status.set_connected(false);
             connected.send_replace(false);
         }
-        // Only when the client is dropped.
+        // This event occurs only when the client is dropped.
         Event::Closed => status.set_connected(false),
         Event::LameDuckMode | Event::Draining => tracing::info!("NATS: {event}"),
         Event::SlowConsumer(_) | Event::ServerError(_) | Event::ClientError(_) => {

@@ -1,4 +1,4 @@
-//! From messages to chunks of events, with the cursor behind them.
+//! Collects messages into chunks of events, each with the cursor after it.
 
 use std::{iter::Peekable, sync::Arc};
 
@@ -21,17 +21,17 @@ use crate::{
     writer::now,
 };
 
-/// Takes messages in until a chunk is full or nothing more is there.
+/// Collects messages until a chunk is full or no more are available.
 pub(super) struct Gather<'a> {
     intake: &'a Intake,
     incarnation: Name,
     follower: Follower,
-    /// That of the last message.
+    /// The subject of the last message.
     subject: String,
     /// The message that is being read.
     reading: Option<Reading>,
     chunk: Chunk,
-    /// The last message that was read completely, if it is not behind a piece already.
+    /// The last message that was read completely, unless an earlier piece covers it.
     last: Option<Read>,
 }
 
@@ -40,20 +40,20 @@ struct Reading {
     message: Read,
 }
 
-/// What is kept of a message for the cursor.
+/// The data of a message that the cursor needs.
 struct Read {
     place: MessagePosition,
     payload: Bytes,
 }
 
-/// What is to be recorded together.
+/// Events to be recorded in one batch.
 pub(super) struct Piece {
     pub(super) chunk: Chunk,
     pub(super) consumed: Option<Consumed>,
 }
 
 impl<'a> Gather<'a> {
-    /// Begins behind `position`, with the first message of a consumer.
+    /// Begins after `position`, with the first message of a consumer.
     pub(super) fn new(intake: &'a Intake, incarnation: Name, gapless: bool, position: u64) -> Self {
         Self {
             intake,
@@ -75,13 +75,13 @@ impl<'a> Gather<'a> {
         self.chunk.is_full(self.intake.max_batch_entries)
     }
 
-    /// Positions up to here are known to hold nothing for us.
+    /// Positions up to this one hold no messages for this ledger.
     pub(super) fn skip_to(&mut self, position: u64) {
         self.follower.skip_to(position);
     }
 
-    /// Waits for a message, and takes in all that is there, as far as a chunk goes. Nothing is lost if it is
-    /// dropped while it waits.
+    /// Waits for a message, and takes all available messages, up to a full chunk. Cancel safe: no message is lost if
+    /// the future is dropped while it waits.
     pub(super) async fn receive<S, E>(&mut self, messages: &mut S) -> Result<(), Ended>
     where
         S: Stream<Item = Result<Message, E>> + Unpin,
@@ -103,7 +103,7 @@ impl<'a> Gather<'a> {
         Ok(())
     }
 
-    /// What is to be recorded now; nothing if nothing was taken in.
+    /// The events to record now; none if there are none.
     pub(super) fn piece(&mut self) -> Option<Piece> {
         if self.chunk.is_empty() && self.last.is_none() {
             return None;
@@ -193,8 +193,8 @@ impl<'a> Gather<'a> {
         events(reader, message.headers.as_ref(), payload, now)
     }
 
-    /// Reads on in the open message as far as the chunk goes. It is looked ahead, so that the cursor goes with the
-    /// last event and not with what comes after it.
+    /// Continues to read the open message until the chunk is full. Peeks at the next event, so that the cursor is
+    /// recorded with the message's last event and not with the next message.
     fn read(&mut self) {
         let Some(reading) = &mut self.reading else {
             return;
@@ -225,7 +225,7 @@ impl<'a> Gather<'a> {
     }
 }
 
-/// Reads the events of a message. Pods that are to be gone by `now` have ceased to count.
+/// Parses the events of a message. Pods whose deletion is due by `now` no longer count.
 #[must_use]
 pub fn events(
     reader: &Arc<Reader>,

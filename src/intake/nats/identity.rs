@@ -1,4 +1,4 @@
-//! Whether a stream is still the one that the cursor is in.
+//! Checks whether a stream is still the one that the cursor refers to.
 
 use async_nats::jetstream::stream::{RawMessageErrorKind, Stream};
 use quota_core::{
@@ -9,17 +9,17 @@ use quota_semantics::{Name, Timestamp};
 
 use super::Ended;
 
-/// A time of the server's.
+/// A time given by the server.
 pub(super) fn timestamp(nanoseconds: i128) -> Timestamp {
     Timestamp::from_nanoseconds(i64::try_from(nanoseconds).unwrap_or(i64::MAX))
 }
 
-/// The identity of one life of a stream: when it was created.
+/// The identity of one incarnation of a stream: its creation time.
 pub(super) fn incarnation(stream: &Stream) -> Name {
     Name::from(timestamp(stream.cached_info().created.unix_timestamp_nanos()).to_string())
 }
 
-/// Compares a stream with what is recorded of it, asking for the last message consumed if need be.
+/// Compares a stream with the recorded cursor; fetches the last consumed message if necessary.
 pub(super) async fn identify(stream: &Stream, cursor: Option<&Cursor>) -> Result<Identity, Ended> {
     let last = stream.cached_info().state.last_sequence;
     let identity = source::identify(cursor, &incarnation(stream), last);

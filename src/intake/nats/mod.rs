@@ -1,13 +1,13 @@
 //! Events from a JetStream stream.
 //!
-//! The ledger keeps the cursor itself, in the batch of the events that it covers, so nothing is acknowledged: a
-//! message counts once however often it is delivered. The consumer on the server is disposable. It is created
-//! behind the cursor, and created again whenever anything looks wrong with it: a message missing in its order,
-//! silence while the stream has more, a lost connection.
+//! The ledger stores the cursor itself, in the same batch as the events that the cursor covers, so no message is
+//! acknowledged: a message counts once however often it is delivered. The consumer on the server is disposable. It is
+//! created after the cursor, and created again after any irregularity: a gap in the delivery order, silence while the
+//! stream has more messages, a lost connection.
 //!
-//! What is trusted of the stream is checked: that it is still the same one (its creation time, and the last
-//! message consumed), and that no message was removed before it was consumed. A stream that began anew is read
-//! from its beginning, and a gap is recorded; both are safe, since events are identified by uid and version.
+//! The stream is verified: it must still be the same one (by its creation time and the last consumed message), and no
+//! message may have been removed before it was consumed. A recreated stream is read from its beginning, and a gap is
+//! recorded; both are safe, since events are identified by uid and version.
 
 mod connect;
 mod gather;
@@ -38,22 +38,22 @@ use crate::{
     writer::{Ledger, Unavailable},
 };
 
-/// First wait before a failed session is begun anew; doubled up to `nats.max_backoff`.
+/// Wait before the first retry of a failed session; doubled up to `nats.max_backoff`.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 
-/// After so many failures in a row another connection is tried: of the servers in the list, this one may be cut off
-/// from those that hold the stream.
+/// After this many consecutive failures another server of the list is tried: the current one may be cut off from the
+/// servers that hold the stream.
 const FAILURES_OF_A_CONNECTION: u32 = 2;
 
-/// The stream's consumption, as it runs.
+/// The running consumption of a stream.
 pub struct Running {
     /// Its status.
     pub status: Status,
-    /// Ends on `stop`, or when the ledger takes no more entries. What was consumed is durable then.
+    /// Ends on `stop`, or when the ledger takes no more entries. All consumed events are durable then.
     pub task: JoinHandle<()>,
 }
 
-/// Consumes the configured stream until `stop`. Whether the server can be reached yet does not matter.
+/// Consumes the configured stream until `stop`. The server need not be reachable yet.
 ///
 /// # Errors
 /// If the address or a file of secrets or certificates cannot be read.
@@ -86,13 +86,13 @@ pub async fn start(
     Ok(Running { status, task })
 }
 
-/// The principal whose events the stream holds: the source of its relists and watermarks.
+/// The principal of the stream's events: the source of its relists and watermarks.
 #[must_use]
 pub fn principal(settings: &config::Nats) -> String {
     format!("nats:{}", settings.stream)
 }
 
-/// All that a session needs.
+/// The context that sessions share.
 struct Intake {
     source: Name,
     actor: Arc<Actor>,
@@ -168,13 +168,13 @@ impl Intake {
             }
             tokio::select! {
                 () = stop.cancelled() => return,
-                // Only fails if the client is gone, and then there is no session to be had.
+                // This fails only if the client is gone; then no further session is possible.
                 connected = self.connected.wait_for(|connected| *connected) => if connected.is_err() { return },
             }
             let before = self.status.get().cursor;
             match Box::pin(session::run(&self)).await {
                 Ended::Stopped => return,
-                // Whoever connects again, or leads again, waits long enough.
+                // A reconnect, or the begin of the next term, takes long enough: no further wait.
                 Ended::Disconnected => continue,
                 Ended::Following => {
                     self.status.follow();
@@ -204,11 +204,11 @@ impl Intake {
         }
     }
 
-    /// Leaves this server for whichever of the list answers.
+    /// Disconnects from this server, and connects to any server of the list that answers.
     async fn connect_anew(&self) {
-        tracing::info!(stream = %self.source, "trying another connection");
+        tracing::info!(stream = %self.source, "reconnecting to another server");
         if let Err(error) = self.client.force_reconnect().await {
-            tracing::warn!(%error, "the client does not connect anew");
+            tracing::warn!(%error, "the client cannot reconnect");
         }
     }
 }

@@ -2,20 +2,20 @@
 
 use quota_semantics::Timestamp;
 
-/// The place of a message.
+/// The position of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MessagePosition {
-    /// In the stream.
+    /// Its sequence in the stream.
     pub(super) stream_sequence: u64,
-    /// Among what this consumer was given.
+    /// Its sequence among the messages delivered to this consumer.
     pub(super) consumer_sequence: u64,
     /// When the server received it.
     pub(super) time: Timestamp,
 }
 
 impl MessagePosition {
-    /// Reads `$JS.ACK.<stream>.<consumer>.<delivered>.<stream sequence>.<consumer sequence>.<time>.<pending>`, also with
-    /// a domain and an account before the stream, and whatever else behind (the formats of NATS' ADR-15).
+    /// Parses `$JS.ACK.<stream>.<consumer>.<delivered>.<stream sequence>.<consumer sequence>.<time>.<pending>`; a
+    /// domain and an account may precede the stream, and further tokens may follow (the formats of NATS' ADR-15).
     pub(super) fn read(reply: &str) -> Option<Self> {
         let mut tokens = [""; 9];
         let mut count = 0;

@@ -1,7 +1,7 @@
-//! Asking publishers to list again what may have been lost, and how far they are.
+//! Requests relists and watermarks from publishers.
 //!
-//! On core NATS, so nothing of it is kept: whoever does not listen now lists by itself when it starts. If nobody
-//! listens, they are asked again later.
+//! Requests go over core NATS, so they are not stored: a publisher that is not running now lists by itself when it
+//! starts. A request without a subscriber is repeated later.
 
 use std::{
     collections::BTreeSet,
@@ -18,30 +18,30 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{config, intake::sources::RequestedRelist, metrics};
 
-/// Most kinds that are named; of more, all are requested.
+/// Most kinds that a request names; for more, all kinds are requested.
 const KINDS_MAX: usize = 256;
 
-/// Most clusters that are asked; the stream's subjects name them.
+/// Most clusters that receive requests; the stream's subjects name the clusters.
 const CLUSTERS_MAX: usize = 64;
 
-/// While there is reason to ask again and again, the wait grows to so many times `nats.relist_interval`.
+/// While requests repeat, the interval between them grows up to this many times `nats.relist_interval`.
 const LONGEST_WAIT: u32 = 60;
 
-/// Publishers do not answer, but the server says at once if nobody listens.
-const NOBODY_WITHIN: Duration = Duration::from_secs(1);
+/// Publishers do not reply, but the server reports at once if there is no subscriber.
+const NO_SUBSCRIBER_WITHIN: Duration = Duration::from_secs(1);
 
-/// What is to be requested. Cheap to clone.
+/// The pending requests. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Publishers(Arc<Shared>);
 
 struct Shared {
     wanted: Mutex<Wanted>,
-    news: Notify,
-    /// The subjects that are consumed.
+    changed: Notify,
+    /// The subject filter of the consumer.
     pattern: String,
-    /// What the subject that publishers listen to begins with.
+    /// The prefix of the subject that publishers subscribe to.
     prefix: String,
-    /// The clusters' name is configured.
+    /// Whether the cluster's name is configured.
     is_named: bool,
 }
 
@@ -75,7 +75,7 @@ impl Kinds {
         };
     }
 
-    /// As publishers read it: none means all.
+    /// The names in a request: an empty list means all kinds.
     fn names(&self) -> Vec<&str> {
         match self {
             Self::Some(some) => some.iter().map(|name| &**name).collect(),
@@ -84,7 +84,7 @@ impl Kinds {
     }
 }
 
-/// Keeps publishers from listing all the time.
+/// Limits how often relists are requested.
 #[derive(Debug)]
 struct Throttle {
     interval: Duration,
@@ -129,30 +129,30 @@ impl Publishers {
         Self(Arc::new(Shared {
             is_named: !wanted.clusters.is_empty(),
             wanted: Mutex::new(wanted),
-            news: Notify::new(),
+            changed: Notify::new(),
             pattern: settings.subject.clone(),
             prefix: settings.control_prefix.clone(),
         }))
     }
 
-    /// Whether it is unknown whom to ask.
+    /// Whether no cluster is known yet.
     pub(super) fn knows_nobody(&self) -> bool {
         self.0.wanted.lock().clusters.is_empty()
     }
 
-    /// Asks the publishers of the clusters that are known for watermarks of now: until they have sent some, nothing is
-    /// granted. One that does not hear it sends them by itself, a little later.
+    /// Requests current watermarks from the publishers of all recorded clusters: nothing is granted before watermarks
+    /// arrive. A publisher that misses the request sends watermarks by itself a little later.
     pub(super) async fn ask_for_watermarks(&self, client: &Client) {
         let clusters: Vec<_> = self.0.wanted.lock().clusters.iter().cloned().collect();
         for cluster in clusters {
             let subject = format!("{}.{cluster}.watermarks", self.0.prefix);
             if let Err(error) = client.publish(subject, "{}".into()).await {
-                tracing::debug!(%error, "cannot ask for watermarks");
+                tracing::debug!(%error, "cannot request watermarks");
             }
         }
     }
 
-    /// Takes note of a message's subject, which names a cluster.
+    /// Records the cluster that a message's subject names.
     pub(super) fn meet(&self, subject: &str) {
         if self.0.is_named {
             return;
@@ -163,23 +163,23 @@ impl Publishers {
         let mut wanted = self.0.wanted.lock();
         if wanted.clusters.len() < CLUSTERS_MAX && !wanted.clusters.contains(cluster) {
             wanted.clusters.insert(cluster.into());
-            self.0.news.notify_one();
+            self.0.changed.notify_one();
         }
     }
 
-    /// Something of any kind may have been lost.
+    /// Requests all kinds, since events of any kind may have been lost.
     pub(super) fn want_all(&self) {
         self.want(Kinds::All);
     }
 
-    /// These kinds have to be listed.
+    /// Requests these kinds.
     pub(super) fn want_kinds(&self, kinds: BTreeSet<Name>) {
         if !kinds.is_empty() {
             self.want(Kinds::Some(kinds));
         }
     }
 
-    /// Whether whatever is wanted now is requested at once.
+    /// Whether a request would be sent at once.
     pub(super) fn may_ask(&self) -> bool {
         let wanted = self.0.wanted.lock();
         wanted.throttle.due_in(Instant::now()).is_zero()
@@ -187,10 +187,10 @@ impl Publishers {
 
     fn want(&self, kinds: Kinds) {
         self.0.wanted.lock().kinds.add(kinds);
-        self.0.news.notify_one();
+        self.0.changed.notify_one();
     }
 
-    /// Somebody wants these kinds to be listed, or all if there are none.
+    /// Handles a user's request to list these kinds, or all if there are none.
     pub(super) fn ask(&self, kinds: BTreeSet<Name>) -> RequestedRelist {
         let (clusters, wait) = {
             let wanted = self.0.wanted.lock();
@@ -209,7 +209,7 @@ impl Publishers {
         requested
     }
 
-    /// Asks for what is wanted, until `stop`.
+    /// Sends requests until `stop`.
     pub(super) async fn run(
         self,
         client: Client,
@@ -219,7 +219,7 @@ impl Publishers {
         let sending = async {
             loop {
                 let (kinds, clusters) = self.next().await;
-                // Without a connection, a request that was sent looks like one that was heard.
+                // Without a connection, a request without a reply looks like one that was received.
                 if connected.wait_for(|connected| *connected).await.is_err() {
                     return;
                 }
@@ -239,10 +239,10 @@ impl Publishers {
         }
     }
 
-    /// Waits until a publisher is to be asked, and may be.
+    /// Waits until a request is pending and may be sent.
     async fn next(&self) -> (Kinds, Vec<Name>) {
         loop {
-            let news = self.0.news.notified();
+            let changed = self.0.changed.notified();
             let wait = {
                 let mut wanted = self.0.wanted.lock();
                 let is_possible = wanted.kinds != Kinds::None && !wanted.clusters.is_empty();
@@ -256,12 +256,12 @@ impl Publishers {
             };
             match wait {
                 Some(wait) => tokio::time::sleep(wait).await,
-                None => news.await,
+                None => changed.await,
             }
         }
     }
 
-    /// Asks one cluster's publisher. Answers whether anybody listens.
+    /// Sends the request to one cluster's publisher. Answers whether there was a subscriber.
     async fn publish(&self, client: &Client, cluster: &str, kinds: &Kinds) -> bool {
         #[derive(Serialize)]
         struct Body<'a> {
@@ -272,7 +272,7 @@ impl Publishers {
         let body = serde_json::to_vec(&Body { resources }).unwrap_or_default();
         let request = Request::new()
             .payload(body.into())
-            .timeout(Some(NOBODY_WITHIN));
+            .timeout(Some(NO_SUBSCRIBER_WITHIN));
         let is_heard = match client.send_request(subject.clone(), request).await {
             Ok(_) => true,
             Err(error) => error.kind() == RequestErrorKind::TimedOut,
@@ -287,7 +287,7 @@ impl Publishers {
                 tracing::warn!(
                     subject,
                     resources,
-                    "nobody listens who could relist; asking again later"
+                    "no publisher is subscribed that could relist; the request will be repeated"
                 );
             }
         }
@@ -299,7 +299,8 @@ impl Publishers {
     }
 }
 
-/// The cluster that a subject names: the first word that the pattern leaves open, or the last if it leaves none.
+/// The cluster in a subject: the first token that the filter leaves open, or the last token if the filter has no
+/// wildcard.
 fn cluster_of<'a>(pattern: &str, subject: &'a str) -> Option<&'a str> {
     let open = pattern
         .split('.')

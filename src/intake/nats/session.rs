@@ -1,4 +1,4 @@
-//! One consumer's life: from its creation to whatever ends it.
+//! The session of one consumer: from its creation to its end.
 
 use std::time::Duration;
 
@@ -23,21 +23,21 @@ use crate::{
     writer::{Unavailable, now},
 };
 
-/// Bytes of messages that are requested at once, at least.
+/// Bytes of messages that one pull requests, at least.
 const PULL_BYTES: usize = 8 * 1024 * 1024;
 
-/// How long one request for messages stands, and how often the server says meanwhile that it does.
+/// The lifetime of a pull request, and the interval of the server's heartbeats.
 const PULL_EXPIRES: Duration = Duration::from_secs(30);
 const PULL_HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// When the server may forget a consumer that nobody asks.
+/// After this time the server may delete a consumer without pull requests.
 const CONSUMER_INACTIVE: Duration = Duration::from_secs(60);
 
-/// A consumer that is silent for so long although there are messages has stalled. A new one takes a busy server longer
-/// than a poll to begin with, and must not be given up for that.
+/// A consumer that has been silent for this long although there are messages has stalled. A busy server may need longer
+/// than a poll to start a new consumer, which must not be given up for that reason.
 const SILENCE: Duration = Duration::from_secs(3);
 
-/// Consumes the stream until something ends it. What is recorded is durable then.
+/// Consumes the stream until the session ends. All recorded events are durable then.
 pub(super) async fn run(intake: &Intake) -> Ended {
     let mut connected = intake.connected.clone();
     let interrupted = async {
@@ -62,13 +62,13 @@ struct Session<'a> {
     intake: &'a Intake,
     stream: Stream,
     incarnation: Name,
-    /// Whether every message of the stream is for us.
+    /// Whether every message of the stream is for this ledger.
     is_all_ours: bool,
-    /// Last position that is consumed, and durable.
+    /// The last consumed and durable position.
     position: u64,
-    /// Once this position is consumed, all that the stream held at this time is.
+    /// Once this position is consumed, all messages that the stream held at this time are consumed.
     target: Option<(u64, Timestamp)>,
-    /// Since when the consumer has been known to be silent although there are messages.
+    /// Since when the consumer has been observed to be silent although there are messages.
     silent_since: Option<Instant>,
 }
 
@@ -99,7 +99,7 @@ impl<'a> Session<'a> {
         Ok((session, messages))
     }
 
-    /// Records what is different from when the stream was left.
+    /// Records how the stream has changed since the last session.
     async fn take_up(&mut self, identity: Identity) -> Result<(), Ended> {
         let Intake {
             ledger,
@@ -130,7 +130,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Records that nothing up to a position is there to be consumed.
+    /// Records that the messages up to a position are lost.
     async fn lose(&mut self, last: u64) -> Result<(), Ended> {
         let Intake {
             ledger,
@@ -146,7 +146,8 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Learns from the last message, else from the first that comes, which clusters have a publisher for relists.
+    /// Learns from the subject of the last message, or else of the first message to come, which clusters have a
+    /// publisher.
     async fn meet_publisher(&self) {
         let Intake {
             publishers,
@@ -183,7 +184,7 @@ impl<'a> Session<'a> {
         };
         let consumer = self.stream.create_consumer(consumer).await;
         let consumer = consumer.map_err(Ended::failed("create a consumer"))?;
-        // A message that is larger than what is requested would never come.
+        // A message larger than the requested bytes would never be delivered.
         let bytes = PULL_BYTES.max(client.server_info().max_payload.saturating_mul(2));
         let messages = consumer
             .stream()
@@ -239,7 +240,7 @@ impl<'a> Session<'a> {
                 }
             }
         };
-        // Whoever begins the next session looks at the cursor, which has to stand still.
+        // The next session begins at the cursor, which must not move any more.
         if let Some(Ok(consumed)) = OptionFuture::from(recording).await {
             self.settle(consumed);
         }
@@ -262,7 +263,7 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Takes note of what has become durable.
+    /// Updates the position after events have become durable.
     fn settle(&mut self, consumed: Option<Consumed>) {
         if let Some(Consumed { cursor, .. }) = consumed {
             self.position = cursor.position;
@@ -275,7 +276,7 @@ impl<'a> Session<'a> {
         self.reach_target();
     }
 
-    /// Whether something is to be listed before what is recorded of it is right.
+    /// Reports whether a kind has to be listed before its recorded objects are right.
     fn report_outdated(&self) {
         let Intake {
             ledger,
@@ -303,8 +304,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// What a watermark is waited for, or what is to be replaced, and has not been listed, has to be: the publisher may not have heard the request, or
-    /// the daemon may have ended before it asked.
+    /// Requests the kinds that a watermark depends on, or whose objects are to be replaced, but that have not been
+    /// listed: the publisher may not have received the request, or the daemon may have ended before sending it.
     fn ask_for_unlisted(&self) {
         let Intake {
             ledger,
@@ -340,8 +341,8 @@ impl<'a> Session<'a> {
         publishers.want_kinds(unlisted);
     }
 
-    /// Asks how far the stream has got, and whether it is still the same. `is_idle`: nothing that was delivered
-    /// is on its way into the ledger.
+    /// Checks how far the stream has got, and whether it is still the same. `is_idle`: no delivered message is being
+    /// recorded.
     async fn check(&mut self, gather: &mut Gather<'_>, is_idle: bool) -> Result<(), Ended> {
         let requested = now();
         self.stream = find(self.intake).await?;
@@ -362,8 +363,8 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// The consumer has delivered nothing although the stream goes further: either there is nothing for us, or
-    /// the consumer is stuck.
+    /// Handles a consumer that has delivered nothing although the stream goes further: either no message is for this
+    /// ledger, or the consumer is stuck.
     async fn look_for_more(&mut self, gather: &mut Gather<'_>, last: u64) -> Result<(), Ended> {
         let subject = &self.intake.settings.subject;
         let next = self

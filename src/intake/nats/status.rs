@@ -14,10 +14,10 @@ use crate::{
     writer::{Ledger, now},
 };
 
-/// A stream that was checked this many polls ago without having been caught up with is lagging.
+/// A stream lags if the last poll at which it was fully consumed is longer ago than this many polls.
 const POLLS: u32 = 3;
 
-/// Shared by the intake, which writes it, and those who show it.
+/// The status that the intake writes and other parts read.
 #[derive(Clone)]
 pub struct Status {
     stream: Arc<watch::Sender<StreamStatus>>,
@@ -26,22 +26,22 @@ pub struct Status {
     max_watermark_age: Span,
 }
 
-/// Progress of the consumption of the stream at a moment.
+/// The progress of the consumption of the stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamStatus {
     /// Whether the server is connected.
     pub connected: bool,
-    /// Last position of the stream, as it was last seen; 0: never seen, or empty.
+    /// Last position of the stream at the last check; 0 if it was never checked, or is empty.
     pub last_sequence: u64,
-    /// Last position that is consumed, and durable.
+    /// The last consumed and durable position.
     pub cursor: u64,
-    /// When the server received the last message that is consumed.
+    /// When the server received the last consumed message.
     pub last_message_time: Option<Timestamp>,
-    /// Everything that the stream held at this time is consumed.
+    /// All messages that the stream held at this time are consumed.
     pub caught_up_to: Option<Timestamp>,
-    /// What is recorded of some kind is to be replaced by what the publisher lists next.
+    /// Whether the recorded objects of some kind are to be replaced by the publisher's next listing.
     pub is_outdated: bool,
-    /// Since when it is consumed.
+    /// When the consumption began.
     since: Timestamp,
     tolerance: Span,
 }
@@ -70,15 +70,15 @@ impl StreamStatus {
         self.caught_up_to.is_some()
     }
 
-    /// For how long it has not been known whether everything is consumed.
+    /// The time since the stream was last fully consumed.
     #[must_use]
     pub fn lag(&self, now: Timestamp) -> Duration {
         let since = self.caught_up_to.unwrap_or(self.since);
         Duration::from_nanos(u64::try_from(now.since(since).nanoseconds()).unwrap_or(0))
     }
 
-    /// Whether there may be events that are not consumed yet: the connection is lost, or the stream has not been
-    /// caught up with for a few polls; or what is known was counted by another rule than now.
+    /// Whether there may be unconsumed events: the connection is lost, or the stream has not been fully consumed for a
+    /// few polls. Or the recorded objects were counted by an outdated rule.
     #[must_use]
     pub fn is_lagging(&self, now: Timestamp) -> bool {
         !self.connected
@@ -90,7 +90,7 @@ impl StreamStatus {
 }
 
 impl Sources for Status {
-    /// A node that follows another consumes nothing: what it has of the sources is what the leader has.
+    /// A follower consumes nothing: its events are the leader's.
     fn are_caught_up(&self) -> bool {
         !self.ledger.decides()
             || self.stream.borrow().caught_up_once() && self.ledger.watermark().is_known()
@@ -126,13 +126,13 @@ impl Status {
         self.stream.borrow().clone()
     }
 
-    /// Whether a publisher says how far it is, and has not said so for too long.
+    /// Whether the publisher's watermarks are required, and too old.
     fn has_old_watermark(&self, now: Timestamp) -> bool {
         let watermark = self.ledger.watermark();
         watermark.required().is_some() && now.since(watermark.get()) > self.max_watermark_age
     }
 
-    /// Whether the stream has been caught up with, and whether it is now.
+    /// Whether the stream has been fully consumed once, and whether it is now.
     #[must_use]
     pub(crate) fn stream_health(&self) -> Health {
         if !self.ledger.decides() {
@@ -155,8 +155,8 @@ impl Status {
         }
     }
 
-    /// Whether a publisher has said how far it has reported each kind, and how long ago that was; none: that is not asked
-    /// of any.
+    /// Whether the publisher has sent a watermark of each required kind, and how old the watermarks are; none if no
+    /// watermarks are required.
     #[must_use]
     pub(crate) fn watermark_health(&self) -> Option<Health> {
         let watermark = self.ledger.watermark();
@@ -195,10 +195,10 @@ impl Status {
         })
     }
 
-    /// Waits until the stream has been caught up with once.
+    /// Waits until the stream has been fully consumed once.
     pub async fn caught_up_once(&self) {
         let mut stream = self.stream.subscribe();
-        // Fails only without a sender, and that is held here.
+        // This fails only without a sender, and `self` holds it.
         let _ = stream.wait_for(StreamStatus::caught_up_once).await;
     }
 
@@ -208,7 +208,7 @@ impl Status {
         metrics::stream_connected(connected);
     }
 
-    /// Another node consumes from now on: how far that is, this one will have to find out.
+    /// Another node consumes from now on: this node does not know that node's position.
     pub(super) fn follow(&self) {
         self.stream.send_modify(|stream| stream.caught_up_to = None);
     }
@@ -235,7 +235,7 @@ impl Status {
             .send_modify(|stream| stream.caught_up_to = stream.caught_up_to.max(Some(to)));
     }
 
-    /// Sets the metrics to the present status. To be called at each scrape: a source that is gone reports nothing by itself.
+    /// Sets the metrics to the present status. Called at each scrape, since a source that is gone triggers no update.
     pub(crate) fn set_metrics(&self) {
         let (stream, now) = (self.get(), now());
         let messages = stream.last_sequence.saturating_sub(stream.cursor);
@@ -246,7 +246,7 @@ impl Status {
         let ages = self.ledger.peek(|state| {
             let kinds = required.resources.iter();
             let age = |resource: &Name| {
-                // What was never shown has been waited for since the start.
+                // A kind without a watermark has been awaited since the start.
                 let time = state.watermark_of(&required.source, resource);
                 (resource.clone(), now.since(time.unwrap_or(required.since)))
             };

@@ -10,11 +10,12 @@ use async_nats::jetstream::{
 
 use super::{Ended, Intake};
 
-/// A server that heard from its leader this recently has no other one: nats-server waits for 4 seconds at least before
-/// it elects one (`minElectionTimeout` in its `raft.go`), and hears from its leader every second.
+/// A follower that was in contact with its leader this recently follows no other one: nats-server waits for at least
+/// 4 seconds before an election (`minElectionTimeout` in its `raft.go`), and the two exchange messages
+/// every second.
 const LEASE: Duration = Duration::from_secs(3);
 
-/// Finds the stream, or creates it if the configuration says so. The leader of its replicas answers.
+/// Finds the stream, or creates it if the configuration says so. The leader of the stream's replicas answers.
 pub(super) async fn find(intake: &Intake) -> Result<Stream, Ended> {
     let context = jetstream::new(intake.client.clone());
     let name = &intake.settings.stream;
@@ -43,12 +44,12 @@ pub(super) async fn find(intake: &Intake) -> Result<Stream, Ended> {
     Ok(created)
 }
 
-/// Whether whoever says this of a stream led its copies when it said so: it has just heard from so many of those who
-/// have one that the others are too few to elect another leader. A leader that is cut off goes on answering for ten
-/// seconds, or for minutes, as if its end of the stream were the end.
+/// Whether the server that sent this information led the stream's replicas at that time: it has just heard from so many
+/// of the replicas that the remaining ones are too few to elect another leader. A leader that is cut off goes on
+/// answering for ten seconds, or for minutes, as if its end of the stream were the current one.
 fn is_led(cluster: Option<&ClusterInfo>) -> bool {
     let replicas = cluster.map_or(&[][..], |cluster| &cluster.replicas);
-    // Of one that it has never heard from it says zero.
+    // For a replica that it has never heard from the server reports zero.
     let is_heard =
         |peer: &&PeerInfo| !peer.offline && peer.active > Duration::ZERO && peer.active < LEASE;
     let heard = 1 + replicas.iter().filter(is_heard).count();
@@ -59,7 +60,7 @@ fn is_missing(kind: &GetStreamErrorKind) -> bool {
     matches!(kind, GetStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NOT_FOUND)
 }
 
-/// Whether a stream takes nothing but what we consume, so that a missing position is a lost message.
+/// Whether the stream only accepts subjects that this ledger consumes, so that a missing position is a lost message.
 pub(super) fn is_all_ours(config: &Config, subject: &str) -> bool {
     let has_sources = config
         .sources
@@ -72,8 +73,7 @@ pub(super) fn is_all_ours(config: &Config, subject: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// What a leader says of those with a copy besides its own: how long it has not heard from them, and whether they
-    /// are offline.
+    /// A leader's information on the other replicas: the time since it last heard from each, and whether it is offline.
     fn cluster(replicas: &[(f64, bool)]) -> ClusterInfo {
         let replica = |&(seconds, offline): &(f64, bool)| PeerInfo {
             active: Duration::from_secs_f64(seconds),
@@ -113,7 +113,7 @@ mod tests {
             &[gone, gone],
             &[never, gone],
             &[now, gone, long_ago, never],
-            // An even number of copies: half of them is not most of them.
+            // With an even number of replicas, half of them is not a majority.
             &[now, long_ago, long_ago],
         ] {
             assert!(!is_led(Some(&cluster(replicas))), "{replicas:?}");

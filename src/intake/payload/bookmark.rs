@@ -1,4 +1,4 @@
-//! A publisher's bookmark: up to when it has reported each kind.
+//! A publisher's bookmark: the time up to which it has reported each kind.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ const KINDS_MAX: usize = 1024;
 /// Longest identity of a cluster or a publisher, in bytes.
 const ID_MAX_BYTES: usize = 128;
 
-/// What a bookmark says of one kind.
+/// The part of a bookmark for one kind.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Progress<'a> {
@@ -25,7 +25,7 @@ struct Progress<'a> {
     absent: bool,
 }
 
-/// Reads a bookmark that is not Kubernetes' own; none: it says nothing of any kind, nor of the cluster.
+/// Reads a bookmark other than Kubernetes' own; none if it names neither a kind nor a cluster.
 pub(super) fn read(reader: &Reader, event: &Wire<'_>) -> Result<Option<Bookmark>, Fault> {
     if event.resources.is_none() && event.cluster_uid.is_none() {
         return Ok(None);
@@ -71,7 +71,7 @@ fn resources(reader: &Reader, field: &Field<'_>) -> Result<Vec<Watermark>, Fault
     kinds.iter().map(kind).collect()
 }
 
-/// Absent or empty: unknown.
+/// Absent or empty means unknown.
 fn id(name: &str, field: Option<&Field<'_>>) -> Result<Name, Fault> {
     if field.is_none() {
         return Ok(Name::default());

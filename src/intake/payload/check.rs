@@ -13,16 +13,16 @@ use crate::metrics::Rejection;
 /// Longest name of an object, in bytes, as in Kubernetes.
 const NAME_MAX_BYTES: usize = 253;
 
-/// Largest sighting, in bytes of the entry that it makes. An object's JSON has at most 1.5 MiB in etcd, and little
-/// of it counts.
+/// Largest sighting, in bytes of its entry. An object's JSON has at most 1.5 MiB in etcd, and only a small part of it
+/// counts.
 pub(in crate::intake) const SIGHTING_MAX_BYTES: usize = 1024 * 1024;
 
-/// A namespace, which has to be given.
+/// A namespace, which is required.
 pub(super) fn namespace(text: &str) -> Result<(), Fault> {
     wrong("namespace", text, syntax::dns_label(text))
 }
 
-/// The name of an object: what can stand in a path, since that is what all kinds have in common.
+/// The name of an object: any valid path segment, the common denominator of all kinds.
 pub(super) fn name(text: &str) -> Result<(), Fault> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     if text.len() <= NAME_MAX_BYTES && !text.is_empty() && text.bytes().all(is_plain) {
@@ -71,10 +71,10 @@ pub(super) fn uid(text: &str) -> Result<Uid, Fault> {
     Uid::new(text).map_err(|error| Fault::field(error.to_string()))
 }
 
-/// The highest version that an API server gives: the revisions of etcd have a sign.
+/// The highest version that an API server uses: etcd's revisions are signed.
 const VERSION_MAX: u64 = i64::MAX.unsigned_abs();
 
-/// An object's version; 0 if it is not given. One that no API server gives would keep out all that follow.
+/// An object's version; 0 if absent. A version that is too high would make the ledger ignore all later ones.
 pub(super) fn version(text: &str) -> Result<u64, Fault> {
     if text.is_empty() {
         return Ok(0);
@@ -87,7 +87,7 @@ pub(super) fn version(text: &str) -> Result<u64, Fault> {
     })
 }
 
-/// Refuses what would make too long an entry.
+/// Refuses a sighting whose entry would be too long.
 pub(super) fn fits(sighting: Sighting) -> Result<Sighting, Fault> {
     let size = size(&sighting);
     if size <= SIGHTING_MAX_BYTES {
@@ -98,7 +98,7 @@ pub(super) fn fits(sighting: Sighting) -> Result<Sighting, Fault> {
     Err(Fault::new(Rejection::TooLarge, reason))
 }
 
-/// About how long the entries of a sighting will be, in bytes.
+/// The approximate size of a sighting's entries, in bytes.
 pub(super) fn size(sighting: &Sighting) -> usize {
     match sighting {
         Sighting::Alive { object, quota } => size_of(object, quota.as_deref()),
@@ -112,7 +112,7 @@ pub(super) fn size(sighting: &Sighting) -> usize {
     }
 }
 
-/// About how long the entries will be that an object makes, in bytes.
+/// The approximate size of an object's entries, in bytes.
 pub(super) fn size_of(object: &Observed, quota: Option<&Adopted>) -> usize {
     let quota = quota.map_or(0, |quota| quota.metadata.len() + size::of_spec(&quota.spec));
     size::ENTRY + object.name.len() + size::of_footprint(&object.footprint) + quota

@@ -1,4 +1,4 @@
-//! A field of an event, of whatever type it is.
+//! A field of an event, of any type.
 
 use std::{borrow::Cow, fmt};
 
@@ -13,16 +13,16 @@ use super::text::Text;
 /// A field of an object.
 pub(super) type Member<'a> = (Text<'a>, &'a RawValue);
 
-/// A value whose type is judged only once it is known that it is requested.
+/// A value whose type is checked only when the value is used.
 #[derive(Debug)]
 pub(super) enum Field<'a> {
     /// A string; borrowed from the payload unless it has escapes.
     Text(Cow<'a, str>),
     Number(u64),
     Flag(bool),
-    /// An object, its values not looked at yet.
+    /// An object with unparsed values.
     Object(Vec<Member<'a>>),
-    /// Of a type that no field has.
+    /// A type that no field has.
     Other(Unexpected<'static>),
 }
 

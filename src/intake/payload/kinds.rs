@@ -1,4 +1,4 @@
-//! Kinds of objects: few, and what follows from one is found out once.
+//! Kinds of objects. There are few of them, so the properties of each are derived once.
 
 use quota_semantics::{
     Name, Timestamp,
@@ -7,15 +7,15 @@ use quota_semantics::{
 
 use super::{Fault, check};
 
-/// A kind, and what follows from it.
+/// A kind and its derived properties.
 #[derive(Debug)]
 pub(super) struct Kind {
     pub(super) resource: GroupResource,
-    /// As it is written: `deployments.apps`.
+    /// The name in its usual form: `deployments.apps`.
     pub(super) name: Name,
-    /// Whether its objects are of no concern to quotas.
+    /// Whether objects of this kind do not matter to quotas.
     pub(super) is_ignored: bool,
-    /// What each object counts for, if nothing is known of it but its kind.
+    /// The footprint that every object of this kind has.
     pub(super) counted: Footprint,
 }
 

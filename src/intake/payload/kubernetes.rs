@@ -1,4 +1,4 @@
-//! From a Kubernetes object to what it counts for.
+//! Turns a Kubernetes object into its footprint.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -20,8 +20,8 @@ use super::{
     wire::Change,
 };
 
-/// What is not kept of a quota's metadata: what the record holds by itself, and what changes with every write of
-/// its status.
+/// The metadata fields of a quota that are not stored: the record holds them separately, or they change with every
+/// write of the status.
 const NOT_KEPT: [&str; 6] = [
     "name",
     "namespace",
@@ -31,7 +31,7 @@ const NOT_KEPT: [&str; 6] = [
     "managedFields",
 ];
 
-/// The facts of an object; none if it does not count.
+/// The sighting of an object; none if the object does not count.
 pub(super) fn sighting(
     reader: &Reader,
     change: Change,
@@ -88,7 +88,7 @@ pub(super) fn sighting(
         footprint: reader
             .charging
             .footprint(&kind.resource, &object, now, &NoContext),
-        // One that has lapsed already is counted accordingly.
+        // A lapse in the past is already part of the footprint.
         lapse: object.lapse().filter(|lapse| *lapse >= now),
         ends_reservation: false,
     };
@@ -139,7 +139,7 @@ fn group_seen(
         name: metadata.name.as_str().into(),
         uid: check::uid(&metadata.uid)?,
         created: metadata.creation_timestamp.unwrap_or(now),
-        // What is wrong among the extensions says nothing, and stays in the metadata.
+        // Invalid extensions have no effect, and stay in the metadata.
         spec: group.manifest.spec().0,
         metadata: kept(&group.metadata, Some((ADOPTED_VERSION, &version)))?,
     };
@@ -165,7 +165,7 @@ fn adopted(metadata: &Metadata, quota: Quota, now: Timestamp) -> Result<Adopted,
     })
 }
 
-/// What is kept of the metadata of a quota or group, and this beside it.
+/// The stored metadata of a quota or group, with this additional field.
 fn kept(metadata: &str, more: Option<(&str, &RawValue)>) -> Result<Box<str>, Fault> {
     let mut rest: BTreeMap<&str, &RawValue> = serde_json::from_str(metadata)?;
     rest.retain(|key, _| !NOT_KEPT.contains(key) && *key != ADOPTED_VERSION);

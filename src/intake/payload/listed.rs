@@ -1,11 +1,11 @@
-//! Objects in a listing: each stands by itself, without what happened to it.
+//! Objects of a listing: each stands by itself, without a change type.
 
 use quota_semantics::Timestamp;
 use serde::{Deserialize, de::IgnoredAny};
 
 use super::{Content, Fault, Reader, field::Field, plain, shape::read_object, wire::Change};
 
-/// What distinguishes a Kubernetes object from one that measures itself, and the fields of the latter.
+/// The fields that distinguish a Kubernetes object from a plain one, and the fields of a plain one.
 #[derive(Deserialize)]
 struct Fields<'a> {
     #[serde(rename = "apiVersion")]
@@ -26,9 +26,9 @@ struct Fields<'a> {
     usage: Option<Field<'a>>,
 }
 
-/// Reads an object that is there: a Kubernetes object, or the fields of a plain event.
+/// Reads an existing object: a Kubernetes object, or the fields of a plain event.
 pub(super) fn read(reader: &Reader, text: &str, now: Timestamp) -> Result<Content, Fault> {
-    // Serde would read a list as the fields in their order.
+    // Serde would accept a list as the fields in their order.
     if !text.trim_ascii_start().starts_with('{') {
         return Err(Fault::shape("it is no object"));
     }

@@ -1,9 +1,9 @@
-//! Payloads: from bytes to facts about objects.
+//! Payloads: parses bytes into facts about objects.
 //!
-//! A payload is one JSON value, several of them with each on a line of its own, or a JSON array of them. Each is a
-//! Kubernetes watch event, a plain event, or one of these wrapped into a CloudEvent; it is recognized by its
-//! fields. Events are read one by one as they are requested, so that a payload with many of them needs no more
-//! memory than one with few; what cannot be read takes up its place as [`Rejected`], and reading goes on behind it.
+//! A payload is one JSON value, several values with one per line, or a JSON array of values. Each value is a Kubernetes
+//! watch event, a plain event, or a CloudEvent that wraps one of them; its fields distinguish these shapes. Events are
+//! parsed one by one on demand, so the memory does not grow with the number of events. An event that cannot be parsed
+//! yields a [`Rejected`] in its place, and parsing continues after it.
 
 mod bookmark;
 mod check;
@@ -39,22 +39,23 @@ use self::{intern_cache::InternCache, kinds::Kind, split::Values};
 use crate::metrics::Rejection;
 use crate::throttle::cut;
 
-/// Rejected events of one payload before the rest of it is given up: it is no list of events, and each takes room.
+/// Rejected events of one payload before the rest is skipped: such a payload is not a list of events, and each
+/// rejection takes memory.
 pub(crate) const REJECTED_MAX: u64 = 10_000;
 
-/// Longest reason of a rejection, in bytes. Parsers quote what they do not understand.
+/// Longest reason of a rejection, in bytes. Parsers quote the offending input.
 const REASON_MAX_BYTES: usize = 512;
 
-/// How payloads are read: what the operator has set.
+/// Parses payloads by the operator's settings.
 #[derive(Debug, Default)]
 pub struct Reader {
-    /// Plural names of kinds that the rules of Kubernetes' own kinds would get wrong.
+    /// Plural names of kinds for which Kubernetes' naming rules give the wrong plural.
     plurals: BTreeMap<String, BTreeMap<String, GroupResource>>,
-    /// Kinds, by the apiVersion and kind that objects give.
+    /// Cached kinds, by the apiVersion and kind of objects.
     kinds: InternCache<Arc<Kind>>,
-    /// Kinds, by the resource that plain events give.
+    /// Cached kinds, by the resource of plain events.
     resources: InternCache<Arc<Kind>>,
-    /// Names of resources that usages give.
+    /// Cached names of resources in usages.
     names: InternCache<Name>,
     /// Whether events of kinds ResourceQuota and ClusterResourceQuota set quotas and groups.
     adopt: bool,
@@ -64,17 +65,16 @@ pub struct Reader {
     charging: Charging,
 }
 
-/// One event that was understood.
+/// One parsed event.
 #[derive(Clone, Debug)]
 pub struct Incoming {
-    /// The fact about an object; none if it is of no concern to quotas (a bookmark, an object of the
-    /// cluster).
+    /// The fact about an object; none if the event does not matter to quotas (a bookmark, a cluster-scoped object).
     pub sighting: Option<Sighting>,
     /// The step of a relist.
     pub relist: Option<Relist>,
-    /// How far its publisher has reported each kind.
+    /// The time up to which the publisher has reported each kind.
     pub bookmark: Option<Bookmark>,
-    /// About how long it is, as it came or as an entry, whichever is more, in bytes.
+    /// Approximate size in bytes, as received or as an entry, whichever is larger.
     pub size: usize,
 }
 
@@ -83,12 +83,12 @@ pub struct Incoming {
 pub struct Listed {
     /// The object.
     pub object: Box<Observed>,
-    /// The quota that it is, if quotas are adopted.
+    /// The quota, if the object is one and quotas are adopted.
     pub quota: Option<Box<Adopted>>,
 }
 
 impl Listed {
-    /// About how long the entries of its correction will be, in bytes.
+    /// Approximate size of the entries of its correction, in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
         let quota = self.quota.as_deref();
@@ -99,7 +99,7 @@ impl Listed {
 /// The content of an event.
 #[derive(Debug)]
 enum Content {
-    /// Nothing that is of concern to quotas.
+    /// Nothing that matters to quotas.
     Nothing,
     Sighting(Sighting),
     Relist(Relist),
@@ -112,22 +112,22 @@ impl Content {
     }
 }
 
-/// One event that was not understood.
+/// One rejected event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejected {
-    /// Its line, or its place in the array; from 1.
+    /// The event's line, or its place in the array; from 1.
     pub line: u64,
-    /// What is wrong with it, for statistics.
+    /// The category of the error, for statistics.
     pub rejection: Rejection,
-    /// What is wrong with it, for people.
+    /// The error message, for people.
     pub reason: String,
-    /// The kind that it is about, as in `pods`, if so much could be read.
+    /// The kind of the object, as in `pods`, if it could be read.
     pub resource: Option<Name>,
-    /// The event as it came.
+    /// The event as received.
     pub text: Bytes,
 }
 
-/// What is wrong with an event.
+/// Why an event is rejected.
 #[derive(Debug)]
 struct Fault {
     rejection: Rejection,
@@ -170,36 +170,36 @@ impl From<serde_json::Error> for Fault {
 }
 
 impl Reader {
-    /// A reader with the plural names of these kinds (`Widget.example.com`; a kind of the core group has no dot)
-    /// besides those that can be guessed. `adopt`: events of kinds ResourceQuota and ClusterResourceQuota set quotas and
-    /// groups.
+    /// A reader with the plural names of these kinds (`Widget.example.com`; a kind of the core group has no dot); all
+    /// other plurals follow Kubernetes' rules. `adopt`: events of kinds ResourceQuota and ClusterResourceQuota set
+    /// quotas and groups.
     #[must_use]
     pub fn new(kinds: &BTreeMap<String, String>, adopt: bool) -> Self {
-        let mut known: BTreeMap<String, BTreeMap<String, GroupResource>> = BTreeMap::new();
+        let mut plurals: BTreeMap<String, BTreeMap<String, GroupResource>> = BTreeMap::new();
         for (kind, plural) in kinds {
             let (kind, group) = kind.split_once('.').unwrap_or((kind, ""));
             let resource = GroupResource::new(group, plural);
-            known
+            plurals
                 .entry(group.to_owned())
                 .or_default()
                 .insert(kind.to_owned(), resource);
         }
         Self {
-            plurals: known,
+            plurals,
             adopt,
             group_depth: GroupBounds::default().max_depth,
             ..Self::default()
         }
     }
 
-    /// The same reader, that has these workloads charged for their pods.
+    /// The same reader, with these workloads charged for their pods.
     #[must_use]
     pub fn with_charging(mut self, charging: Charging) -> Self {
         self.charging = charging;
         self
     }
 
-    /// The same reader, that takes trees of so many groups from root to leaf.
+    /// The same reader, which accepts trees of groups of this depth.
     #[must_use]
     pub(crate) const fn with_group_depth(mut self, most: usize) -> Self {
         self.group_depth = most;
@@ -212,13 +212,13 @@ impl Reader {
         &self.charging
     }
 
-    /// Reads the events of a payload. Pods that are to be gone by `now` have ceased to count.
+    /// Parses the events of a payload. Pods whose deletion is due by `now` no longer count.
     #[must_use]
     pub fn read(self: &Arc<Self>, payload: Bytes, now: Timestamp) -> Events {
         self.events(payload, now, None)
     }
 
-    /// Reads the `data` of a CloudEvent of this type that came in binary mode.
+    /// Parses the `data` of a CloudEvent of this type, received in binary mode.
     #[must_use]
     pub(crate) fn read_cloud_event(
         self: &Arc<Self>,
@@ -229,11 +229,11 @@ impl Reader {
         self.events(data, now, wire::Change::of_cloud_event(event_type))
     }
 
-    /// Reads an object of a listing: a Kubernetes object, or the fields of a plain event. None: it is of no concern to
-    /// quotas.
+    /// Parses an object of a listing: a Kubernetes object, or the fields of a plain event. None if it does not matter
+    /// to quotas.
     ///
     /// # Errors
-    /// What is wrong with it, for people.
+    /// The error message, for people.
     pub fn read_listed(&self, text: &[u8], now: Timestamp) -> Result<Option<Listed>, String> {
         let text = std::str::from_utf8(text).map_err(Fault::from);
         match text.and_then(|text| listed::read(self, text, now)) {
@@ -266,25 +266,25 @@ impl Reader {
         }
     }
 
-    /// The kind that an object says it is of.
+    /// The kind of an object.
     fn kind(&self, type_meta: &TypeMeta) -> Result<Arc<Kind>, Fault> {
         let TypeMeta { api_version, kind } = type_meta;
         let found_out = || {
             let group = type_meta.group();
-            let known = self.plurals.get(group);
-            let known = known.and_then(|kinds| kinds.get(&**kind));
-            let resource = known.cloned().unwrap_or_else(|| GroupResource {
+            let configured = self.plurals.get(group);
+            let configured = configured.and_then(|kinds| kinds.get(&**kind));
+            let resource = configured.cloned().unwrap_or_else(|| GroupResource {
                 group: group.into(),
                 resource: object::plural(group, kind),
             });
             Kind::new(resource).map(Arc::new)
         };
-        // With the length, no two pairs make the same text.
+        // The length makes the key unique for each pair.
         let text = format!("{} {api_version} {kind}", kind.len());
         self.kinds.get(&text, found_out)
     }
 
-    /// The kind that is written like this: `pods`, `deployments.apps`.
+    /// The kind with this name: `pods`, `deployments.apps`.
     fn resource(&self, text: &str) -> Result<Arc<Kind>, Fault> {
         self.resources.get(text, || {
             let resource = text.parse();
@@ -309,7 +309,7 @@ pub struct Events {
     payload: Bytes,
     values: Values,
     refused: Option<Fault>,
-    /// The payload is an object by itself, and this is what happened to it.
+    /// The change type, if the payload is the object itself.
     change: Option<wire::Change>,
     now: Timestamp,
     rejected: u64,
@@ -370,7 +370,7 @@ impl Events {
         }
     }
 
-    /// The kind that an event is about which cannot be understood, if so much is certain of it.
+    /// The kind of a rejected event's object, if it can be determined with certainty.
     fn kind_of(&self, text: &[u8]) -> Option<Name> {
         let kind = rejected::kind(&self.reader, self.change.is_some(), text)?;
         Some(kind.name.clone())

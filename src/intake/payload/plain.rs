@@ -1,4 +1,4 @@
-//! Plain events: objects of any system, measured by whoever sends them.
+//! Plain events: objects of any system, measured by their sender.
 
 use std::collections::BTreeMap;
 
@@ -66,7 +66,7 @@ pub(super) fn text<'a>(name: &str, field: Option<&'a Field<'_>>) -> Result<&'a s
     text.map_err(|error| Fault::field(format!("{name}: {error}")))
 }
 
-/// A version is a string in Kubernetes; a number is taken as well.
+/// A version is a string in Kubernetes; a number is accepted as well.
 pub(super) fn version(field: Option<&Field<'_>>) -> Result<u64, Fault> {
     match field {
         None => Ok(0),
@@ -75,7 +75,7 @@ pub(super) fn version(field: Option<&Field<'_>>) -> Result<u64, Fault> {
     }
 }
 
-/// The usage, added to the count that every object of a kind has.
+/// The usage, plus the footprint that every object of the kind has.
 fn footprint(
     reader: &Reader,
     counted: &Footprint,
@@ -87,18 +87,18 @@ fn footprint(
     };
     let usage = usage.object();
     let usage = usage.map_err(|error| Fault::field(format!("usage: {error}")))?;
-    // Of several amounts for one name, the last one counts.
+    // Among several amounts for one name, the last one counts.
     let usage: BTreeMap<&str, &RawValue> = usage
         .iter()
-        .map(|(Text(name), it)| (&**name, *it))
+        .map(|(Text(name), amount)| (&**name, *amount))
         .collect();
     let amount = |(name, amount): (&str, &RawValue)| {
-        let known = reader.resource_name(name)?;
+        let resource = reader.resource_name(name)?;
         let quantity = Quantity::from_json_token(amount.get())
             .map_err(|error| invalid_quantity(name, &error.to_string()))?;
         match quantity.is_negative() {
             true => Err(invalid_quantity(name, "must not be negative")),
-            false => Ok((known, quantity)),
+            false => Ok((resource, quantity)),
         }
     };
     let amounts: ResourceList = usage.into_iter().map(amount).collect::<Result<_, _>>()?;
@@ -106,6 +106,9 @@ fn footprint(
     Ok(footprint)
 }
 
-fn invalid_quantity(name: &str, what: &str) -> Fault {
-    Fault::new(Rejection::InvalidQuantity, format!("usage: {name}: {what}"))
+fn invalid_quantity(name: &str, reason: &str) -> Fault {
+    Fault::new(
+        Rejection::InvalidQuantity,
+        format!("usage: {name}: {reason}"),
+    )
 }

@@ -1,4 +1,4 @@
-//! What kind of object an event is about that cannot be understood otherwise.
+//! Determines the kind of a rejected event's object.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::{Reader, kinds::Kind};
 
-/// As much of an event as says its kind, whatever else it says.
+/// The fields of an event that determine the kind; all others are ignored.
 #[derive(Deserialize)]
 struct Event<'a> {
     #[serde(borrow)]
@@ -27,7 +27,7 @@ struct Object {
     kind: quota_semantics::Name,
 }
 
-/// The kind of an event's object; none: that is not certain. `is_object`: the text is the object itself.
+/// The kind of an event's object; none if it is not certain. `is_object`: the text is the object itself.
 pub(super) fn kind(reader: &Reader, is_object: bool, text: &[u8]) -> Option<Arc<Kind>> {
     if is_object {
         return of_object(reader, text);
@@ -35,7 +35,7 @@ pub(super) fn kind(reader: &Reader, is_object: bool, text: &[u8]) -> Option<Arc<
     let event: Event<'_> = serde_json::from_slice(text).ok()?;
     if event.specversion.is_some() {
         let data = event.data?.get().as_bytes();
-        // The data of a CloudEvent is an event, or an object.
+        // The data of a CloudEvent is an event or an object.
         return kind_of_plain(reader, data).or_else(|| of_object(reader, data));
     }
     kind_of_plain(reader, text)

@@ -1,4 +1,4 @@
-//! The begin and the end of a relist.
+//! The beginning and the end of a relist.
 
 use quota_core::decide::{Finish, Relist};
 use quota_semantics::{Name, group::manifest};
@@ -31,7 +31,7 @@ pub(super) fn end(reader: &Reader, event: &Wire<'_>) -> Result<Relist, Fault> {
     }))
 }
 
-/// The bookmark with which Kubernetes ends the list at the begin of a watch; none: it is another bookmark.
+/// The bookmark with which Kubernetes ends the list at the beginning of a watch; none for any other bookmark.
 pub(super) fn bookmark(reader: &Reader, watched: &Watched<'_>) -> Result<Option<Relist>, Fault> {
     let metadata = watched.object.metadata();
     let ends = metadata.annotations.initial_events_end.as_deref() == Some("true");
@@ -54,7 +54,7 @@ fn resource(reader: &Reader, event: &Wire<'_>) -> Result<Name, Fault> {
     Ok(reader.resource(text)?.name.clone())
 }
 
-/// Absent, null or empty: all namespaces.
+/// Absent, null or empty means all namespaces.
 fn namespace(event: &Wire<'_>) -> Result<Option<Name>, Fault> {
     if event.namespace.is_none() {
         return Ok(None);
@@ -94,7 +94,7 @@ fn resets_versions(event: &Wire<'_>) -> Result<bool, Fault> {
     }
 }
 
-/// Of groups nothing is seen unless they are adopted, so that a list without any does not say that there are none.
+/// Groups are ignored unless they are adopted, so an empty listing does not prove that there are none.
 fn allow_empty(reader: &Reader, event: &Wire<'_>) -> Result<bool, Fault> {
     let allow = event.allow_empty.as_ref();
     let allow = allow.map_or(Ok(false), Field::flag);

@@ -1,4 +1,4 @@
-//! Which of the shapes an event has, and what it says in that shape.
+//! Determines the shape of an event, and reads it in that shape.
 
 use quota_semantics::Timestamp;
 
@@ -32,7 +32,7 @@ pub(super) fn read(reader: &Reader, text: &str, now: Timestamp) -> Result<Conten
     event(reader, wire, now)
 }
 
-/// Reads an object that stands by itself.
+/// Reads an object without an event around it.
 pub(super) fn read_object(
     reader: &Reader,
     change: Change,

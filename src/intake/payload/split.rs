@@ -1,4 +1,4 @@
-//! Where each event of a payload begins and ends.
+//! Splits a payload into events.
 
 use std::{fmt, ops::Range};
 
@@ -11,13 +11,13 @@ use serde_json::value::RawValue;
 
 use super::Fault;
 
-/// Most events of an array: where each of them stands has to be kept.
+/// Most events of an array, since the position of each has to be kept.
 const ARRAY_MAX: usize = 1 << 20;
 
-/// The places of the events that have not been read yet.
+/// The positions of the unread events.
 #[derive(Debug)]
 pub(super) enum Values {
-    /// One value, on however many lines.
+    /// One value, on any number of lines.
     Whole(Option<Range<usize>>),
     /// One value per line.
     Lines { offset: usize, line: u64 },
@@ -29,7 +29,7 @@ pub(super) enum Values {
 }
 
 impl Values {
-    /// Splits a payload; or says why nothing of it can be read.
+    /// Splits a payload; or says why it cannot be read at all.
     pub(super) fn split(payload: &Bytes) -> (Self, Option<Fault>) {
         let start = payload.len() - payload.trim_ascii_start().len();
         if payload.get(start) == Some(&b'[') {
@@ -50,12 +50,12 @@ impl Values {
         (Self::Lines { offset: 0, line: 0 }, None)
     }
 
-    /// The payload is one value.
+    /// Treats the payload as one value.
     pub(super) const fn whole(payload: &Bytes) -> Self {
         Self::Whole(Some(0..payload.len()))
     }
 
-    /// The place of the next value, and its line (or its place in the array) from 1.
+    /// The position of the next value, and its line (or its index in the array) from 1.
     pub(super) fn next(&mut self, payload: &[u8]) -> Option<(u64, Range<usize>)> {
         match self {
             Self::Whole(place) => place.take().map(|place| (1, place)),
@@ -77,7 +77,7 @@ impl Values {
         }
     }
 
-    /// The place of everything that is left; nothing is left after it.
+    /// The position of the remainder, which is consumed.
     pub(super) fn rest(&mut self, payload: &[u8]) -> Option<(u64, Range<usize>)> {
         let (line, first) = self.next(payload)?;
         let last = match self {
@@ -89,7 +89,7 @@ impl Values {
     }
 }
 
-/// Whether a payload is one value that was printed for people, over several lines.
+/// Whether a payload is one pretty-printed value.
 fn is_one_value_on_many_lines(payload: &[u8]) -> bool {
     let Some(end) = memchr::memchr(b'\n', payload) else {
         return false;

@@ -1,7 +1,7 @@
 //! Objects as Kubernetes writes them, read in one pass.
 //!
-//! How an object has to be read depends on its `apiVersion` and `kind`. All of Kubernetes' own clients write
-//! these first; what is before them otherwise is kept unread until they are known.
+//! The parser of an object depends on its `apiVersion` and `kind`. All of Kubernetes' own clients write these fields
+//! first; other fields before them are kept unparsed until both have been read.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
@@ -22,22 +22,22 @@ use serde_json::value::RawValue;
 
 use super::text::Text;
 
-/// An object, and what kind it says it is.
+/// An object and its type.
 #[derive(Debug)]
 pub(super) struct Watched<'a> {
     pub(super) type_meta: TypeMeta,
     pub(super) object: Object,
-    /// What makes it a quota, if it is one.
+    /// The quota fields, if it is a quota.
     pub(super) quota: Option<Box<Quota>>,
-    /// What makes it a namespace, if it is one.
+    /// The namespace fields, if it is a namespace.
     pub(super) namespace: Option<Box<Namespace>>,
-    /// What makes it a group, if it is one.
+    /// The group fields, if it is a group.
     pub(super) group: Option<Box<Group>>,
-    /// What may make it a workload that is charged, not looked at yet.
+    /// The unparsed fields of a possible workload.
     pub(super) rest: Rest<'a>,
 }
 
-/// Of a kind that has no rules of its own: what may say how many pods it makes of which template.
+/// The fields that may state, for a kind without rules of its own, how many pods it makes from which template.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rest<'a> {
     spec: Option<&'a RawValue>,
@@ -56,7 +56,7 @@ impl Watched<'_> {
         }
     }
 
-    /// The object, read as a workload that is charged for its pods.
+    /// The object, parsed as a workload that is charged for its pods.
     pub(super) fn workload(&self) -> Result<Object, serde_json::Error> {
         let Rest { spec, status } = self.rest;
         let workload = Workload::from_parts(self.object.metadata().clone(), spec, status)?;
@@ -64,7 +64,7 @@ impl Watched<'_> {
     }
 }
 
-/// What groups choose namespaces by.
+/// The labels and annotations by which groups select namespaces.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Namespace {
@@ -133,7 +133,7 @@ fn read<'de, D: Deserializer<'de>>(
     type_meta: TypeMeta,
     fields: D,
 ) -> Result<Watched<'de>, D::Error> {
-    /// The metadata of a quota or group is kept whole, and read from there.
+    /// The whole metadata of a quota or group is kept, and parsed from the kept text.
     #[derive(Deserialize)]
     struct Fields<'a> {
         #[serde(borrow)]

@@ -5,17 +5,17 @@ use serde_json::value::RawValue;
 
 use super::{field::Field, text::Text, watched::Watched};
 
-/// What happened to an object.
+/// The change of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// It was created, changed, or was there when the watch began.
+    /// The object was created, changed, or existed when the watch began.
     Alive,
-    /// It was deleted.
+    /// The object was deleted.
     Deleted,
 }
 
 impl Change {
-    /// What a CloudEvent of this type says about the object in its data. The types are those of Knative's
+    /// The change that a CloudEvent of this type reports for the object in its data. The types are those of Knative's
     /// ApiServerSource in resource mode.
     pub(super) fn of_cloud_event(event_type: &str) -> Option<Self> {
         match event_type.strip_prefix("dev.knative.apiserver.resource.")? {
@@ -26,8 +26,8 @@ impl Change {
     }
 }
 
-/// The fields of all shapes. Those of plain events may be of any type until it is known to be one: in a CloudEvent
-/// they may be extension attributes.
+/// The fields of all shapes. Fields of plain events may have any type until the event proves to be plain: in a
+/// CloudEvent they may be extension attributes.
 #[derive(Debug, Deserialize)]
 pub(super) struct Wire<'a> {
     #[serde(borrow, rename = "type")]

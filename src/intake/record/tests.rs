@@ -175,7 +175,7 @@ fn a_cursor_does_not_go_back_before_a_gap() {
     let mut chunk = Chunk::default();
     chunk.add(sighting("a", 1));
     chunk.add_gap(&"OBJECTS".into(), 4..=6);
-    // Of the message behind the gap a part is left for the next chunk.
+    // A part of the message after the gap is left for the next chunk.
     chunk.add(sighting("b", 1));
     let mut state = State::default();
     let (_, entries) = decided(&mut state, &chunk, Some(&consumed(3)));
@@ -199,11 +199,11 @@ fn relist(event: &str) -> Incoming {
 #[test]
 fn what_was_listed_is_told_before_the_list_ends_and_with_the_batch() {
     let mut state = State::default();
-    let mut known = Chunk::default();
+    let mut existing = Chunk::default();
     for uid in ["a", "b", "c"] {
-        known.add(sighting(uid, 1));
+        existing.add(sighting(uid, 1));
     }
-    decided(&mut state, &known, None);
+    decided(&mut state, &existing, None);
     let mut first = Chunk::default();
     first.add(relist(r#"{"type":"RELIST_BEGIN","resource":"pods"}"#));
     first.add(sighting("a", 1));
@@ -232,8 +232,8 @@ fn a_relist_that_was_consumed_before_its_stream_was_reset_is_no_news() {
     let at = |seconds| Timestamp::EPOCH.plus(quota_semantics::Span::from_seconds(seconds));
     let source: Name = "OBJECTS".into();
     let mut state = State::default();
-    let mut known = Chunk::default();
-    known.add(sighting("a", 1));
+    let mut existing = Chunk::default();
+    existing.add(sighting("a", 1));
     let first = Consumed {
         cursor: Cursor {
             time: at(50),
@@ -241,7 +241,7 @@ fn a_relist_that_was_consumed_before_its_stream_was_reset_is_no_news() {
         },
         ..consumed(9)
     };
-    decided(&mut state, &known, Some(&first));
+    decided(&mut state, &existing, Some(&first));
     let resets = quota_core::decide::reset(&state, &source, &"again".into());
     let mut open = quota_core::transaction::OpenBatch::default();
     quota_core::transaction::WriteTransaction::new(&mut state, &mut open, at(60))
@@ -262,7 +262,7 @@ fn a_relist_that_was_consumed_before_its_stream_was_reset_is_no_news() {
         kinds(&mut state, end, 52),
         ["RelistClosed", "ResourceListed"]
     );
-    // What is sent by HTTP is always news.
+    // Events over HTTP have no position, so they always count as new.
     let mut chunk = Chunk::default();
     chunk.add(begin());
     assert_eq!(decided(&mut state, &chunk, None).0.accepted, 1);
@@ -318,7 +318,7 @@ fn what_is_not_understood_spoils_the_relists_of_its_kind_alone() {
     assert_eq!(state.closed_relist().unwrap().scope.resource, "pods");
     assert_eq!(state.dead_letters().count(), 2);
 
-    // Of what is no JSON nobody knows what it was about.
+    // The kind of an event that is not JSON is unknown.
     let mut chunk = Chunk::default();
     chunk.add(relist(
         r#"{"type":"RELIST_BEGIN","resource":"services","allowEmpty":true}"#,
@@ -354,7 +354,7 @@ fn versions_that_went_back_are_replaced_by_what_is_listed() {
         object.map(|object| object.version)
     };
 
-    // The list breaks off, and is begun again by somebody who does not know that versions went back.
+    // The listing is cut off, and begun again by a publisher that does not know of the version reset.
     let mut first = Chunk::default();
     let begin = r#"{"type":"RELIST_BEGIN","resource":"pods","versions":"reset"}"#;
     first.add(relist(begin));
@@ -363,7 +363,7 @@ fn versions_that_went_back_are_replaced_by_what_is_listed() {
     let mut second = Chunk::default();
     second.add(relist(r#"{"type":"RELIST_BEGIN","resource":"pods"}"#));
     second.add(sighting("kept", 110));
-    // After it was listed, order is by version again.
+    // After the listing, versions order the events again.
     second.add(sighting("kept", 105));
     second.add(sighting("deleted", 90));
     second.add(relist(
@@ -377,7 +377,7 @@ fn versions_that_went_back_are_replaced_by_what_is_listed() {
     let (unlisted, _) = state.unlisted(&closed.scope, 0, 100, Timestamp::EPOCH);
     assert_eq!(unlisted, [("team-a".into(), Uid::new("gone").unwrap())]);
 
-    // What has been restored changes and is deleted as ever.
+    // A restored object changes and is deleted as usual.
     let mut after = Chunk::default();
     after.add(sighting("deleted", 130));
     after.add(sighting("deleted", 129));

@@ -1,4 +1,4 @@
-//! Windows of changes against the ledger that they are about.
+//! Compares windows of changes with their ledger.
 
 use proptest::prelude::*;
 use quota_core::event::{Actor, QuotaRecord};

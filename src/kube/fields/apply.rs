@@ -1,4 +1,4 @@
-//! Server-side apply: a manager says what it wants, and owns just that.
+//! Server-side apply: a manager sends the fields that it wants, and owns exactly these.
 
 use std::collections::BTreeMap;
 
@@ -15,12 +15,12 @@ use crate::kube::{
     status::{Failure, Result},
 };
 
-/// The manager of the fields of an object that nobody managed when it was first applied to.
+/// The manager of the fields of an object that had no managers before its first apply.
 const BEFORE: &str = "before-first-apply";
 /// Only this manager takes over from client-side apply.
 const KUBECTL: &str = "kubectl";
 
-/// An object as it is after an apply.
+/// The result of an apply.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::kube) struct Applied {
     /// The object.
@@ -32,7 +32,7 @@ pub(in crate::kube) struct Applied {
 /// Applies a configuration to an object; `live` and `managed` are empty for a new one.
 ///
 /// # Errors
-/// If other managers own fields that would change, unless they are forced to give way.
+/// Other managers own fields that would change, and the apply is not forced.
 pub(in crate::kube) fn apply(
     live: &Value,
     managed: &[Value],
@@ -76,7 +76,7 @@ fn merged(
     let others = others.fold(FieldSet::default(), |all, (_, (fields, _))| {
         all.union(fields)
     });
-    // What nobody wants any more goes, unless something in it is still wanted.
+    // Fields that no manager wants any more are removed, unless something in them is still wanted.
     let kept = others.union(&wanted);
     for path in before.0.iter().filter(|path| !kept.reaches(path)) {
         remove(&mut object, path);
@@ -96,7 +96,7 @@ fn merged(
     Ok((object, managers))
 }
 
-/// Whether all that conflicts is what kubectl itself applied before, without `--server-side`.
+/// Whether all conflicting fields were applied by kubectl itself before, without `--server-side`.
 fn takes_over(live: &Value, managers: &Managers, config: &Value) -> bool {
     let kind = Kind::of_object(live);
     let last = last_applied(live).and_then(|text| Manifest::from_json(kind, text.as_bytes()).ok());
@@ -107,7 +107,7 @@ fn takes_over(live: &Value, managers: &Managers, config: &Value) -> bool {
     merge(&mut object, config, &mut Vec::new());
     let (changed, _) = FieldSet::difference_of(live, &object);
     let manager = Manager::applying(KUBECTL, config);
-    // What somebody has changed since is not kubectl's any more.
+    // Fields that were changed since then no longer belong to kubectl.
     let (differing, _) = FieldSet::difference_of(&last, live);
     let own = FieldSet::of(&last).minus(&differing);
     let conflicts = managers.conflicts(&manager, &changed);
@@ -120,7 +120,7 @@ fn last_applied(object: &Value) -> Option<&str> {
     object["metadata"]["annotations"][LAST_APPLIED].as_str()
 }
 
-/// Keeps what client-side apply goes by up to date, so that one can go back to it.
+/// Keeps the annotation of client-side apply up to date, so that a client can return to client-side apply.
 fn remember(object: &mut Value, config: &Value) {
     let mut config = config.clone();
     if let Some(annotations) = config["metadata"]["annotations"].as_object_mut() {
@@ -138,7 +138,8 @@ fn remember(object: &mut Value, config: &Value) {
     object["metadata"]["annotations"][LAST_APPLIED] = format!("{config}\n").into();
 }
 
-/// Puts a configuration over an object: maps key by key, sets and keyed lists item by item, everything else as a whole.
+/// Merges a configuration into an object: maps key by key, sets and keyed lists item by item, everything else as a
+/// whole.
 fn merge(object: &mut Value, config: &Value, path: &mut Path) {
     match (object, config) {
         (Value::Object(object), Value::Object(config)) if !is_whole(path) => {
@@ -154,12 +155,12 @@ fn merge(object: &mut Value, config: &Value, path: &mut Path) {
         }
         (Value::Array(object), Value::Array(config)) if is_keyed(path) => {
             for item in config {
-                let same = |known: &&mut Value| match item.get("uid") {
-                    Some(uid) => known.get("uid") == Some(uid),
-                    None => **known == *item,
+                let same = |existing: &&mut Value| match item.get("uid") {
+                    Some(uid) => existing.get("uid") == Some(uid),
+                    None => **existing == *item,
                 };
                 match object.iter_mut().find(same) {
-                    Some(known) => *known = item.clone(),
+                    Some(existing) => *existing = item.clone(),
                     None => object.push(item.clone()),
                 }
             }
@@ -270,7 +271,7 @@ mod tests {
             a.object["spec"]["hard"],
             json!({"pods": "1", "services": "2"})
         );
-        // The same value is shared, another one is a conflict.
+        // An equal value is shared, a different one is a conflict.
         let b = apply(
             &a.object,
             &a.managed,
@@ -308,7 +309,7 @@ mod tests {
             forced.object["spec"]["hard"],
             json!({"pods": "9", "services": "2"})
         );
-        // What nobody wants any more goes, what somebody else wants stays.
+        // Fields that no manager wants any more are removed; fields that another manager wants stay.
         let gone = apply(
             &forced.object,
             &forced.managed,

@@ -1,4 +1,4 @@
-//! The managers of an object, and what becomes of them when it is updated.
+//! The managers of an object's fields, and how an update changes them.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::set::FieldSet;
 use crate::kube::VERSION;
 
-/// Who manages, and how.
+/// A manager: its name, its operation, and the version that it uses.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Manager {
     /// `Apply` or `Update`.
@@ -20,12 +20,12 @@ pub(super) struct Manager {
 }
 
 impl Manager {
-    /// Who applies an object.
+    /// The manager for an apply.
     pub(super) fn applying(name: &str, object: &Value) -> Self {
         Self::new("Apply", name, object)
     }
 
-    /// Who updates an object.
+    /// The manager for an update.
     pub(super) fn updating(name: &str, object: &Value) -> Self {
         Self::new("Update", name, object)
     }
@@ -39,7 +39,7 @@ impl Manager {
         }
     }
 
-    /// As messages name it.
+    /// The form used in messages.
     pub(super) fn shown(&self) -> String {
         let mut shown = format!("{:?}", self.name);
         if !self.subresource.is_empty() {
@@ -52,17 +52,17 @@ impl Manager {
     }
 }
 
-/// What each manager manages, and since when.
+/// The fields of each manager, and the time of its last change.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Managers(pub(super) BTreeMap<Manager, (FieldSet, Option<Timestamp>)>);
 
-/// Most managers by update that are kept apart; the oldest are merged, as Kubernetes does.
+/// Most managers by update that are kept separate; the oldest are merged, as in Kubernetes.
 const UPDATE_MANAGERS_MAX: usize = 10;
-/// The manager of those that were merged.
+/// The name of the merged manager.
 const MERGED: &str = "ancient-changes";
 
 impl Managers {
-    /// Reads the `managedFields` of an object; those that cannot be read are passed over.
+    /// Reads the `managedFields` of an object; entries that cannot be read are skipped.
     pub(super) fn of(entries: &[Value]) -> Self {
         let read = |entry: &Value| {
             let entry: ManagedFieldsEntry = serde_json::from_value(entry.clone()).ok()?;
@@ -89,7 +89,7 @@ impl Managers {
         Self(entries.iter().filter_map(read).collect())
     }
 
-    /// As `managedFields`: appliers first, then by time and name.
+    /// Writes `managedFields`: appliers first, then by time and name.
     pub(super) fn to_json(&self) -> Vec<Value> {
         let mut managers: Vec<_> = self.0.iter().collect();
         let time = |time: &Option<Timestamp>| time.map(Timestamp::whole_seconds);
@@ -121,7 +121,7 @@ impl Managers {
         self.0.is_empty()
     }
 
-    /// Takes fields from all managers but one; who is left with none is no manager any more.
+    /// Removes fields from all managers but one; a manager without fields is removed.
     pub(super) fn take_from_others(&mut self, manager: &Manager, fields: &FieldSet) {
         for (other, (managed, _)) in &mut self.0 {
             if other != manager {
@@ -132,7 +132,7 @@ impl Managers {
             .retain(|other, (managed, _)| other == manager || !managed.is_empty());
     }
 
-    /// The fields of the others that are among these.
+    /// The fields among these that other managers own.
     pub(super) fn conflicts(
         &self,
         manager: &Manager,
@@ -165,11 +165,11 @@ impl Managers {
     }
 }
 
-/// The managers of an object that was created or updated by a manager: what it added or changed is its own from now
-/// on. An object of which nobody managed anything stays so.
+/// The managers of an object after a create or update by a manager: the fields that it added or changed belong to it
+/// from now on. An object without any managers keeps none.
 ///
-/// `old` is none for a new object. `given` are the `managedFields` of the new object: callers may set them, except to
-/// nothing; one empty entry resets them.
+/// `old` is none for a new object. `given` are the `managedFields` of the new object: callers may set them, but an
+/// empty list has no effect; a list of one empty entry resets them.
 pub(in crate::kube) fn updated(
     old: Option<(&Value, &[Value])>,
     new: &Value,
@@ -183,9 +183,9 @@ pub(in crate::kube) fn updated(
     let mut managers = Managers::of(given);
     let nothing = serde_json::json!({"metadata": {}, "spec": {}});
     let (old, is_new) = match old {
-        Some((old, known)) => {
+        Some((old, recorded)) => {
             if managers.is_empty() {
-                managers = Managers::of(known);
+                managers = Managers::of(recorded);
             }
             (old, false)
         }

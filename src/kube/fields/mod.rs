@@ -1,7 +1,7 @@
-//! Who manages which field: `metadata.managedFields`, and server-side apply.
+//! Field management: `metadata.managedFields`, and server-side apply.
 //!
-//! The rules are those of `sigs.k8s.io/structured-merge-diff` and of `managedfields` in the API machinery, for the
-//! one schema that there is here.
+//! The rules are those of `sigs.k8s.io/structured-merge-diff` and of `managedfields` in the API machinery, restricted
+//! to the schema of quotas and groups.
 
 mod apply;
 mod managers;

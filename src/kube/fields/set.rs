@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-/// The fields that are never managed: the server's own.
+/// Fields that are never managed: the server sets them.
 const UNMANAGED: [&str; 9] = [
     "name",
     "namespace",
@@ -21,17 +21,17 @@ const UNMANAGED: [&str; 9] = [
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct FieldSet(BTreeSet<Path>);
 
-/// Where a field is: what leads to it, in the spelling of `FieldsV1` (`f:spec`, `k:{"uid":"…"}`, `v:"…"`).
+/// The path of a field, in the notation of `FieldsV1` (`f:spec`, `k:{"uid":"…"}`, `v:"…"`).
 pub(super) type Path = Vec<String>;
 
-/// How a part of a quota is managed.
+/// The granularity at which a part of a quota is managed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// Each field by itself.
+    /// Each field individually.
     Fields,
-    /// Each item by itself, known by its value.
+    /// Each item individually, identified by its value.
     Set,
-    /// Each item by itself, known by its uid.
+    /// Each item individually, identified by its uid.
     ByUid,
     /// As a whole.
     Whole,
@@ -51,7 +51,7 @@ fn part(path: &[String], value: &Value) -> Part {
     }
 }
 
-/// The parts of a value: how each is called in a path, and the value.
+/// The parts of a value: the path element of each, and its value.
 fn children<'a>(path: &[String], value: &'a Value) -> Vec<(String, &'a Value)> {
     match (part(path, value), value) {
         (Part::Fields, Value::Object(fields)) => {
@@ -87,7 +87,7 @@ impl FieldSet {
 
     fn collect(&mut self, path: &mut Path, value: &Value) {
         let children = children(path, value);
-        // The object itself, its metadata and its spec are nobody's.
+        // The object itself, its metadata and its spec have no owner.
         if children.is_empty() && path.len() > 1 {
             self.0.insert(path.clone());
         }
@@ -98,7 +98,7 @@ impl FieldSet {
         }
     }
 
-    /// What is different in `new`: fields that were added or changed, and fields that are gone.
+    /// The fields that were added or changed in `new`, and the fields that were removed.
     pub(super) fn difference_of(old: &Value, new: &Value) -> (Self, Self) {
         let (mut changed, mut removed) = (Self::default(), Self::default());
         compare(
@@ -119,7 +119,7 @@ impl FieldSet {
         self.0.iter()
     }
 
-    /// Whether the set has the field, or something in it.
+    /// Whether the set contains the field, or a field below it.
     pub(super) fn reaches(&self, path: &Path) -> bool {
         self.0
             .range(path.clone()..)
@@ -141,7 +141,7 @@ impl FieldSet {
         Self(self.0.intersection(&other.0).cloned().collect())
     }
 
-    /// Reads `fieldsV1`.
+    /// Parses `fieldsV1`.
     pub(super) fn from_v1(json: &Value) -> Self {
         fn read(json: &Value, path: &mut Path, set: &mut BTreeSet<Path>) {
             let Some(fields) = json.as_object().filter(|fields| !fields.is_empty()) else {
@@ -164,7 +164,7 @@ impl FieldSet {
         Self(set)
     }
 
-    /// As `fieldsV1`.
+    /// Writes `fieldsV1`.
     pub(super) fn to_v1(&self) -> Value {
         let mut root = Map::new();
         for path in &self.0 {
@@ -174,7 +174,8 @@ impl FieldSet {
                     .entry(element.clone())
                     .or_insert_with(|| Value::Object(Map::new()));
                 let Value::Object(below) = entry else { break };
-                // A path is before those below it: it is distinguished from what only leads to them.
+                // A path sorts before the paths below it. This marks it as a field of its own, not only a prefix of
+                // other paths.
                 if depth + 1 == path.len() && self.has_below(path) {
                     below.insert(".".to_owned(), Value::Object(Map::new()));
                 }
@@ -226,7 +227,7 @@ fn compare(
     let find = |among: &[(String, Value)], element: &str| {
         among
             .iter()
-            .find(|(known, _)| known == element)
+            .find(|(candidate, _)| candidate == element)
             .map(|(_, value)| value.clone())
     };
     let elements: BTreeSet<_> = old
@@ -242,7 +243,7 @@ fn compare(
     }
 }
 
-/// A path as messages show it: `.spec.hard.pods`.
+/// A path in the form used in messages: `.spec.hard.pods`.
 pub(super) fn shown(path: &Path) -> String {
     let element = |element: &String| match element.split_once(':') {
         Some(("f", name)) => format!(".{name}"),

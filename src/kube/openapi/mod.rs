@@ -1,9 +1,9 @@
-//! What the objects of the API look like: for `kubectl explain`, for kubectl's own checks of a manifest, and for
-//! ours of fields that are unknown.
+//! The schemas of the API: for `kubectl explain`, for kubectl's validation of manifests, and for this API's own check
+//! of unknown fields.
 //!
 //! `schemas.json` holds Kubernetes' published schemas of ResourceQuota and Namespace (as in `k8s-openapi`), with the
-//! list types that server-side apply and strategic merge patches go by, OpenShift's ClusterResourceQuota, and what the
-//! status of both has here beside their fields.
+//! list types that server-side apply and strategic merge patches need; OpenShift's ClusterResourceQuota; and the
+//! additional status fields of both.
 
 mod unknown;
 mod v2;
@@ -24,7 +24,7 @@ use super::{
 
 pub(super) use unknown::unknown_fields;
 
-/// The protobuf of an OpenAPI v2 document, as clients name it: an older and a newer way.
+/// The media types of an OpenAPI v2 document in protobuf: the older and the newer name.
 const V2_PROTOBUF: [&str; 2] = [
     "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
     "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
@@ -35,16 +35,16 @@ static SCHEMAS: LazyLock<Value> = LazyLock::new(|| {
         .expect("the schemas are part of the program, and tested")
 });
 
-/// The document of the core group, version 3.
+/// The version 3 document of the core group.
 static CORE: LazyLock<V3> = LazyLock::new(|| V3::of(paths_of_core()));
 
-/// The document of the group of ClusterResourceQuota, version 3.
+/// The version 3 document of the group of ClusterResourceQuota.
 static GROUPS: LazyLock<V3> = LazyLock::new(|| V3::of(paths_of_groups()));
 
 /// A document of version 3.
 struct V3 {
     document: Value,
-    /// Changes with the document, so that clients can keep it.
+    /// Changes with the document, so that clients can cache it.
     hash: String,
 }
 
@@ -72,7 +72,7 @@ impl V3 {
     }
 }
 
-/// One document of all groups, version 2.
+/// The version 2 document of all groups.
 static V2: LazyLock<Value> = LazyLock::new(|| {
     let mut all = CORE.document.clone();
     let more = GROUPS.document["paths"].as_object().cloned();
@@ -104,7 +104,7 @@ pub(super) async fn v3_groups() -> Response {
 pub(super) async fn v2(headers: HeaderMap) -> Response {
     for range in accept::accepted(&headers) {
         if let Some(essence) = V2_PROTOBUF.into_iter().find(|essence| range.is(essence)) {
-            // The older name's `@` is not allowed in a media type, so the newer one is answered.
+            // The older name contains an `@`, which a media type must not, so the response uses the newer name.
             let _ = essence;
             return (
                 [(header::CONTENT_TYPE, V2_PROTOBUF[1])],
@@ -119,7 +119,7 @@ pub(super) async fn v2(headers: HeaderMap) -> Response {
     Json(&*V2).into_response()
 }
 
-/// The API group of a kind; empty: the core group.
+/// The API group of a kind; empty for the core group.
 fn group_of(kind: &str) -> &'static str {
     match kind == Kind::Group.name() || kind == applied::KIND {
         true => QUOTA_GROUP,
@@ -131,7 +131,7 @@ fn group_of(kind: &str) -> &'static str {
 fn schema_of(kind: &str) -> String {
     match group_of(kind) {
         "" => format!("io.k8s.api.core.v1.{kind}"),
-        // An applied one is of the same shape.
+        // An applied group has the same schema.
         _ => format!("com.github.openshift.api.quota.v1.{kind}"),
     }
 }
@@ -168,7 +168,7 @@ fn paths_of_core() -> Value {
     })
 }
 
-/// The operations of a path; `reading` is what its `get` does.
+/// The operations of a path; `reading` is the operation of its `get`.
 fn path(kind: &str, methods: &[&str], reading: &str) -> Value {
     let operation = |method: &&str| {
         let action = match *method {

@@ -1,10 +1,10 @@
-//! Fields that a schema does not know.
+//! Finds fields that the schema does not define.
 
 use serde_json::Value;
 
 use super::{SCHEMAS, schema_of};
 
-/// The paths of the fields of an object of a kind that its schema does not know, in order.
+/// The paths of the fields of an object that the schema of its kind does not define, in order.
 pub(in crate::kube) fn unknown_fields(kind: &str, object: &Value) -> Vec<String> {
     let mut found = Vec::new();
     if let Some(schema) = SCHEMAS.get(schema_of(kind)) {
@@ -25,7 +25,7 @@ fn walk(schema: &Value, value: &Value, path: &str, found: &mut Vec<String>) {
             let properties = schema.get("properties").and_then(Value::as_object);
             for (key, value) in fields {
                 match (
-                    properties.and_then(|known| known.get(key)),
+                    properties.and_then(|properties| properties.get(key)),
                     schema.get("additionalProperties"),
                 ) {
                     (Some(schema), _) | (None, Some(schema)) => {
@@ -48,7 +48,7 @@ fn walk(schema: &Value, value: &Value, path: &str, found: &mut Vec<String>) {
     }
 }
 
-/// What a reference represents.
+/// The schema that a reference points to.
 fn resolve(schema: &Value) -> &Value {
     let reference = schema
         .get("$ref")

@@ -1,6 +1,6 @@
-//! The same as OpenAPI v2, as JSON and as the protobuf that kubectl before 1.27 asks for.
+//! The same schemas as OpenAPI v2, in JSON and in the protobuf that kubectl before 1.27 requests.
 //!
-//! The messages are those of `openapiv2/OpenAPIv2.proto` of google/gnostic, as far as they are needed here.
+//! The messages are those of `openapiv2/OpenAPIv2.proto` of google/gnostic, limited to the parts used here.
 
 use prost::Message;
 use serde_json::{Map, Value, json};
@@ -50,7 +50,7 @@ fn operation(v3: &Value) -> Value {
     v2
 }
 
-/// References have no company in v2 but a description, and nothing is one of several.
+/// In v2 a reference can only be accompanied by a description, and there is no `oneOf`.
 fn schema(v3: &Value) -> Value {
     match v3 {
         Value::Object(map) => {

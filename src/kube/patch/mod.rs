@@ -18,15 +18,15 @@ const APPLY: &str = "application/apply-patch+yaml";
 
 /// Most operations of a JSON patch, as in Kubernetes.
 const OPERATIONS_MAX: usize = 10_000;
-/// Most bytes that the `copy` operations of a JSON patch may copy: each could double the object.
+/// Most bytes that the `copy` operations of a JSON patch may copy, since each could double the object's size.
 const COPIED_MAX_BYTES: usize = 3 << 20;
 
-/// What a request wants to change.
+/// A patch.
 #[derive(Clone, Debug)]
 pub(super) enum Patch {
     /// JSON merge patch (RFC 7396).
     Merge(Value),
-    /// Kubernetes' merge patch, which knows how to merge lists.
+    /// Kubernetes' merge patch, which can merge lists.
     Strategic(Value),
     /// JSON patch (RFC 6902).
     Json(Vec<PatchOperation>),
@@ -35,10 +35,10 @@ pub(super) enum Patch {
 }
 
 impl Patch {
-    /// Reads a patch.
+    /// Parses a patch.
     ///
     /// # Errors
-    /// If the type is not that of a patch, or the text is not of that type.
+    /// The media type is not that of a patch, or the text is not of that type.
     pub(super) fn read(body: &Body) -> Result<Self> {
         match body.media_type.as_str() {
             MERGE => object(&body.bytes).map(Self::Merge),
@@ -85,7 +85,7 @@ pub(super) fn merge(mut object: Value, patch: &Value) -> Value {
 /// The object after a strategic merge patch.
 ///
 /// # Errors
-/// If the patch has a directive that is unknown, or an item without the key that it is merged by.
+/// The patch has an unknown directive, or an item without its merge key.
 pub(super) fn strategic(mut object: Value, patch: &Value) -> Result<Value> {
     strategic::apply(&mut object, patch).map_err(Failure::bad_request)?;
     Ok(object)
@@ -94,7 +94,7 @@ pub(super) fn strategic(mut object: Value, patch: &Value) -> Result<Value> {
 /// The object after a JSON patch.
 ///
 /// # Errors
-/// If an operation does not apply to the object.
+/// An operation does not apply to the object.
 pub(super) fn json(mut object: Value, operations: &[PatchOperation]) -> Result<Value> {
     let mut copied = 0_usize;
     for operation in operations {

@@ -1,6 +1,6 @@
-//! Strategic merge patches: maps are merged; lists are replaced, but for those that the schema says are merged.
+//! Strategic merge patches: maps are merged; lists are replaced, except those that the schema declares as merged.
 //!
-//! As in `k8s.io/apimachinery/pkg/util/strategicpatch`, with the lists that a quota has.
+//! As in `k8s.io/apimachinery/pkg/util/strategicpatch`, for the lists of a quota.
 
 use serde_json::{Map, Value};
 
@@ -9,10 +9,10 @@ const RETAIN: &str = "$retainKeys";
 const DELETE_FROM: &str = "$deleteFromPrimitiveList/";
 const ORDER: &str = "$setElementOrder/";
 
-/// How the items of a list are identified.
+/// How the items of a list are matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MergeBy {
-    /// By a field.
+    /// By the value of a field.
     Key(&'static str),
     /// By themselves.
     Value,
@@ -30,7 +30,7 @@ fn merge_by(path: &[&str]) -> Option<MergeBy> {
 /// Applies a patch to an object.
 ///
 /// # Errors
-/// If it has a directive that is unknown, or an item without the key that it is merged by.
+/// The patch has an unknown directive, or an item without its merge key.
 pub(super) fn apply(object: &mut Value, patch: &Value) -> Result<(), String> {
     match patch {
         Value::Object(patch) => merge_map(object, patch, &mut Vec::new()),
@@ -72,7 +72,7 @@ fn merge_map<'a>(
     Ok(())
 }
 
-/// What the directives of a patch say of all fields there are. False if nothing else of it is to be carried out.
+/// Carries out the directives of a patch that concern all fields. False if the rest of the patch is to be ignored.
 fn begin(fields: &mut Map<String, Value>, patch: &Map<String, Value>) -> Result<bool, String> {
     match patch.get(DIRECTIVE).map(Value::as_str) {
         None | Some(Some("merge")) => {}
@@ -93,7 +93,7 @@ fn begin(fields: &mut Map<String, Value>, patch: &Map<String, Value>) -> Result<
     Ok(true)
 }
 
-/// `path` leads to the field.
+/// `path` is the path of the field.
 fn merge_field<'a>(
     fields: &mut Map<String, Value>,
     name: &str,
@@ -126,7 +126,7 @@ fn merge_field<'a>(
     Ok(())
 }
 
-/// Puts merged lists into the order that the patch wants; what it does not name comes last.
+/// Sorts merged lists into the order of the patch; items that the patch does not name come last.
 fn put_in_order<'a>(
     fields: &mut Map<String, Value>,
     patch: &'a Map<String, Value>,
@@ -178,8 +178,10 @@ fn merge_list(target: &mut Value, patch: &[Value], by: MergeBy) -> Result<(), St
                 "map: {item} does not contain declared merge key: {key}"
             ));
         }
-        let known = items.iter().position(|known| is_same(known, item, by));
-        match (known, directive(item).as_deref()) {
+        let existing = items
+            .iter()
+            .position(|candidate| is_same(candidate, item, by));
+        match (existing, directive(item).as_deref()) {
             (Some(place), Some("delete")) => {
                 items.remove(place);
             }
@@ -257,18 +259,18 @@ mod tests {
             json!({"metadata": {"finalizers": ["c/c", "b/b"]}}),
         );
         let owners = |list: Value| json!({"metadata": {"ownerReferences": list}});
-        let known = owners(json!([{"uid": "1", "name": "a"}, {"uid": "2", "name": "b"}]));
+        let existing = owners(json!([{"uid": "1", "name": "a"}, {"uid": "2", "name": "b"}]));
         let patch = owners(
             json!([{"uid": "1", "name": "x"}, {"uid": "2", "$patch": "delete"}, {"uid": "3"}]),
         );
         patched(
-            known.clone(),
+            existing.clone(),
             patch,
             owners(json!([{"uid": "1", "name": "x"}, {"uid": "3"}])),
         );
         let patch = owners(json!([{"$patch": "replace"}, {"uid": "4"}]));
-        patched(known.clone(), patch, owners(json!([{"uid": "4"}])));
-        let mut object = known;
+        patched(existing.clone(), patch, owners(json!([{"uid": "4"}])));
+        let mut object = existing;
         assert!(apply(&mut object, &owners(json!([{"name": "no uid"}]))).is_err());
         assert!(apply(&mut object, &json!({"spec": {"$patch": "explode"}})).is_err());
     }

@@ -7,7 +7,7 @@ use quota_semantics::{Timestamp, group::Spec, resource::ResourceList, uid::Uid};
 use super::*;
 use crate::metrics::QuotaSample;
 
-/// Groups `g0`, `g1`, … of two namespaces each, the later the fuller.
+/// Groups `g0`, `g1`, … of two namespaces each; later groups are fuller.
 struct Groups(i64);
 
 fn figure(used: i64) -> Figure {
@@ -89,7 +89,7 @@ fn groups_are_told_as_openshift_state_metrics_tells_them() {
         r#"_selector{name="g0",type="match-labels",key="team",value="a"} 1"#,
         r#"_selector{name="g0",type="match-expressions",key="tier",operator="In",values="x,y"} 1"#,
         r#"_created{name="g0"} 1700000000"#,
-        // Two labels that become one would spoil the whole scrape.
+        // A duplicate label would invalidate the whole scrape.
         r#"_labels{name="g0",label_a_b="1",label_x="y"} 1"#,
     ] {
         assert!(
@@ -106,7 +106,7 @@ fn groups_come_before_their_namespaces_and_the_fullest_first() {
         let of_groups = |line: &&str| line.starts_with("openshift_");
         text.lines().filter(of_groups).count()
     };
-    // Nine series each, and six of its namespaces.
+    // Nine series for each group, and six for its namespaces.
     assert_eq!(series(&rendered(2, 30)), 30);
     let text = rendered(3, 9 + 9 + 6 + 2);
     assert!(!text.contains("g0") && text.contains("g1") && text.contains("g2"));

@@ -1,4 +1,4 @@
-//! Requests and answers are bounded in time, in size, and in number.
+//! Limits of requests and responses in time, size and number.
 
 use super::*;
 
@@ -13,7 +13,7 @@ async fn half_a_head_is_given_up() {
         None,
     );
     assert_eq!(server.exchange("GET / HTTP/1.1\r\nhost:").await, "");
-    // The second head of a connection as well.
+    // Also for the second head of a connection.
     let mut stream = server.connect().await;
     stream.write_all(GET.as_bytes()).await.unwrap();
     one_answer(&mut stream).await;
@@ -35,7 +35,7 @@ async fn the_time_for_a_head_does_not_run_between_two_requests() {
     for _ in 0..2 {
         stream.write_all(GET.as_bytes()).await.unwrap();
         assert!(one_answer(&mut stream).await.ends_with("hello"));
-        // Idle for longer than a head may take.
+        // Idle for longer than the timeout of a head.
         tokio::time::sleep(3 * SHORT).await;
     }
 }
@@ -155,7 +155,7 @@ async fn connections_are_bounded() {
     .await;
 }
 
-/// Far more than a body may have outside the budget.
+/// Far more than the part of a body outside of the budget.
 const LARGE: usize = 100_000;
 
 #[tokio::test]
@@ -172,7 +172,7 @@ async fn the_bodies_of_requests_share_a_budget() {
     let mut first = server.connect().await;
     first.write_all(head(LARGE).as_bytes()).await.unwrap();
     first.write_all(&vec![b'x'; LARGE - 1]).await.unwrap();
-    // The rest of the budget is too small, once the first has arrived.
+    // The remaining budget is too small once the first body has arrived.
     let last = format!("{}{}", head(LARGE), "x".repeat(LARGE));
     let last = last.replace("host: x", "host: x\r\nconnection: close");
     let crowded_out = within(async {
@@ -186,12 +186,12 @@ async fn the_bodies_of_requests_share_a_budget() {
     let answer = crowded_out.await;
     assert!(answer.contains("retry-after: 1\r\n"), "{answer}");
     assert!(answer.contains("\"reason\":\"Overloaded\""), "{answer}");
-    // Small ones always find a place.
+    // Small bodies always fit.
     let small = format!("{}{}", head(1000), "x".repeat(1000));
     let mut third = server.connect().await;
     third.write_all(small.as_bytes()).await.unwrap();
     assert!(one_answer(&mut third).await.ends_with("1000"));
-    // Nobody is held up for long: the first one's end gives budget back.
+    // The wait is short: the end of the first body returns budget.
     first.write_all(b"x").await.unwrap();
     assert!(one_answer(&mut first).await.ends_with(&LARGE.to_string()));
     let mut fourth = server.connect().await;
@@ -215,7 +215,7 @@ async fn answers_that_nobody_takes_share_the_budget() {
     let server = Server::start(router, bounds, None);
     let mut reluctant = server.connect().await;
     reluctant.write_all(GET.as_bytes()).await.unwrap();
-    // Its answer is there, and is not taken.
+    // The response is ready, and is not taken.
     reluctant.read_exact(&mut [0; 8]).await.unwrap();
     let answer = server.exchange(LAST_GET).await;
     assert_status(&answer, 503);

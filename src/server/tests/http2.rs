@@ -11,7 +11,7 @@ use tokio::{io::DuplexStream, sync::Notify};
 use super::*;
 use crate::server::http2;
 
-/// The address that connections come in at.
+/// The local address of connections.
 const LOCAL: Ipv4Addr = Ipv4Addr::new(10, 1, 2, 3);
 
 struct Connection {
@@ -39,7 +39,7 @@ impl Connection {
         }
     }
 
-    /// Sends a request, and gives what waits for its answer.
+    /// Sends a request, and returns the task that waits for its response.
     fn send(&self, path: &str) -> JoinHandle<(StatusCode, String)> {
         self.send_to("x", path)
     }
@@ -93,7 +93,7 @@ fn serve(stream: DuplexStream, router: Router, options: Options) -> Serving {
     (slots, stop, invalid, served)
 }
 
-/// `/wait` is answered once as many have been let go.
+/// `/wait` is answered once the semaphore has a permit for it.
 fn waiting() -> (Router, Arc<Semaphore>) {
     let gate = Arc::new(Semaphore::new(0));
     let let_go = gate.clone();
@@ -108,7 +108,7 @@ fn hello() -> (StatusCode, String) {
     (StatusCode::OK, "hello".to_owned())
 }
 
-/// Waits until so many slots are left.
+/// Waits until this many slots are left.
 async fn left(slots: &Semaphore, count: usize) {
     within(async {
         while slots.available_permits() != count {
@@ -173,7 +173,7 @@ async fn a_stop_and_a_certificate_that_does_not_count_any_more_let_requests_end(
         let requests = [connection.send("/wait"), connection.send("/wait")];
         left(&connection.slots, options().connections - 1).await;
         end(&connection);
-        // Nothing more is taken, once the peer has heard of it.
+        // No further requests are accepted once the peer has been notified.
         let mut client = connection.requests.clone();
         let another = || Request::get("https://x/").body(Empty::new()).unwrap();
         within(async {
@@ -222,7 +222,7 @@ async fn an_answer_that_is_not_taken_is_given_up() {
     let request = Request::get("https://x/").body(Empty::new()).unwrap();
     let answer = connection.requests.send_request(request).await.unwrap();
     let slots = connection.slots.clone();
-    // Its window is full, and pings are answered. Its stream ends alone, and then the connection idles.
+    // Its window is full, and pings are answered. Only its stream ends, and then the connection idles.
     connection.ended().await;
     assert_eq!(slots.available_permits(), options().connections);
     assert!(answer.into_body().collect().await.is_err());
@@ -232,7 +232,7 @@ async fn an_answer_that_is_not_taken_is_given_up() {
     );
 }
 
-/// `/watch` says something each time that it is let, for ever.
+/// `/watch` sends the messages of the channel, without end.
 fn lasting() -> (Route, mpsc::UnboundedSender<Vec<u8>>) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let receiver = Arc::new(parking_lot::Mutex::new(Some(receiver)));
@@ -264,13 +264,13 @@ async fn an_answer_that_lasts_outlasts_the_time_of_others_as_long_as_it_is_taken
         .unwrap();
     let mut body = answer.into_body();
     for said in ["one", "two"] {
-        // For longer than any other answer may last.
+        // Longer than the timeout of other responses.
         tokio::time::sleep(6 * SHORT).await;
         sender.send(said.into()).unwrap();
         let frame = within(body.frame()).await.unwrap().unwrap();
         assert_eq!(frame.into_data().unwrap(), said);
     }
-    // More than the peer's window has room for.
+    // More than the peer's window holds.
     for _ in 0..64 {
         sender.send(vec![b'x'; 1 << 16]).unwrap();
     }
@@ -306,7 +306,7 @@ async fn an_answer_that_is_not_taken_ends_alone() {
     };
     within(is_free).await;
     assert!(unread.into_body().collect().await.is_err());
-    // The other one goes on, and keeps its connection in use.
+    // The other stream goes on, and keeps its connection in use.
     sender.send("afterwards".into()).unwrap();
     let frame = within(watched.frame()).await.unwrap().unwrap();
     assert_eq!(frame.into_data().unwrap(), "afterwards");
@@ -343,7 +343,7 @@ async fn without_tls_the_first_bytes_tell_which_version_is_spoken() {
     assert_eq!(status_of(&mut requests, large(17_000)).await, 431);
     assert_eq!(status_of(&mut requests, hello()).await, 200);
 
-    // What only begins alike is a request of HTTP/1, in however many pieces.
+    // A text that only begins like the preface is an HTTP/1 request, in any number of pieces.
     let mut stream = server.connect().await;
     stream.set_nodelay(true).unwrap();
     for piece in [

@@ -1,4 +1,4 @@
-//! Peers that go, wait, or take nothing while they are answered.
+//! Peers that disconnect, wait, or take no bytes while they are answered.
 
 use std::{future::ready, task::Poll};
 
@@ -7,7 +7,7 @@ use tokio::time::interval;
 
 use super::*;
 
-/// Tells when it is dropped.
+/// Reports when it is dropped.
 struct Notice(mpsc::Sender<()>);
 
 impl Drop for Notice {
@@ -33,7 +33,7 @@ async fn a_peer_that_goes_while_it_is_answered_is_noticed_though_it_has_sent_mor
     let server = Server::start(Router::new([silent]), options, None);
     let mut stream = server.connect().await;
     stream.write_all(GET.repeat(3).as_bytes()).await.unwrap();
-    // The head of the answer: it has begun.
+    // The head of the response has begun.
     within(stream.read_u8()).await.unwrap();
     assert!(endings.is_empty());
     stream.shutdown().await.unwrap();
@@ -48,7 +48,7 @@ async fn a_peer_that_goes_while_it_is_answered_is_noticed_though_not_all_that_it
         let mut ticks = interval(SHORT / 2);
         Body::from_stream(futures::stream::poll_fn(move |cx| {
             let _ = &notice;
-            // Woken more often than it waits, and never with anything to say.
+            // Woken more often than the interval, and never with data.
             while ticks.poll_tick(cx).is_ready() {}
             Poll::<Option<io::Result<Bytes>>>::Pending
         }))
@@ -59,7 +59,7 @@ async fn a_peer_that_goes_while_it_is_answered_is_noticed_though_not_all_that_it
     };
     let server = Server::start(Router::new([slow]), options, None);
     let mut stream = server.connect().await;
-    // More than is read ahead, less than the system takes.
+    // More than is read ahead, less than the kernel's buffers hold.
     stream.write_all(GET.repeat(2000).as_bytes()).await.unwrap();
     within(stream.read_u8()).await.unwrap();
     drop(stream);
@@ -88,7 +88,7 @@ async fn a_peer_that_waits_for_the_rest_of_an_answer_is_kept() {
     let server = Server::start(Router::new([late]), options, None);
     let mut stream = server.connect().await;
     stream.write_all(LAST_GET.as_bytes()).await.unwrap();
-    // It was woken to look for the peer.
+    // It was woken to check the peer.
     for _ in 0..4 {
         within(looked.recv()).await.unwrap();
     }
@@ -118,7 +118,7 @@ async fn a_peer_that_takes_no_bytes_is_given_up() {
     assert_eq!(within(endings.recv()).await, Some(()));
 }
 
-/// The whole of an answer, which says when nobody has it any more.
+/// The bytes of a response, which report when they are freed.
 struct Whole {
     bytes: Vec<u8>,
     _notice: Notice,
@@ -154,7 +154,7 @@ async fn a_peer_that_takes_an_answer_bit_by_bit_is_given_up() {
         pace.tick().await;
     }
     assert_eq!(within(endings.recv()).await, Some(()));
-    // What is on its way still arrives.
+    // Bytes in transit still arrive.
     let mut rest = Vec::new();
     let _ = within(stream.read_to_end(&mut rest)).await;
     assert!(taken + rest.len() < 64 << 20, "it has all");
@@ -179,7 +179,7 @@ async fn a_peer_that_takes_a_watch_bit_by_bit_is_kept() {
         assert_ne!(within(stream.read(&mut some[..4096])).await.unwrap(), 0);
         pace.tick().await;
     }
-    // More than was on its way.
+    // More than was in transit.
     for _ in 0..1000 {
         within(stream.read_exact(&mut some)).await.unwrap();
     }

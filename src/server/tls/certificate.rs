@@ -1,4 +1,4 @@
-//! What a certificate says: its names and when it expires.
+//! Reads the names and the expiration of a certificate.
 
 use rustls::pki_types::CertificateDer;
 use x509_parser::{
@@ -22,10 +22,10 @@ impl From<X509Error> for Malformed {
     }
 }
 
-/// The names that count: DNS and URI SANs. A common name or an e-mail address is often what its bearer chose.
+/// The accepted names: DNS and URI SANs. A common name or an e-mail address is often chosen by the bearer.
 ///
-/// A DNS name has no colon and a URI has one, so that neither can be taken for the other: what bears the one where the
-/// other belongs is passed over.
+/// A DNS name has no colon and a URI has one, so that they cannot be confused; a SAN of one type with the syntax of the
+/// other is ignored.
 pub(super) fn names(certificate: &CertificateDer<'_>) -> Result<Vec<String>, Malformed> {
     let (_, certificate) = X509Certificate::from_der(certificate)?;
     let alternative = certificate.subject_alternative_name()?;
@@ -43,7 +43,7 @@ fn text(name: &GeneralName<'_>) -> Option<String> {
     }
 }
 
-/// The last second that the certificate is good for, since 1970.
+/// The last second in which the certificate is valid, since 1970.
 pub(super) fn expiration(certificate: &CertificateDer<'_>) -> Result<i64, Malformed> {
     let (_, certificate) = X509Certificate::from_der(certificate)?;
     Ok(certificate.validity().not_after.timestamp())

@@ -1,4 +1,4 @@
-//! What a caller showed when it was greeted, and how long that counts.
+//! A caller's certificates from the handshake, and how long they remain valid.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,12 +7,12 @@ use tokio::{sync::watch, time::sleep};
 
 use super::{Tls, certificate, files};
 
-/// Longest time until the clock is looked at again: it may be set meanwhile.
+/// Longest time between two checks of the clock, which may be set meanwhile.
 const LOOK: Duration = Duration::from_secs(60);
 
-/// A caller's certificates; none, if it showed none.
+/// A caller's certificates; none if the caller presented none.
 pub(in crate::server) struct ClientCertificates {
-    /// The names by which it is known.
+    /// The names that identify the caller.
     pub(in crate::server) names: Arc<[String]>,
     chain: Vec<CertificateDer<'static>>,
     tls: Tls,
@@ -34,8 +34,8 @@ impl ClientCertificates {
         }
     }
 
-    /// Ends when the certificates do not count any more: one has expired, or their CA is gone. Never, if there are
-    /// none.
+    /// Ends when the certificates become invalid: one has expired, or their CA was removed. Never ends without
+    /// certificates.
     pub(in crate::server) async fn until_invalid(mut self) {
         if self.chain.is_empty() {
             return std::future::pending().await;
@@ -45,7 +45,7 @@ impl ClientCertificates {
             return;
         };
         loop {
-            // The second that a certificate ends with is one of its own.
+            // A certificate is still valid in its last second.
             let left = end.saturating_sub(files::now()).saturating_add(1);
             let left = Duration::from_secs(u64::try_from(left).unwrap_or(1).max(1));
             tokio::select! {

@@ -1,4 +1,4 @@
-//! Certificate files: read, and made into what rustls serves with.
+//! Reads certificate files, and builds the TLS configuration from them.
 
 use std::{
     fs,
@@ -46,15 +46,15 @@ pub enum Error {
     ClientCa(#[from] VerifierBuilderError),
 }
 
-/// What the files say.
+/// The configuration from the files.
 pub(super) struct InForce {
     pub(super) server: Arc<ServerConfig>,
-    /// Says which callers' certificates count; none: nobody is asked for one.
+    /// Verifies callers' certificates; none if no certificate is requested.
     verifier: Option<Arc<dyn ClientCertVerifier>>,
 }
 
 impl InForce {
-    /// Whether a caller's certificates count now.
+    /// Whether a caller's certificates are valid now.
     pub(super) fn counts(&self, chain: &[CertificateDer<'_>]) -> bool {
         let (Some(verifier), Some((own, more))) = (&self.verifier, chain.split_first()) else {
             return false;
@@ -115,7 +115,7 @@ impl Files {
         }
         .with_single_cert(chain, key)?;
         if verifier.is_some() {
-            // A session that is resumed keeps its certificate without looking at it again.
+            // A resumed session would keep its certificate without a new verification.
             config.session_storage = Arc::new(NoServerSessionStorage {});
             config.send_tls13_tickets = 0;
         }

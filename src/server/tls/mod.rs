@@ -1,5 +1,5 @@
-//! TLS for a listener: rustls with ring, certificates that can be changed while
-//! serving, and callers that are known by name.
+//! TLS for a listener: rustls with ring, certificates that can be replaced while serving, and callers that are
+//! identified by name.
 
 mod certificate;
 mod client_certificates;
@@ -26,10 +26,10 @@ use crate::{
     reload::{Followed, follow},
 };
 
-/// HTTP/2, as the handshake names it.
+/// HTTP/2 in the handshake (ALPN).
 pub(super) const HTTP2: &[u8] = b"h2";
 
-/// HTTP/1.1, as the handshake names it.
+/// HTTP/1.1 in the handshake (ALPN).
 const HTTP1: &[u8] = b"http/1.1";
 
 /// The certificates in force. Clones share them.
@@ -40,21 +40,21 @@ struct Shared {
     config: schema::Tls,
     callers: Callers,
     current: ArcSwap<InForce>,
-    /// Notifies connections that other files are in force.
+    /// Notifies connections that new files are in force.
     changes: watch::Sender<()>,
 }
 
-/// What callers have to show, if there is a `tls.client_ca`.
+/// The certificates that callers must present, if there is a `tls.client_ca`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Callers {
     /// A certificate with one of `tls.allowed_names`.
     Certified,
-    /// A certificate or none; with the names that count.
+    /// A certificate or none; all its names identify the caller.
     Anybody,
 }
 
 impl Tls {
-    /// Reads the configured files, for the webhook; the [`Follower`] keeps up with their changes.
+    /// Reads the configured files for the webhook; the [`Follower`] applies later changes.
     ///
     /// # Errors
     /// A file cannot be read or used, key and certificate differ, the certificate has expired.
@@ -62,7 +62,7 @@ impl Tls {
         Self::load_for(config, Callers::Certified)
     }
 
-    /// The same for the HTTP API, whose callers may show a token instead of a certificate.
+    /// The same for the HTTP API, whose callers may present a token instead of a certificate.
     ///
     /// # Errors
     /// As [`Tls::load`].
@@ -86,7 +86,7 @@ impl Tls {
         Ok((tls, follower))
     }
 
-    /// Does the handshake with a caller, and returns its certificate.
+    /// Performs the handshake with a caller, and returns its certificates.
     ///
     /// # Errors
     /// The handshake fails, or the caller bears none of the allowed names.
@@ -94,7 +94,7 @@ impl Tls {
         &self,
         stream: TcpStream,
     ) -> io::Result<(TlsStream<TcpStream>, ClientCertificates)> {
-        // Before it is verified, so that no change is missed.
+        // Subscribed before the verification, so that no change is missed.
         let changes = self.0.changes.subscribe();
         let acceptor = TlsAcceptor::from(self.0.current.load().server.clone());
         let stream = acceptor.accept(stream).await?;
@@ -105,7 +105,7 @@ impl Tls {
         Ok((stream, shown))
     }
 
-    /// The names by which a caller is known: for the webhook, the one that is allowed.
+    /// The names that identify a caller: for the webhook, the allowed one.
     fn names(&self, chain: &[CertificateDer<'_>]) -> io::Result<Vec<String>> {
         let names = match chain.first() {
             Some(certificate) => certificate::names(certificate).map_err(io::Error::other)?,
@@ -123,27 +123,27 @@ impl Tls {
         }
     }
 
-    /// Whether a caller's certificates count now.
+    /// Whether a caller's certificates are valid now.
     fn counts(&self, chain: &[CertificateDer<'_>]) -> bool {
         self.0.current.load().counts(chain)
     }
 }
 
-/// Keeps up with changes of the certificate files.
+/// Follows changes of the certificate files.
 pub struct Follower {
     tls: Tls,
-    /// What was read last, usable or not, so that one bad file is logged once.
+    /// The files that were read last, usable or not, so that one bad file is logged once.
     seen: Files,
 }
 
 impl Follower {
-    /// Takes new files into force whenever they change or a reload is requested, until `stop`. Files
-    /// that cannot be used change nothing.
+    /// Applies the files whenever they change or a reload is requested, until `stop`. Files that cannot be used change
+    /// nothing.
     pub async fn run(self, reload: watch::Receiver<u64>, stop: CancellationToken) {
         follow(self, reload, stop).await;
     }
 
-    /// Looks at the files, and takes them as they are.
+    /// Reads the files once and applies them.
     #[cfg(test)]
     pub(super) fn look(&mut self) {
         if let Some(files) = self.news() {
@@ -158,7 +158,7 @@ impl Followed for Follower {
     fn news(&mut self) -> Option<Files> {
         match Files::read(&self.tls.0.config) {
             Ok(files) => (files != self.seen).then_some(files),
-            // While a file is being replaced it may be missing; the next look will show.
+            // A file may be missing while it is being replaced; the next look will find it.
             Err(error) => {
                 tracing::warn!(%error, "certificate files cannot be read, the old ones stay");
                 metrics::certificate_reload_failed();

@@ -103,7 +103,7 @@ impl Setup {
         self.put("key.pem", &pair.key);
     }
 
-    /// Puts a new server certificate.
+    /// Replaces the server certificate.
     fn rotate(&self) {
         self.put_pair(&signed(&self.server_ca, "quotad", vec![dns("quota.svc")]));
     }
@@ -129,7 +129,7 @@ impl Setup {
         Server::start(Router::new([names]), options(), Some(tls))
     }
 
-    /// Calls with this certificate; returns the answer's body and the server's certificate.
+    /// Calls with this certificate; returns the response's body and the server's certificate.
     async fn call(
         &self,
         address: SocketAddr,
@@ -149,7 +149,7 @@ impl Setup {
         }
     }
 
-    /// A client that trusts the server, and remembers sessions.
+    /// A client that trusts the server, and caches sessions.
     fn client(&self, client: Option<&Pair>, alpn: &[u8]) -> Arc<ClientConfig> {
         let mut roots = RootCertStore::empty();
         roots.add(self.server_ca.der().clone()).unwrap();
@@ -179,7 +179,7 @@ async fn connect(
     TlsConnector::from(client).connect(name, stream).await
 }
 
-/// Asks once, and leaves the connection open.
+/// Sends one request, and leaves the connection open.
 async fn ask(stream: &mut client::TlsStream<TcpStream>) -> io::Result<()> {
     let request = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n";
     stream.write_all(request).await?;
@@ -239,7 +239,7 @@ async fn a_connection_ends_with_the_ca_that_it_was_let_in_by() {
 
     setup.put("client-ca.pem", &other.pem());
     follower.look();
-    // The end of the stream, in either way that TLS has for it.
+    // The end of the stream, in either form that TLS has.
     assert!(!matches!(idle.read(&mut [0]).await, Ok(1..)));
     ask(&mut kept).await.unwrap();
     let refused = async { ask(&mut connect(server.address, old).await?).await };
@@ -318,8 +318,8 @@ async fn callers_of_the_api_may_do_without_a_certificate() {
     let server = Setup::start(tls);
     let call = |client| setup.call(server.address, client, H1);
     assert_eq!(call(None).await.unwrap().0, "");
-    let known = signed(&setup.client_ca, "ci", vec![dns("ci.svc")]);
-    assert_eq!(call(Some(&known)).await.unwrap().0, "ci.svc");
+    let named = signed(&setup.client_ca, "ci", vec![dns("ci.svc")]);
+    assert_eq!(call(Some(&named)).await.unwrap().0, "ci.svc");
     let other_ca = signed(&authority(), "ci", vec![]);
     assert!(call(Some(&other_ca)).await.is_err(), "wrong CA");
 }
@@ -371,7 +371,7 @@ async fn a_reload_that_is_asked_for_is_done() {
     let (ask, reload) = watch::channel(0);
     let following = tokio::spawn(follower.run(reload, server.stop.clone()));
     ask.send(1).unwrap();
-    // The follower looks at once when it starts, and again when it is asked.
+    // The follower reads the files at its start, and again on a reload.
     while setup.call(server.address, None, H1).await.unwrap().1 == first {
         tokio::task::yield_now().await;
     }

@@ -1,4 +1,4 @@
-// The API of the daemon that served the page. The token is the user's, and is gone with the tab.
+// The API of the daemon that served the page. The token is stored until the tab is closed.
 
 import { useEffect, useRef, useState } from "./vendor/htm-preact.js";
 
@@ -29,7 +29,7 @@ const url = (path, query = {}) => {
 
 const headers = (more = {}) => token.get() ? { ...more, authorization: `Bearer ${token.get()}` } : more;
 
-/** Sends a request; an answer that is no success is a [Refused]. */
+/** Sends a request; throws [Refused] unless the response is a success. */
 export async function send(path, { query, signal, method, body, type } = {}) {
   let answer;
   try {
@@ -44,14 +44,14 @@ export async function send(path, { query, signal, method, body, type } = {}) {
   throw new Refused(answer.status, await answer.json().catch(() => null));
 }
 
-/** The JSON that the API answers. */
+/** The JSON of the API's response. */
 export const ask = async (path, options) => (await send(path, options)).json();
 
-/** The path of something in a namespace. */
-export const of = (namespace, what) => `v1/namespaces/${encodeURIComponent(namespace)}/${what}`;
+/** The path of a resource in a namespace. */
+export const of = (namespace, rest) => `v1/namespaces/${encodeURIComponent(namespace)}/${rest}`;
 
-/** Asks whenever the question changes, and again when `version` does; an answer stays until the next one is there.
- *  One request is under way at a time. Without a question there is nothing to ask. */
+/** Sends a request whenever `question` changes, and again when `version` does; an answer is kept until the next one
+ *  arrives. One request is in flight at a time. Without a question no request is sent. */
 export function useAnswer(question, version, work) {
   const [answer, set] = useState({});
   const current = useRef(null);
@@ -91,7 +91,7 @@ export function useAnswer(question, version, work) {
   return key ? answer : {};
 }
 
-/** The pages of a list one behind the other, until there are `count` items. */
+/** Reads the pages of a list one after the other, until there are `count` items. */
 export async function pages(path, { query, signal }, count) {
   const items = [];
   let answer;
@@ -103,7 +103,7 @@ export async function pages(path, { query, signal }, count) {
   return { ...answer, items };
 }
 
-/** Entries as they come, as server-sent events: `seen` is told each. Ends with the connection. */
+/** Receives entries as server-sent events, and calls `seen` with each. Ends with the connection. */
 export async function watch(query, last, signal, opened, seen) {
   const answer = await fetch(url("v1/watch", query), {
     signal, headers: headers(last ? { "last-event-id": String(last) } : {}), credentials: "omit", cache: "no-store",

@@ -1,4 +1,4 @@
-// The page: its frame, who is asking, and which view is shown.
+// The page: its frame, the token of its user, and the displayed view.
 
 import { html, render, useEffect, useState } from "./vendor/htm-preact.js";
 import { ask, of, token, useAnswer } from "./api.js";
@@ -30,14 +30,14 @@ function Token({ refused, done }) {
     </form></main>`;
 }
 
-/** The moment that is asked for, as the entry that it is after: so that all parts of the page show the same. */
+/** The requested moment, as the last entry before it, so that all parts of the page show the same state. */
 function useMoment(route, readsAll) {
   const { at, sequence } = route.query;
   const path = readsAll || route.name !== "ns" ? "v1/usage" : of(route.target, "usage");
   const query = path === "v1/usage" ? { at, sequence, limit: 1 } : { at, sequence };
-  const asked = at || sequence ? [path, query] : null;
-  const answer = useAnswer(asked, 0);
-  if (!asked) return { moment: {} };
+  const question = at || sequence ? [path, query] : null;
+  const answer = useAnswer(question, 0);
+  if (!question) return { moment: {} };
   if (answer.error) return { error: answer.error };
   const asOf = answer.data?.asOf;
   if (!asOf || answer.stale) return { waits: true };

@@ -8,10 +8,10 @@ import { amounts } from "./quantity.js";
 import { address, change } from "./route.js";
 
 const PAGE = 100;
-/** Questions for one page: of a namespace that little happens in, many pages of the ledger are empty. */
-const ASKED = 10;
+/** Most requests for one page: for a namespace with few entries, many pages of the ledger are empty. */
+const REQUESTS = 10;
 
-/** What changes no number. */
+/** Events that change no number. */
 const QUIET = new Set(["ObjectRefreshed", "ObjectsListed", "ResourceListed", "RelistBegan", "SourceAdvanced", "WatermarksAdvanced"]);
 
 const WORDS = {
@@ -23,35 +23,35 @@ const WORDS = {
   ReservationExpired: "reservation expired", ReservationSuperseded: "reservation superseded",
 };
 
-/** What an entry is called. */
+/** The display name of an event type. */
 export const word = (type) => WORDS[type] ?? type.replace(/([a-z])([A-Z])/g, "$1 $2").toLowerCase();
 
-/** Which colour it has. */
+/** The style class of an event type. */
 const kind = (type) => /^(Quota|Group|Override)/.test(type) ? "quota" : type.startsWith("Reservation") ? "reservation"
   : type.startsWith("Object") ? "object" : "source";
 
-/** What an entry is about, in a few words. */
+/** The object of an entry, in a few words. */
 function subject(event) {
   const { resource, quota, name = quota, uid, source } = event;
   if (name) return resource ? `${resource}/${name}` : name;
   return uid ?? resource ?? source?.source ?? source ?? "";
 }
 
-/** What an entry says beside that. */
+/** Further details of an entry. */
 function detail(event) {
   if (event.spec) return amounts(event.spec.hard ?? event.spec.quota?.hard);
   const footprint = event.footprint ?? event.object?.footprint;
   return amounts(footprint?.resources ?? event.amounts);
 }
 
-/** The user on whose behalf it was caused, else the principal. */
+/** The user on whose behalf the entry was caused, or else the principal. */
 const actor = ({ actor }) => actor.user ?? actor.principal;
 
-/** A page of entries, the newest first, from one entry back. */
+/** A page of entries, the newest first, back from one entry. */
 async function page(_, { query: { from, namespace, since, after, loud, limit = PAGE }, signal }) {
   const items = [];
   let answer;
-  for (let asked = 0; asked < ASKED; asked += 1) {
+  for (let requests = 0; requests < REQUESTS; requests += 1) {
     const more = answer?.continue ?? after;
     const most = loud ? 500 : limit - items.length;
     answer = await ask("v1/entries", {
@@ -64,7 +64,7 @@ async function page(_, { query: { from, namespace, since, after, loud, limit = P
   return { ...answer, items: since ? items.filter((entry) => new Date(entry.time) >= since) : items };
 }
 
-/** One after the other, what is alike in one line. */
+/** Groups consecutive similar entries into one line. */
 function gather(entries) {
   const groups = [];
   for (const entry of entries) {
@@ -76,7 +76,7 @@ function gather(entries) {
   return groups;
 }
 
-/** What changed in the last hours, in short. */
+/** A short list of the changes in the last hours. */
 export function Changes({ context, hours, namespace, most = 14 }) {
   const { route, until, sequence } = context;
   const version = useSlow(context.version, 3e3);
@@ -126,7 +126,7 @@ export function Entries({ context }) {
   const [type, setType] = useState("");
   const [older, setOlder] = useState([]);
   const [failed, setFailed] = useState(null);
-  // One that was asked for by its number is shown with what came just after it.
+  // An entry that is requested by its number is shown with the few entries after it.
   const start = from ? Math.min(Number(from) + 5, sequence ?? Infinity) : sequence;
   const query = { namespace, from: start };
   const key = JSON.stringify(query);

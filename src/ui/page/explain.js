@@ -1,4 +1,4 @@
-// What makes a number: the objects and reservations behind it, the largest first, each with the entry that caused it.
+// Explains a number: the objects and reservations behind it, the largest first, each with the entry that caused it.
 
 import { html, useState } from "./vendor/htm-preact.js";
 import { of, pages, useAnswer } from "./api.js";
@@ -31,7 +31,7 @@ export function Parts({ namespace, quota, resource, context, label }) {
   <//>`;
 }
 
-/** The same over the page. */
+/** The same table in a dialog. */
 export const Explanation = ({ namespace, quota, figure, context, close }) => html`
   <${Dialog} title=${`What makes ${figure.resource}${quota ? ` in ${quota}` : ""}`} close=${close}>
     <p>Used <b><${Amount} of=${figure.used ?? "0"} resource=${figure.resource} /></b>, reserved <b><${Amount}

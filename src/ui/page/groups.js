@@ -6,7 +6,7 @@ import { Amount, Bar, NamespaceLink, Section, State, Table, level } from "./part
 import { number, percent, share } from "./quantity.js";
 import { address, moment } from "./route.js";
 
-/** Groups that the overview shows. */
+/** Most groups in the overview. */
 const SHOWN = 100;
 
 export const GroupLink = ({ name, route }) => html`<a href=${address("group", name, moment(route.query))}>${name}</a>`;
@@ -32,7 +32,7 @@ function Row({ group, route }) {
   </tr>`;
 }
 
-/** The groups as they are now, the fullest first; nothing if there are none. */
+/** The present groups, the fullest first; nothing if there are none. */
 export function Groups({ context }) {
   const { version, route, until } = context;
   const work = (path, { query, signal }) => pages(path, { query, signal }, SHOWN);
@@ -48,7 +48,7 @@ export function Groups({ context }) {
   <//>`;
 }
 
-/** The groups that count a namespace, as they are now; nothing if there are none. */
+/** The groups that count a namespace at present; nothing if there are none. */
 export function Counting({ namespace, context }) {
   const { version, route, until } = context;
   const path = `apis/quota.openshift.io/v1/namespaces/${encodeURIComponent(namespace)}/appliedclusterresourcequotas`;
@@ -84,7 +84,7 @@ const said = (selector) => {
   return [...labels, ...annotations].join(", ") || "those of its children";
 };
 
-/** What a group says beside its limits. */
+/** The properties of a group beside its limits. */
 function About({ group, route }) {
   const { status } = group;
   const links = (names) => names.map((name, index) => html`${index > 0 && ", "}<${GroupLink} name=${name} route=${route} />`);
@@ -100,12 +100,12 @@ function About({ group, route }) {
   <//>`;
 }
 
-/** One group: its limits, and what each member takes of them. */
+/** One group: its limits, and each member's usage of them. */
 export function Group({ context }) {
   const { moment: when, version, route, until } = context;
   const path = `v1/groups/${encodeURIComponent(route.target)}`;
   const answer = useAnswer([`${path}/usage`, when], version);
-  // What it says is known of now only.
+  // These numbers are available for the present only.
   const about = useAnswer(until ? null : [path, {}], version);
   const limits = [...(answer.data?.resources ?? [])].sort((a, b) => share(b) - share(a));
   const members = answer.data?.namespaces ?? [];

@@ -1,4 +1,4 @@
-// How a limit and what counts against it went, as a plot.
+// Plots the history of a limit and its usage.
 
 import { html, useEffect, useRef } from "./vendor/htm-preact.js";
 import uPlot from "./vendor/uplot.js";
@@ -25,7 +25,7 @@ function series(points, quota, resource) {
   return rows;
 }
 
-/** Where the limit itself changed: time, before, after. */
+/** The changes of the limit itself: time, before, after. */
 function changes([times, , , hard]) {
   const found = [];
   for (let index = 1; index < hard.length; index += 1) {
@@ -34,7 +34,7 @@ function changes([times, , , hard]) {
   return found;
 }
 
-/** What stands at the axis of time: as much of a date as tells neighbours apart. */
+/** The labels of the time axis: the part of the date that distinguishes neighbours. */
 const times = (_, times, axis, space, step) => times.map((time) => {
   const text = local(new Date(time * 1000));
   return step >= 86400 ? text.slice(5, 10) : text.slice(11, step >= 60 ? 16 : 19);
@@ -92,10 +92,10 @@ function Plot({ rows, resource, choose, label }) {
   return html`<div class="plot" ref=${place} role="img" aria-label=${label}></div>`;
 }
 
-/** The history of a limit up to the moment that is shown. */
+/** The history of a limit up to the displayed moment. */
 export function History({ namespace, quotas, chosen, choose, context }) {
   const { span, until, version, showAt } = context;
-  // Each is a replay.
+  // Each request makes the daemon replay entries.
   const slow = useSlow(version, 10e3);
   const work = (path, { signal }) => {
     const to = new Date(until ?? Date.now());
@@ -109,8 +109,8 @@ export function History({ namespace, quotas, chosen, choose, context }) {
   const rows = series(answer.data?.points ?? [], quota, resource);
   const moved = changes(rows);
   const text = (index) => {
-    const known = rows[index].filter((value) => value !== null);
-    return known.length ? `${show(known[0], resource)} to ${show(known[known.length - 1], resource)}` : "not known";
+    const measured = rows[index].filter((value) => value !== null);
+    return measured.length ? `${show(measured[0], resource)} to ${show(measured[measured.length - 1], resource)}` : "not known";
   };
   const label = `${resource} in ${quota || namespace}: used from ${text(1)}, hard from ${text(3)}`;
   const all = quotas.flatMap(({ name, resources }) => resources.map(({ resource }) => [name, resource]));

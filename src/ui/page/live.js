@@ -1,14 +1,14 @@
-// What is new: told by the daemon as it happens, and asked for where that does not work.
+// Notices changes: the daemon sends them as they happen; where that does not work, the page polls.
 
 import { useEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { ask, watch } from "./api.js";
 
-/** How often to ask while nothing is told, and how long to wait before listening again, in milliseconds. */
+/** Interval of polls while there is no watch, and the wait before the next watch, in milliseconds. */
 const POLL = 5000;
-/** How much is gathered into one change of the page. */
+/** How long changes are collected into one update of the page, in milliseconds. */
 const GATHER = 700;
 
-/** The same number, followed so often at most: for questions that cost the daemon much. */
+/** The same number, updated at most once per interval: for requests that are expensive for the daemon. */
 export function useSlow(version, milliseconds) {
   const [slow, set] = useState(version);
   const last = useRef(Date.now());
@@ -23,7 +23,7 @@ export function useSlow(version, milliseconds) {
   return slow;
 }
 
-/** A number that grows when something has changed, and how that is known: `live`, `polling`, `off`. */
+/** A number that grows with each change, and how changes are noticed: `live`, `polling`, `off`. */
 export function useLive(enabled, namespace) {
   const [version, setVersion] = useState(0);
   const [mode, setMode] = useState("off");
@@ -50,7 +50,7 @@ export function useLive(enabled, namespace) {
       (entry) => { last.current = entry.sequence; changed(); });
     (async () => {
       while (!control.signal.aborted) {
-        // It ends when the daemon stops, or is refused: too many watch, or it is not allowed.
+        // The watch ends when the daemon stops. It is refused if too many are open, or the user has no right to it.
         await listen().catch((error) => {
           if (error.status === 410) last.current = 0;
         });

@@ -1,4 +1,4 @@
-// One namespace: its quotas, how they went, what is reserved, what counts, what was denied.
+// One namespace: its quotas and their history, its reservations, objects and denials.
 
 import { html, useEffect, useState } from "./vendor/htm-preact.js";
 import { ask, of, pages, useAnswer } from "./api.js";
@@ -10,15 +10,15 @@ import { Amount, Bar, Countdown, Section, State, Table, Time, level, useClock } 
 import { amounts, number, percent, share } from "./quantity.js";
 import { address, moment } from "./route.js";
 
-/** A number that opens what makes it. */
+/** A number that opens its explanation. */
 const Figure = ({ figure, of: text, name, explain }) => html`
   <button type="button" class="link" onClick=${() => explain(figure)} aria-label=${`${name} ${text} of ${figure.resource}: what makes it`}>
     <${Amount} of=${text} resource=${figure.resource} /></button>`;
 
-/** Opens the entry that set a quota: the newest that did, up to the moment that is shown. */
+/** Opens the newest entry that set a quota, up to the displayed moment. */
 async function openQuotaEntry(namespace, quota, context) {
   let answer;
-  for (let asked = 0; asked < 20; asked += 1) {
+  for (let requests = 0; requests < 20; requests += 1) {
     answer = await ask("v1/entries", {
       query: { order: "desc", namespace, ...(answer ? { continue: answer.continue } : { from: context.sequence }) },
     });

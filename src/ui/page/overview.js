@@ -9,9 +9,9 @@ import { Amount, Bar, NamespaceLink, Section, State, Table, level } from "./part
 import { percent, share } from "./quantity.js";
 import { address, moment } from "./route.js";
 
-/** Namespaces that are shown at first, and more of them each time. */
+/** Namespaces that are shown at first, and that each click adds. */
 const STEP = 100;
-/** Namespaces that a trend is drawn for: one question names them all. */
+/** Most namespaces with a trend: one request names them all. */
 const TRENDS = 40;
 const HOUR = 3600e3;
 
@@ -19,23 +19,23 @@ const HOUR = 3600e3;
 function Sparkline({ shares }) {
   const points = shares.map((share, index) => share === null ? null
     : `${((index / Math.max(1, shares.length - 1)) * 80).toFixed(1)},${(19 - Math.min(1.1, share) * 16).toFixed(1)}`);
-  const known = shares.filter((share) => share !== null);
-  if (!known.length) return null;
-  const label = `last hour: from ${percent(known[0])} to ${percent(known[known.length - 1])}`;
-  return html`<svg class="spark ${level(known[known.length - 1])}" viewBox="0 0 80 20" role="img" aria-label=${label}>
+  const measured = shares.filter((share) => share !== null);
+  if (!measured.length) return null;
+  const label = `last hour: from ${percent(measured[0])} to ${percent(measured[measured.length - 1])}`;
+  return html`<svg class="spark ${level(measured[measured.length - 1])}" viewBox="0 0 80 20" role="img" aria-label=${label}>
     <title>${label}</title><polyline points=${points.filter(Boolean).join(" ")} /></svg>`;
 }
 
-/** Trends of namespaces up to a moment, by name. They are asked for anew when other namespaces are shown, and every
+/** Trends of namespaces up to a moment, by name. They are requested again when other namespaces are shown, and every
  *  minute. */
 function useTrends(names, until) {
   const minute = Math.floor(Date.now() / 60e3);
-  const asked = names.slice(0, TRENDS);
+  const requested = names.slice(0, TRENDS);
   const to = new Date(until ?? Date.now());
   const from = new Date(to - HOUR);
-  const key = asked.length ? ["trend", asked.slice().sort().join(","), until ?? minute] : null;
+  const key = requested.length ? ["trend", requested.slice().sort().join(","), until ?? minute] : null;
   const work = (_, { signal }) => ask("v1/usage/history", {
-    query: { namespaces: asked.join(","), from: from.toISOString(), to: until && to.toISOString(), step: "2m" }, signal,
+    query: { namespaces: requested.join(","), from: from.toISOString(), to: until && to.toISOString(), step: "2m" }, signal,
   });
   const { data } = useAnswer(key, 0, work);
   return useMemo(() => {
@@ -48,7 +48,7 @@ function useTrends(names, until) {
 function Row({ item, trend, route, explain }) {
   const { namespace, fullest } = item;
   const taken = fullest && share(fullest);
-  // The last point may be a while ago.
+  // The last point may be a minute old, so the present share is appended.
   const shares = trend && fullest && [...trend, Number.isFinite(taken) ? taken : null];
   return html`<tr>
     <th scope="row"><${NamespaceLink} name=${namespace} route=${route} /></th>
@@ -64,7 +64,7 @@ function Row({ item, trend, route, explain }) {
   </tr>`;
 }
 
-/** What somebody sees who may not read all namespaces. */
+/** The view for a user who may not read all namespaces. */
 const ByName = ({ error, route }) => {
   const open = (event) => {
     event.preventDefault();

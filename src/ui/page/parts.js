@@ -1,10 +1,10 @@
-// Small parts that several views are made of.
+// Components shared by several views.
 
 import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { number, percent, share, shown, taken } from "./quantity.js";
 import { address, moment } from "./route.js";
 
-/** Used, reserved, guaranteed to others and what is left of a limit, as a bar. */
+/** The used, reserved, guaranteed and remaining parts of a limit, as a bar. */
 export function Bar({ figure }) {
   const hard = number(figure.hard);
   const whole = Math.max(hard, taken(figure)) || 1;
@@ -19,13 +19,13 @@ export function Bar({ figure }) {
   </span>`;
 }
 
-/** How urgent a share is. */
+/** The severity of a share. */
 export const level = (share) => share > 1 ? "over" : share >= 1 ? "full" : share >= 0.9 ? "high" : "";
 
-/** A quantity, exact in its tip. */
+/** A quantity, with the exact value in its tooltip. */
 export const Amount = ({ of, resource }) => html`<span class="number" title=${of}>${shown(of, resource)}</span>`;
 
-/** A moment in the user's time zone, exact in its tip. */
+/** A moment in the user's time zone, with the exact value in its tooltip. */
 export function Time({ of, date = true }) {
   const time = new Date(of);
   if (Number.isNaN(time.getTime())) return of ?? "–";
@@ -62,13 +62,13 @@ export function useClock(running = true) {
   return now;
 }
 
-/** How long it is until a moment. */
+/** The time left until a moment. */
 export const Countdown = ({ until, now }) => {
   const left = new Date(until) - now;
   return html`<span class="number" title=${until}>${left > 0 ? duration(left) : "due"}</span>`;
 };
 
-/** What an answer is while it is not there, or not what was hoped for. */
+/** Placeholder for an answer that is pending, empty or an error. */
 export function State({ answer, children, nothing }) {
   if (answer.error) return html`<p class="problem" role="alert">${answer.error.message}</p>`;
   if (!answer.data) return html`<p class="quiet">Loading …</p>`;
@@ -83,7 +83,7 @@ export const Section = ({ title, id, aside, wide, children }) => html`
     ${children}
   </section>`;
 
-/** Gives the cells of a table the names of their columns: on a phone each row is a block of named values. */
+/** Labels the cells of a table with their column names: on a phone each row is a block of named values. */
 function useNamedCells(table) {
   useEffect(() => {
     const [body] = table.current.tBodies;
@@ -99,8 +99,8 @@ function useNamedCells(table) {
   }, []);
 }
 
-/** A table that scrolls by itself where it is too wide. A column's name begins with > if it is of numbers, and with - if
- *  it is for those alone who do not see the table. */
+/** A table that scrolls horizontally where it is too wide. A column name begins with > for a numeric column, and with -
+ *  if only screen readers announce it. */
 export function Table({ label, columns, children, kind = "" }) {
   const table = useRef(null);
   useNamedCells(table);
@@ -121,11 +121,11 @@ export const EntryLink = ({ sequence, route, namespace }) => html`
   <a class="number" href=${address("entries", "", { ...moment(route.query), from: sequence, namespace, open: sequence })}
     title="the entry behind this">#${sequence}</a>`;
 
-/** A link to a namespace, at the moment that is shown. */
+/** A link to a namespace at the displayed moment. */
 export const NamespaceLink = ({ name, route }) =>
   html`<a href=${address("ns", name, moment(route.query))}>${name}</a>`;
 
-/** Something over the page, until it is closed. */
+/** A dialog over the page. */
 export function Dialog({ title, close, children }) {
   const element = useRef(null);
   useEffect(() => element.current.showModal(), []);

@@ -1,11 +1,11 @@
-// Kubernetes quantities, for people: exact text is kept beside what is shown, numbers are for drawing only.
+// Formats Kubernetes quantities. The exact text is kept beside the formatted one; numbers are for drawing only.
 
 const FACTORS = {
   n: 1e-9, u: 1e-6, m: 1e-3, "": 1, k: 1e3, M: 1e6, G: 1e9, T: 1e12, P: 1e15, E: 1e18,
   Ki: 2 ** 10, Mi: 2 ** 20, Gi: 2 ** 30, Ti: 2 ** 40, Pi: 2 ** 50, Ei: 2 ** 60,
 };
 
-/** A quantity as a number, which may be rounded; NaN if it is none. */
+/** A quantity as a number, which may be rounded; NaN if the text is not a quantity. */
 export function number(text) {
   const match = /^([+-]?(?:\d+\.?\d*|\.\d+))(?:[eE]([+-]?\d+)|([numkMGTPE]|[KMGTPE]i)?)$/.exec(String(text ?? "0"));
   if (!match) return NaN;
@@ -17,13 +17,13 @@ export const isBytes = (resource) => /(^|[./])((requests|limits)\.)?(memory|stor
 
 const BINARY = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
-/** A number with at most three digits behind the point, and no more digits than say something. */
+/** A number with at most three decimals, and no insignificant digits. */
 const rounded = (value) => {
   const digits = Math.abs(value) >= 100 ? 1 : Math.abs(value) >= 1 ? 2 : 3;
   return Number(value.toFixed(digits)).toLocaleString("en", { maximumFractionDigits: 3 });
 };
 
-/** A number of a resource, in the unit that suits it. */
+/** A number of a resource, in a suitable unit. */
 export function show(value, resource) {
   if (!Number.isFinite(value)) return "–";
   if (!isBytes(resource)) return rounded(value);
@@ -38,11 +38,11 @@ export function show(value, resource) {
 /** A quantity of a resource, for people. */
 export const shown = (text, resource) => show(number(text), resource);
 
-/** What counts as taken of a limit: used, reserved, and of a group what is guaranteed to others. */
+/** The taken part of a limit: used, reserved, and for a group the amount guaranteed to others. */
 export const taken = ({ used, reserved, guaranteedToOthers }) =>
   number(used ?? "0") + number(reserved ?? "0") + number(guaranteedToOthers ?? "0");
 
-/** What is taken as a share of the limit: infinite of none at all. */
+/** The taken share of a limit: infinite if the limit is zero. */
 export function share(figure) {
   const all = Math.max(0, taken(figure));
   const hard = number(figure.hard);
@@ -52,6 +52,6 @@ export function share(figure) {
 /** A share in percent. */
 export const percent = (value) => value === Infinity ? "over" : `${Math.floor(value * 100 + 1e-9).toLocaleString("en")}%`;
 
-/** What a list of amounts holds, in a line. */
+/** A list of amounts as one line. */
 export const amounts = (list) =>
   Object.entries(list ?? {}).map(([resource, amount]) => `${resource}=${amount}`).join(", ");

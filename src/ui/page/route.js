@@ -1,8 +1,8 @@
-// Where the page is: all of it stands behind the # of the address, so that every view can be kept and sent.
+// The route of the page: the fragment of the URL holds all of it, so that every view can be bookmarked and shared.
 
 import { useEffect, useState } from "./vendor/htm-preact.js";
 
-/** The view that an address names: its path, and what follows the question mark. */
+/** The view of an address: its path and its query. */
 export function read(hash) {
   const [path, query] = hash.replace(/^#\/?/, "").split("?");
   const parts = path.split("/").map((part) => {
@@ -11,7 +11,7 @@ export function read(hash) {
   return { name: parts[0] || "overview", target: parts[1] ?? "", query: Object.fromEntries(new URLSearchParams(query)) };
 }
 
-/** The address of a view. Parameters that are empty are left out. */
+/** The address of a view. Empty parameters are left out. */
 export function address(name, target, query = {}) {
   const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== "");
   const text = new URLSearchParams(given).toString();
@@ -19,7 +19,7 @@ export function address(name, target, query = {}) {
   return `#/${path}${text && "?" + text}`;
 }
 
-/** The moment that a view is of; empty: now. Links keep it. */
+/** The moment that a view shows; empty for now. Links keep the moment. */
 export const moment = ({ at, sequence }) => ({ at, sequence });
 
 /** The same view with other parameters. */
@@ -27,7 +27,7 @@ export function change(route, query) {
   location.hash = address(route.name, route.target, { ...route.query, ...query });
 }
 
-/** The view that the address names, as it changes. */
+/** The view of the current address; follows its changes. */
 export function useRoute() {
   const [route, set] = useState(read(location.hash));
   useEffect(() => {

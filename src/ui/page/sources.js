@@ -1,4 +1,4 @@
-// How the ledger, its cluster and its sources stand.
+// The status of the ledger, its cluster and its sources.
 
 import { html } from "./vendor/htm-preact.js";
 import { Cluster } from "./cluster.js";

@@ -1,4 +1,4 @@
-// The moment that is shown: now, or any one that the ledger still knows.
+// Selects the displayed moment: now, or any moment that the ledger still covers.
 
 import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { local } from "./parts.js";
@@ -7,13 +7,13 @@ import { change } from "./route.js";
 export const SPANS = { "1h": 3600e3, "6h": 6 * 3600e3, "24h": 24 * 3600e3, "7d": 7 * 24 * 3600e3, "30d": 30 * 24 * 3600e3, all: "all" };
 const STEPS = 1000;
 
-/** Where a span begins that ends at a moment: not before the ledger does. */
+/** The beginning of a span that ends at a moment: not before the ledger begins. */
 export const firstOf = (span, oldest, end) => {
   const first = oldest ? new Date(oldest) - 1000 : end - 60e3;
   return new Date(Math.min(end - 1000, span === "all" ? first : Math.max(end - span, first)));
 };
 
-/** What a field of type datetime-local takes, in the user's time zone. */
+/** The value for a datetime-local field, in the user's time zone. */
 const field = (time) => local(time).replace(" ", "T");
 
 export function TimeBar({ context, spanName }) {

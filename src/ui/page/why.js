@@ -1,4 +1,4 @@
-// Would it fit? What stands in the way, and when it would.
+// Checks whether a request would fit, which limits prevent it, and when there will be room.
 
 import { html, useState } from "./vendor/htm-preact.js";
 import { of, send, useAnswer } from "./api.js";
@@ -14,7 +14,7 @@ requests.memory=1Gi`;
 
 const AMOUNT = /^([A-Za-z0-9][\w./-]*)\s*[=:]\s*"?([+-]?[\d.]+[A-Za-z0-9+-]*)"?$/;
 
-/** What was typed: amounts, one a line or with commas between them; or an object in JSON or YAML. */
+/** The request for a typed text: amounts, separated by newlines or commas; or an object in JSON or YAML. */
 export function request(text) {
   const lines = text.split(/[\n,]/).map((line) => line.trim()).filter(Boolean);
   const amounts = lines.map((line) => AMOUNT.exec(line));
@@ -24,12 +24,12 @@ export function request(text) {
   if (text.trim().startsWith("{")) {
     return { type: "application/json", body: `{"object":${text}}` };
   }
-  // One document, one level deeper.
+  // One document, indented by one level.
   const yaml = text.replace(/\r/g, "").split("\n").filter((line) => !/^(---|\.\.\.)\s*$/.test(line)).map((line) => "  " + line);
   return { type: "application/yaml", body: `object:\n${yaml.join("\n")}\n` };
 }
 
-/** What is missing of a limit; not positive: nothing. */
+/** How much of a limit is missing; zero or negative if nothing is. */
 const missing = (figure) => taken(figure) + number(figure.requested) - number(figure.hard);
 
 function When({ verdict, now }) {
@@ -82,15 +82,15 @@ export function Why({ context }) {
   const [text, setText] = useState("");
   const [answer, set] = useState(null);
   const [busy, setBusy] = useState(false);
-  const known = useAnswer(namespace.length < 64 ? ["v1/usage", { search: namespace, limit: 20 }] : null, 0);
+  const namespaces = useAnswer(namespace.length < 64 ? ["v1/usage", { search: namespace, limit: 20 }] : null, 0);
   const check = async (event) => {
     event.preventDefault();
-    const asked = namespace.trim();
+    const requested = namespace.trim();
     setBusy(true);
-    change(route, { ns: asked });
+    change(route, { ns: requested });
     try {
-      const sent = await send(of(asked, "check"), { method: "POST", ...request(text || EXAMPLE) });
-      set({ verdict: await sent.json(), namespace: asked });
+      const sent = await send(of(requested, "check"), { method: "POST", ...request(text || EXAMPLE) });
+      set({ verdict: await sent.json(), namespace: requested });
     } catch (error) {
       set({ error });
     }
@@ -102,7 +102,7 @@ export function Why({ context }) {
       <form class="why" onSubmit=${check}>
         <label>Namespace <input name="namespace" value=${namespace} required list="known" autocapitalize="none" spellcheck="false"
           onInput=${(event) => setNamespace(event.target.value)} /></label>
-        <datalist id="known">${(known.data?.items ?? []).map((item) => html`<option value=${item.namespace} />`)}</datalist>
+        <datalist id="known">${(namespaces.data?.items ?? []).map((item) => html`<option value=${item.namespace} />`)}</datalist>
         <label>Amounts, or an object in YAML or JSON
           <textarea name="request" rows="10" spellcheck="false" autocapitalize="none" placeholder=${EXAMPLE} value=${text}
             onInput=${(event) => setText(event.target.value)}></textarea></label>

@@ -1,26 +1,26 @@
-//! Whether decisions are made here: only while this node leads, and no more once its state is known to be wrong.
+//! Whether this node makes decisions: only while it leads, and no more once its state proves wrong.
 
 use tokio::sync::watch;
 
 use super::{Inbox, Waiting};
 
-/// Whether decisions are made here.
+/// Whether this node makes decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::writer) enum Gate {
-    /// They are.
+    /// Decisions are made.
     Open,
-    /// No new ones are taken; those that were taken are decided and made durable.
+    /// No new jobs are accepted; accepted ones are decided and made durable.
     Closing,
-    /// None are made, and the state is that of the journal: another node decides.
+    /// No decisions are made, and the state equals the journal: another node decides.
     Shut,
-    /// Another node leads: what was decided and is not durable is being dropped.
+    /// Another node leads: decisions that are not durable are being dropped.
     Voiding,
-    /// None are made, and the state holds decisions that were dropped: it has to be rebuilt.
+    /// No decisions are made, and the state holds dropped decisions: it has to be rebuilt.
     Void,
 }
 
 impl Inbox {
-    /// Whether decisions are made, and when that changes.
+    /// The gate, and notifications of its changes.
     pub(in crate::writer) fn gate(&self) -> watch::Receiver<Gate> {
         self.gate.subscribe()
     }
@@ -30,12 +30,12 @@ impl Inbox {
         *self.gate.borrow() == Gate::Open
     }
 
-    /// How often decisions began to be made.
+    /// How often the gate was opened.
     pub(in crate::writer) fn term(&self) -> u64 {
         self.waiting.lock().term
     }
 
-    /// From now on decisions are made. The state is that of the journal. If it is barred, none are.
+    /// Begins to make decisions, unless barred. The state equals the journal.
     pub(in crate::writer) fn open(&self) {
         let mut waiting = self.waiting.lock();
         if waiting.is_barred {
@@ -46,8 +46,8 @@ impl Inbox {
         self.wake_at_once(waiting);
     }
 
-    /// Takes no more decisions until it is opened again; those that were taken are made. The gate is shut when all of
-    /// them are durable.
+    /// Accepts no more jobs until the gate is opened again; accepted ones are decided. The gate is shut when all
+    /// decisions are durable.
     pub(in crate::writer) fn begin_to_shut(&self) {
         let mut waiting = self.waiting.lock();
         if waiting.gate == Gate::Open {
@@ -56,7 +56,7 @@ impl Inbox {
         self.wake_decider(waiting);
     }
 
-    /// Shuts the gate for good, whoever leads: what was not decided yet is dropped.
+    /// Shuts the gate for good, whichever node leads: undecided jobs are dropped.
     pub(in crate::writer) fn bar(&self) {
         let mut waiting = self.waiting.lock();
         waiting.is_barred = true;
@@ -68,7 +68,7 @@ impl Inbox {
         drop(dropped);
     }
 
-    /// Takes decisions again, since the role was not given away after all.
+    /// Accepts jobs again, since the handover was cancelled.
     pub(in crate::writer) fn stay_open(&self) {
         let mut waiting = self.waiting.lock();
         if !waiting.is_barred && matches!(waiting.gate, Gate::Closing | Gate::Shut) {
@@ -77,7 +77,7 @@ impl Inbox {
         self.wake_at_once(waiting);
     }
 
-    /// The decider has made all decisions that it took, and they are durable. What it has put back is decided first.
+    /// The decider has made all its decisions durable. Jobs that it has put back are decided first.
     pub(in crate::writer) fn has_shut(&self) {
         let mut waiting = self.waiting.lock();
         if waiting.gate == Gate::Closing && waiting.jobs.is_empty() {
@@ -85,7 +85,7 @@ impl Inbox {
         }
     }
 
-    /// The decider has dropped what was decided.
+    /// The decider has dropped its decisions.
     pub(in crate::writer) fn has_voided(&self) {
         self.set_gate_from(Gate::Voiding, Gate::Void);
     }
@@ -95,7 +95,7 @@ impl Inbox {
         self.set_gate_from(Gate::Void, Gate::Shut);
     }
 
-    /// What was decided in this term and is not durable will never be.
+    /// Marks decisions of this term that are not durable as void.
     pub(in crate::writer) fn void(&self, term: u64) {
         let mut waiting = self.waiting.lock();
         if waiting.term != term || !matches!(waiting.gate, Gate::Open | Gate::Closing | Gate::Shut)

@@ -22,7 +22,7 @@ fn batch() -> SealedBatch<Answer> {
     group_commit.seal().unwrap()
 }
 
-/// What is found, and how many jobs are taken.
+/// The result of a wait, and how many jobs were taken.
 fn wait(inbox: &Inbox, wants: Wants, longest: Duration) -> Option<(Woken, usize)> {
     let mut taken = VecDeque::new();
     let woken = inbox.wait(wants, longest, usize::MAX, &mut taken)?;
@@ -169,7 +169,7 @@ fn a_closed_one_gives_what_waits_and_takes_no_more() {
     let (woken, taken) = wait(&inbox, JOBS, LONG).unwrap();
     assert!(woken.closed);
     assert_eq!(taken, 1);
-    // With a batch on its way, the end waits for it.
+    // With a pending batch, the end waits for it.
     inbox.hand_on(batch());
     let (woken, _) = wait(&inbox, HANDING, Duration::ZERO).unwrap();
     assert!(woken.closed && woken.idle.is_none());

@@ -1,11 +1,11 @@
-//! The tables of routes in the docs. `UPDATE_DOCS=1 cargo test --lib documented` writes them anew.
+//! The tables of routes in the docs. `UPDATE_DOCS=1 cargo test --lib documented` updates them.
 
 use std::{env, fs, path::Path};
 
 use super::*;
 use crate::auth::{Access, Scope, is_of_kubernetes};
 
-/// Replaces what stands between two marks of a page, or demands that it is right.
+/// Replaces the text between two marks of a page, or demands that it is up to date.
 fn check(page: &str, mark: &str, table: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("docs")
@@ -32,7 +32,7 @@ fn call(spec: &Spec) -> String {
     format!("`{} {path}`", spec.method)
 }
 
-/// The routes without those of files of the page.
+/// The routes without the static files of the page.
 fn listed() -> Vec<Spec> {
     let specs = specs().into_iter();
     specs

@@ -1,4 +1,4 @@
-//! What cannot be understood, and what must not be lost beside it.
+//! Events that are rejected, and events beside them that must not be lost.
 
 use proptest::{collection::vec, prelude::*};
 
@@ -113,7 +113,7 @@ fn what_cannot_be_understood_is_rejected_with_its_reason() {
             InvalidField,
             "not a number",
         ),
-        // No API server gives such a version: it would keep out all that follow.
+        // No API server uses such a version: it would make the ledger ignore all later ones.
         (
             plain(r#","resourceVersion":"9223372036854775808""#),
             InvalidField,

@@ -1,4 +1,4 @@
-//! The begin and the end of relists.
+//! The beginning and the end of relists.
 
 use quota_core::decide::Finish;
 

@@ -10,6 +10,9 @@ use super::{
 };
 use crate::writer::now;
 
+/// The clock may be set forward while a timer runs, so the time that is left is computed again at least this often.
+const LONGEST_SLEEP: Duration = Duration::from_secs(60);
+
 /// Waits until a credential has expired, was removed, or stands for other rights than at the start of the request.
 pub(super) async fn until_revoked(
     mut registers: watch::Receiver<Arc<Register>>,
@@ -28,7 +31,7 @@ pub(super) async fn until_revoked(
                 Some(time) => {
                     let left = time.since(now()).nanoseconds();
                     let left = Duration::from_nanos(u64::try_from(left).unwrap_or(0));
-                    tokio::time::sleep(left).await;
+                    tokio::time::sleep(left.min(LONGEST_SLEEP)).await;
                 }
                 None => std::future::pending().await,
             }

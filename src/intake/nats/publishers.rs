@@ -4,7 +4,7 @@
 //! starts. A request without a subscriber is repeated later.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -35,7 +35,7 @@ const NO_SUBSCRIBER_WITHIN: Duration = Duration::from_secs(1);
 pub(super) struct Publishers(Arc<Shared>);
 
 struct Shared {
-    wanted: Mutex<Wanted>,
+    pending: Mutex<Pending>,
     changed: Notify,
     /// The subject filter of the consumer.
     pattern: String,
@@ -45,10 +45,74 @@ struct Shared {
     is_named: bool,
 }
 
-struct Wanted {
+/// The requests that are pending, by cluster: a cluster without a publisher holds up no other.
+struct Pending {
+    clusters: BTreeMap<Name, Cluster>,
+    /// What the first cluster is asked for, as long as none is known.
+    for_first: Kinds,
+    interval: Duration,
+}
+
+struct Cluster {
     kinds: Kinds,
-    clusters: BTreeSet<Name>,
     throttle: Throttle,
+}
+
+impl Pending {
+    const fn new(interval: Duration) -> Self {
+        Self {
+            clusters: BTreeMap::new(),
+            for_first: Kinds::None,
+            interval,
+        }
+    }
+
+    /// Records a cluster. Returns whether it is new.
+    fn meet(&mut self, cluster: &str) -> bool {
+        let is_new = self.clusters.len() < CLUSTERS_MAX && !self.clusters.contains_key(cluster);
+        if is_new {
+            let cluster_state = Cluster {
+                kinds: std::mem::take(&mut self.for_first),
+                throttle: Throttle::new(self.interval),
+            };
+            self.clusters.insert(cluster.into(), cluster_state);
+        }
+        is_new
+    }
+
+    fn want(&mut self, kinds: &Kinds) {
+        for cluster in self.clusters.values_mut() {
+            cluster.kinds.add(kinds.clone());
+        }
+        if self.clusters.is_empty() {
+            self.for_first.add(kinds.clone());
+        }
+    }
+
+    /// Takes the requests that may be sent now.
+    fn take(&mut self, now: Instant) -> Vec<(Name, Kinds)> {
+        let due = self.clusters.iter_mut().filter(|(_, cluster)| {
+            cluster.kinds != Kinds::None && cluster.throttle.due_in(now).is_zero()
+        });
+        due.map(|(name, cluster)| (name.clone(), std::mem::take(&mut cluster.kinds)))
+            .collect()
+    }
+
+    /// How long until one of the pending requests may be sent; none: there are none.
+    fn due_in(&self, now: Instant) -> Option<Duration> {
+        let pending = self.clusters.values().filter(|it| it.kinds != Kinds::None);
+        pending.map(|cluster| cluster.throttle.due_in(now)).min()
+    }
+
+    /// Records that a request was sent. Without a subscriber it stays pending.
+    fn sent(&mut self, cluster: &str, kinds: Kinds, is_heard: bool, now: Instant) {
+        if let Some(cluster) = self.clusters.get_mut(cluster) {
+            cluster.throttle.sent(now);
+            if !is_heard {
+                cluster.kinds.add(kinds);
+            }
+        }
+    }
 }
 
 /// Kinds to be listed.
@@ -93,6 +157,14 @@ struct Throttle {
 }
 
 impl Throttle {
+    const fn new(interval: Duration) -> Self {
+        Self {
+            interval,
+            wait: interval,
+            not_before: None,
+        }
+    }
+
     fn due_in(&self, now: Instant) -> Duration {
         let not_before = self.not_before.unwrap_or(now);
         not_before.saturating_duration_since(now)
@@ -111,24 +183,11 @@ impl Throttle {
 
 impl Publishers {
     pub(super) fn new(settings: &config::Nats) -> Self {
-        let interval = settings.relist_interval.get();
-        let wanted = Wanted {
-            kinds: Kinds::None,
-            clusters: settings
-                .cluster
-                .as_deref()
-                .map(Name::from)
-                .into_iter()
-                .collect(),
-            throttle: Throttle {
-                interval,
-                wait: interval,
-                not_before: None,
-            },
-        };
+        let mut pending = Pending::new(settings.relist_interval.get());
+        let named = settings.cluster.as_deref();
         Self(Arc::new(Shared {
-            is_named: !wanted.clusters.is_empty(),
-            wanted: Mutex::new(wanted),
+            is_named: named.is_some_and(|cluster| pending.meet(cluster)),
+            pending: Mutex::new(pending),
             changed: Notify::new(),
             pattern: settings.subject.clone(),
             prefix: settings.control_prefix.clone(),
@@ -137,13 +196,13 @@ impl Publishers {
 
     /// Whether no cluster is known yet.
     pub(super) fn knows_nobody(&self) -> bool {
-        self.0.wanted.lock().clusters.is_empty()
+        self.0.pending.lock().clusters.is_empty()
     }
 
     /// Requests current watermarks from the publishers of all recorded clusters: nothing is granted before watermarks
     /// arrive. A publisher that misses the request sends watermarks by itself a little later.
     pub(super) async fn ask_for_watermarks(&self, client: &Client) {
-        let clusters: Vec<_> = self.0.wanted.lock().clusters.iter().cloned().collect();
+        let clusters: Vec<_> = self.0.pending.lock().clusters.keys().cloned().collect();
         for cluster in clusters {
             let subject = format!("{}.{cluster}.watermarks", self.0.prefix);
             if let Err(error) = client.publish(subject, "{}".into()).await {
@@ -160,44 +219,43 @@ impl Publishers {
         let Some(cluster) = cluster_of(&self.0.pattern, subject) else {
             return;
         };
-        let mut wanted = self.0.wanted.lock();
-        if wanted.clusters.len() < CLUSTERS_MAX && !wanted.clusters.contains(cluster) {
-            wanted.clusters.insert(cluster.into());
+        if self.0.pending.lock().meet(cluster) {
             self.0.changed.notify_one();
         }
     }
 
     /// Requests all kinds, since events of any kind may have been lost.
     pub(super) fn want_all(&self) {
-        self.want(Kinds::All);
+        self.want(&Kinds::All);
     }
 
     /// Requests these kinds.
     pub(super) fn want_kinds(&self, kinds: BTreeSet<Name>) {
         if !kinds.is_empty() {
-            self.want(Kinds::Some(kinds));
+            self.want(&Kinds::Some(kinds));
         }
     }
 
-    /// Whether a request would be sent at once.
+    /// Whether a request would be sent to a cluster at once.
     pub(super) fn may_ask(&self) -> bool {
-        let wanted = self.0.wanted.lock();
-        wanted.throttle.due_in(Instant::now()).is_zero()
+        let (now, pending) = (Instant::now(), self.0.pending.lock());
+        let mut clusters = pending.clusters.values();
+        clusters.any(|cluster| cluster.throttle.due_in(now).is_zero())
     }
 
-    fn want(&self, kinds: Kinds) {
-        self.0.wanted.lock().kinds.add(kinds);
+    fn want(&self, kinds: &Kinds) {
+        self.0.pending.lock().want(kinds);
         self.0.changed.notify_one();
     }
 
     /// Handles a user's request to list these kinds, or all if there are none.
     pub(super) fn ask(&self, kinds: BTreeSet<Name>) -> RequestedRelist {
         let (clusters, wait) = {
-            let wanted = self.0.wanted.lock();
-            (
-                wanted.clusters.iter().cloned().collect(),
-                wanted.throttle.due_in(Instant::now()),
-            )
+            let (now, pending) = (Instant::now(), self.0.pending.lock());
+            let clusters = pending.clusters.values();
+            let waits = clusters.map(|cluster| cluster.throttle.due_in(now));
+            let wait = waits.max().unwrap_or_default();
+            (pending.clusters.keys().cloned().collect(), wait)
         };
         let requested = RequestedRelist { clusters, wait };
         if !requested.clusters.is_empty() {
@@ -218,18 +276,15 @@ impl Publishers {
     ) {
         let sending = async {
             loop {
-                let (kinds, clusters) = self.next().await;
+                let requests = self.next().await;
                 // Without a connection, a request without a reply looks like one that was received.
                 if connected.wait_for(|connected| *connected).await.is_err() {
                     return;
                 }
-                let mut is_heard = true;
-                for cluster in clusters {
-                    is_heard &= self.publish(&client, &cluster, &kinds).await;
-                }
-                self.0.wanted.lock().throttle.sent(Instant::now());
-                if !is_heard {
-                    self.want(kinds);
+                for (cluster, kinds) in requests {
+                    let is_heard = self.publish(&client, &cluster, &kinds).await;
+                    let mut pending = self.0.pending.lock();
+                    pending.sent(&cluster, kinds, is_heard, Instant::now());
                 }
             }
         };
@@ -239,24 +294,28 @@ impl Publishers {
         }
     }
 
-    /// Waits until a request is pending and may be sent.
-    async fn next(&self) -> (Kinds, Vec<Name>) {
+    /// Waits until requests are pending that may be sent.
+    async fn next(&self) -> Vec<(Name, Kinds)> {
         loop {
             let changed = self.0.changed.notified();
             let wait = {
-                let mut wanted = self.0.wanted.lock();
-                let is_possible = wanted.kinds != Kinds::None && !wanted.clusters.is_empty();
-                match is_possible.then(|| wanted.throttle.due_in(Instant::now())) {
-                    Some(Duration::ZERO) => {
-                        let clusters = wanted.clusters.iter().cloned().collect();
-                        return (std::mem::take(&mut wanted.kinds), clusters);
-                    }
-                    wait => wait,
+                let (now, mut pending) = (Instant::now(), self.0.pending.lock());
+                let due = pending.take(now);
+                if !due.is_empty() {
+                    return due;
+                }
+                pending.due_in(now)
+            };
+            let waited = async {
+                match wait {
+                    Some(wait) => tokio::time::sleep(wait).await,
+                    None => std::future::pending().await,
                 }
             };
-            match wait {
-                Some(wait) => tokio::time::sleep(wait).await,
-                None => changed.await,
+            // A new request may be due sooner than those that were pending.
+            tokio::select! {
+                () = waited => {}
+                () = changed => {}
             }
         }
     }
@@ -337,11 +396,7 @@ mod tests {
     #[test]
     fn whoever_is_asked_again_and_again_is_asked_more_and_more_rarely() {
         let interval = Duration::from_secs(10);
-        let mut throttle = Throttle {
-            interval,
-            wait: interval,
-            not_before: None,
-        };
+        let mut throttle = Throttle::new(interval);
         let mut now = Instant::now();
         assert_eq!(throttle.due_in(now), Duration::ZERO);
         let mut waits = Vec::new();
@@ -354,6 +409,44 @@ mod tests {
         assert_eq!(waits, [10, 20, 40, 80, 160, 320, 600, 600, 600]);
         throttle.sent(now + interval * LONGEST_WAIT);
         assert_eq!(throttle.wait, interval, "it was quiet for a while");
+    }
+
+    #[test]
+    fn a_cluster_without_a_publisher_holds_up_no_other() {
+        let interval = Duration::from_secs(10);
+        let mut pending = Pending::new(interval);
+        let requests = |pending: &mut Pending, now| -> Vec<_> {
+            let due = pending.take(now).into_iter();
+            due.map(|(name, kinds)| (name.to_string(), kinds)).collect()
+        };
+        let mut now = Instant::now();
+        pending.want(&some(&["pods"]));
+        assert!(requests(&mut pending, now).is_empty());
+        assert!(pending.meet("prod") && !pending.meet("prod"));
+        assert!(pending.meet("retired"));
+        assert_eq!(
+            requests(&mut pending, now),
+            [("prod".to_owned(), some(&["pods"]))],
+            "whoever is known first is asked for what was wanted before"
+        );
+        pending.sent("prod", some(&["pods"]), true, now);
+        now += interval;
+
+        pending.want(&Kinds::All);
+        assert_eq!(requests(&mut pending, now).len(), 2);
+        pending.sent("prod", Kinds::All, true, now);
+        pending.sent("retired", Kinds::All, false, now);
+        for round in 0..5 {
+            now += interval * LONGEST_WAIT;
+            assert_eq!(pending.due_in(now), Some(Duration::ZERO));
+            let again = [("retired".to_owned(), Kinds::All)];
+            assert_eq!(requests(&mut pending, now), again, "round {round}");
+            pending.sent("retired", Kinds::All, false, now);
+        }
+        // What is wanted of the other is requested at once.
+        pending.want(&some(&["services"]));
+        let due = [("prod".to_owned(), some(&["services"]))];
+        assert_eq!(requests(&mut pending, now), due);
     }
 
     #[test]

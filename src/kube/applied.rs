@@ -6,7 +6,6 @@ use axum::{
     extract::State,
     response::{IntoResponse, Response},
 };
-use http::header;
 use quota_core::{event::Sequence, state};
 use quota_semantics::Name;
 use serde_json::{Value, json};
@@ -18,6 +17,7 @@ use super::{
     object::Object,
     page::as_table,
     params::Params,
+    read::{amounts, large},
     resource::View,
     status::{Failure, Result},
     table::{self, Attachment},
@@ -57,15 +57,9 @@ pub(super) async fn list(
         let object = kube.applied(&namespace, &name, &principal).await?;
         objects.extend(object.filter(|object| labels.matches(object.labels())));
     }
-    let amounts = objects.iter().map(|object| 1 + object.figures().len());
-    let amounts = amounts.sum();
-    let make = move |turn: &Turn| {
-        let json = to_list(turn, &objects, &namespace, head, shape, &params)?;
-        turn.to_json(&json, 0)
-            .map_err(|error| Failure::internal(&error))
-    };
-    let text = permit.make(amounts, make).await?;
-    Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
+    let amounts = amounts(&objects);
+    let make = move |turn: &Turn| to_list(turn, &objects, &namespace, head, shape, &params);
+    large(&permit, amounts, make).await
 }
 
 fn to_list(

@@ -7,7 +7,7 @@ use axum::{
 };
 use http::header;
 use quota_core::event::Actor;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     Caller, Kube,
@@ -89,10 +89,27 @@ pub(super) async fn page(
     shape: Shape,
     params: Params,
 ) -> Result<Response> {
-    let amounts = page.objects.iter().map(|object| 1 + object.figures().len());
-    let amounts = amounts.sum();
+    let amounts = amounts(&page.objects);
+    let make = move |turn: &Turn| page::to_json(kind, &page, shape, &params, || turn.pause());
+    large(permit, amounts, make).await
+}
+
+/// How many amounts an answer with these objects shows.
+pub(super) fn amounts(objects: &[Object]) -> usize {
+    objects
+        .iter()
+        .map(|object| 1 + object.figures().len())
+        .sum()
+}
+
+/// An answer that is made in the turn of the principal if it shows many amounts.
+pub(super) async fn large(
+    permit: &Permit,
+    amounts: usize,
+    make: impl FnOnce(&Turn) -> Result<Value> + Send + 'static,
+) -> Result<Response> {
     let make = move |turn: &Turn| {
-        let json = page::to_json(kind, &page, shape, &params, || turn.pause())?;
+        let json = make(turn)?;
         turn.to_json(&json, 0)
             .map_err(|error| Failure::internal(&error))
     };

@@ -53,7 +53,7 @@ pub enum ApplyError {
     Replica(#[from] quota_journal::Error),
     /// An entry is unknown to this version. None of the batches was appended to the replica.
     #[error(
-        "entry {first} and those behind it were written by a newer version: upgrade this node ({why})"
+        "entry {first} and later ones were written by a newer version: upgrade this node ({why})"
     )]
     NotUnderstood {
         /// The first entry of its batch.
@@ -73,7 +73,7 @@ pub enum Ended {
     #[error("{0}")]
     Stop(Stop),
     /// The replica has another batch than the stream, or the stream lacks entries of the replica.
-    #[error("the replica is not that of the stream: {0}")]
+    #[error("the replica does not match the stream: {0}")]
     Diverged(String),
     /// The replica lacks entries that are not in the stream, or no longer.
     #[error("{0}: this replica has to join again from another node")]
@@ -419,7 +419,7 @@ impl<H: Host> Driver<H> {
             match self.place.write(&position) {
                 Ok(()) => self.noted = position.stream,
                 Err(error) => {
-                    tracing::warn!(%error, "the position in the stream was not written down");
+                    tracing::warn!(%error, "the position in the stream could not be stored");
                 }
             }
         }

@@ -90,21 +90,21 @@ pub fn problems(facts: &Facts) -> Vec<String> {
     let Version(major, minor, patch) = LEAST;
     if Version::parse(&facts.version).is_none_or(|version| version < LEAST) {
         problems.push(format!(
-            "{name} is nats-server {}: earlier ones than {major}.{minor}.{patch} can lose what they acknowledged; \
+            "{name} is nats-server {}: versions before {major}.{minor}.{patch} can lose acknowledged messages; \
              upgrade it",
             facts.version
         ));
     }
     if facts.max_payload < LEAST_PAYLOAD {
         problems.push(format!(
-            "{name} takes messages of {} bytes at most: set max_payload: 8MB",
+            "{name} accepts messages of at most {} bytes: set max_payload: 8MB",
             facts.max_payload
         ));
     }
     match &facts.jetstream.config {
         None => problems.push(format!("{name} has no JetStream: enable it")),
         Some(storage) if !storage.sync_always => problems.push(format!(
-            "{name} acknowledges before it has synced: set sync_interval: always in its jetstream block"
+            "{name} acknowledges messages before the sync: set sync_interval: always in its jetstream block"
         )),
         Some(_) => {}
     }

@@ -178,7 +178,7 @@ pub enum Error {
         problems: Vec<String>,
     },
     /// A server did not answer, or answered with an error.
-    #[error("asking for the stream failed: {0}")]
+    #[error("the request for the stream failed: {0}")]
     Server(String),
 }
 

@@ -60,7 +60,7 @@ impl<A> GroupCommit<A> {
         self
     }
 
-    /// Records events that are due at `now`, at most [`DUE_AT_ONCE`]. Called before the decisions at that time. Returns
+    /// Records events that are due at `now`, at most `DUE_AT_ONCE`. Called before the decisions at that time. Returns
     /// whether more may be due: until they are recorded, the reservations concerned are still held.
     pub fn record_due(
         &mut self,

@@ -22,7 +22,7 @@ pub enum KeyError {
     #[error("it is not of the form {0}")]
     Form(&'static str),
     /// The name is empty, or holds a space or a plus sign.
-    #[error("a key's name must not be empty, nor hold spaces or plus signs")]
+    #[error("a key's name must not be empty or contain spaces or plus signs")]
     Name,
     /// The id does not match the name and the key.
     #[error("its id does not belong to its name and key")]
@@ -31,7 +31,7 @@ pub enum KeyError {
     #[error("it is not a key for Ed25519")]
     Algorithm,
     /// The operating system provided no random numbers.
-    #[error("there is no randomness to be had")]
+    #[error("the operating system provides no random numbers")]
     Random,
 }
 

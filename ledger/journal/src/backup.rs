@@ -1,10 +1,10 @@
 //! Backups: a ledger as one stream of bytes, and its restore to a data directory.
 //!
 //! ```text
-//! record QLK   position of the chain before the first batch, position behind the last one, from where on
-//!              the archive has what was before (0: nothing was archived)
+//! record QLK   position of the chain before the first batch, position behind the last one, first
+//!              archived sequence (0: none)
 //! frames       the batches between the two, as in the write-ahead log
-//! snapshots    as their files are: record QLN, content
+//! snapshots    as in their files: record QLN, content
 //! record QLO   position behind the last batch, number of snapshots
 //! ```
 //!

@@ -316,7 +316,7 @@ mod tests {
         assert_eq!(
             kinds(&poisoned(unread)),
             (false, true),
-            "what it had in hand may not be on disk"
+            "its last writes may not be on disk"
         );
     }
 }

@@ -264,7 +264,7 @@ impl BatchReader {
             let wanted = end.sequence >= self.next;
             if wanted {
                 if self.position.is_some_and(|position| position != before) {
-                    let why = "it does not continue what was read before".to_owned();
+                    let why = "it does not continue the previous batches".to_owned();
                     return Err(self.damaged(why));
                 }
                 self.position = Some(end);

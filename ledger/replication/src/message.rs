@@ -75,7 +75,7 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// It was not written by a ledger.
-    #[error("no message of a ledger")]
+    #[error("not a message of a ledger")]
     Foreign,
     /// A newer version wrote it.
     #[error("a newer version wrote it, in the unknown format {0}: upgrade this node")]

@@ -117,10 +117,7 @@ pub(crate) fn follow(
         Err(why) => return Err(Stop::Undecodable { sequence, why }),
     };
     if message.expected + 1 != sequence {
-        return Err(broken(format!(
-            "it was written to follow {}",
-            message.expected
-        )));
+        return Err(broken(format!("it expects to follow {}", message.expected)));
     }
     if message.partition != partition {
         return Err(broken(format!("it is of partition {}", message.partition)));

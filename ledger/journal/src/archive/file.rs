@@ -111,7 +111,7 @@ impl Opened {
         };
         let named = (listed.first_sequence, listed.last_sequence);
         if (before.sequence.saturating_add(1), last.sequence) != named {
-            return Err(wrong("it does not hold what its name says".to_owned()));
+            return Err(wrong("its content does not match its name".to_owned()));
         }
         Ok(Self {
             file,

@@ -80,7 +80,7 @@ impl Manifest {
             let mut pieces = file.pieces.iter().zip(&sealed.pieces);
             if let Some(piece) = pieces.position(|(found, sealed)| found != sealed) {
                 let offset = (piece as u64).saturating_mul(PIECE_BYTES as u64);
-                let why = format!("the {PIECE_BYTES} bytes from there on are not what was sealed");
+                let why = format!("the {PIECE_BYTES} bytes from there on differ from the seal");
                 return Ok(Some(damage(&path, Some(offset), why)));
             }
             if file.length != sealed.length {

@@ -1,12 +1,12 @@
 //! Groups: the member namespaces of each, and its sums.
 //!
 //! The queries of [`State`](super::State), all in `groups/view.rs`:
-//! - `group(name)`: a [`GroupView`] with its record, the limits in force, its figures and how many members it has;
+//! - `group(name)`: a [`GroupView`] with its record, the limits that apply, its figures and the number of members;
 //!   `groups_page(after, limit)`: the same for many, by name; `group_count()`.
 //! - `group_members(name, after, limit)`: the member namespaces by name, each with its use of the group.
 //! - `group_record(name)`: the record and the entry that set it; `groups_of(namespace)`: the groups that count a
 //!   namespace, nearest first.
-//! - `override_of(namespace, quota)`: the limits of a ResourceQuota that are in force, and until when if they are
+//! - `override_of(namespace, quota)`: the limits of a ResourceQuota that apply, and until when if they are
 //!   overridden.
 //!
 //! Membership is never stored: it follows from the selectors and from the recorded namespaces. Every namespace has its

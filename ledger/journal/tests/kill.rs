@@ -1,7 +1,7 @@
 //! A real process, killed at any moment, on the real disk and with the real sled: all acknowledged entries are there
 //! again. The test runs itself as the process to be killed.
 
-#![allow(clippy::unwrap_used, reason = "a test: what is unexpected ends it")]
+#![allow(clippy::unwrap_used, reason = "a test: an unexpected result ends it")]
 
 use std::{
     ffi::OsStr,

@@ -96,7 +96,7 @@ impl Groups {
         };
     }
 
-    /// The limits of a quota that are in force.
+    /// The limits of a quota that apply.
     pub(super) fn limits(&self, record: &QuotaRecord) -> ResourceList {
         let subject = (Some(record.namespace.clone()), record.name.clone());
         let limits = overridden(record);

@@ -98,7 +98,7 @@ pub enum Operation {
     Flush,
     /// Make the content of a file durable.
     SyncFile,
-    /// Make the names in a directory durable.
+    /// Make the names in a directory durable, or a whole file.
     SyncDirectory,
     /// Rename a file.
     Rename,

@@ -1,10 +1,10 @@
-//! Time that goes on while the machine sleeps: a lease must not outlive that.
+//! A clock that continues while the machine is suspended: a lease must not survive a suspension.
 
 use quota_replication::Millis;
 use quota_semantics::Timestamp;
 use rustix::time::{ClockId, clock_gettime};
 
-/// Milliseconds since it was made.
+/// Milliseconds since the start of the clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock(Millis);
 
@@ -16,7 +16,7 @@ fn since_boot() -> Millis {
 }
 
 impl Clock {
-    /// A clock that begins now.
+    /// Starts a clock.
     #[must_use]
     pub fn start() -> Self {
         Self(since_boot())

@@ -1,4 +1,4 @@
-//! The task that keeps one member of the cluster going: it carries out what the state machine says.
+//! The task that drives one member of the cluster: it carries out the actions of the state machine.
 
 use async_nats::Client;
 use quota_journal::{Batch, Durable, StoredBatch};
@@ -15,20 +15,21 @@ use crate::{
     log::{ServerMessage, ServerMessages},
 };
 
-/// Without any progress for so long another server is tried. A leader that is gone is replaced before: whoever runs for it must
-/// not leave its server with the fence on its way.
+/// Without progress for this time another server is tried. A lost leader is replaced earlier: a candidate must not
+/// leave its server while its fence is in flight.
 const STUCK: Millis = 3_000;
-/// Reads for hints begin so far apart: one brings what several would, and the servers have less to do.
+/// The shortest interval of reads for hints: one read covers several hints, and reduces the load of the servers.
 const READ_EVERY: Millis = 20;
-/// How often the position is written down.
+/// The interval at which the position is stored.
 const NOTE: Millis = 5_000;
 
-/// What keeps the replica, and decides when this member leads.
+/// The owner of the replica, which decides while this member leads.
 pub trait Host: Send {
-    /// Where the replica ends.
+    /// The end of the replica.
     fn end(&self) -> Durable;
 
-    /// How far the replica is synced: what is behind may be lost with the power, and is read from the log again.
+    /// The position up to which the replica is synced: entries behind it may be lost in a power loss, and are then read
+    /// from the log again.
     fn synced(&self) -> Durable;
 
     /// Appends batches to the replica, writes and applies them; they are synced later, in the background. May block.
@@ -37,10 +38,10 @@ pub trait Host: Send {
     /// [`ApplyError`]: the process has to end.
     fn apply(&mut self, batches: Vec<StoredBatch>) -> Result<(), ApplyError>;
 
-    /// From now on decisions are made here. Everything before is applied.
+    /// This member decides from now on. Everything before is applied.
     fn lead(&mut self, epoch: u64);
 
-    /// No decisions are made here any more; all that were are in the log.
+    /// This member decides no more; all its decisions are in the log.
     fn follow(&mut self);
 }
 
@@ -50,97 +51,98 @@ pub enum ApplyError {
     /// The replica cannot be written.
     #[error(transparent)]
     Replica(#[from] quota_journal::Error),
-    /// This version does not know an entry. None of the batches was appended to the replica.
+    /// An entry is unknown to this version. None of the batches was appended to the replica.
     #[error(
-        "entry {first} and those behind it were written by a newer version: upgrade this node ({why})"
+        "entry {first} and later ones were written by a newer version: upgrade this node ({why})"
     )]
     NotUnderstood {
         /// The first entry of its batch.
         first: u64,
-        /// What is not understood.
+        /// The error.
         why: String,
     },
 }
 
-/// How the task ended.
+/// The reason why the task ended.
 #[derive(Debug, thiserror::Error)]
 pub enum Ended {
-    /// Another leads: what was decided and not acknowledged must be forgotten. To be started again.
+    /// Another member leads: decisions that were not acknowledged must be discarded. The process is to be restarted.
     #[error("another node has taken the lead; what was decided here and not acknowledged is void")]
     Deposed,
-    /// The stream and the replica do not agree.
+    /// The stream does not continue the replica.
     #[error("{0}")]
     Stop(Stop),
-    /// The replica has another batch than the stream, or the stream lacks what the replica has.
-    #[error("the replica is not that of the stream: {0}")]
+    /// The replica has another batch than the stream, or the stream lacks entries of the replica.
+    #[error("the replica does not match the stream: {0}")]
     Diverged(String),
-    /// The replica lacks entries that the stream has not, or not any more.
+    /// The replica lacks entries that are not in the stream, or no longer.
     #[error("{0}: this replica has to join again from another node")]
     Behind(String),
-    /// What others decided cannot be applied.
+    /// Batches of other members cannot be applied.
     #[error(transparent)]
     Apply(#[from] ApplyError),
-    /// The stream is another one: nothing in it is where it was.
+    /// The stream was recreated: all its positions have changed.
     #[error("the stream was made anew")]
     Rebuilt,
-    /// Nobody is there any more who would want it.
+    /// The other parts of the process have ended.
     #[error("the daemon stops")]
     Closed,
 }
 
-/// What a member is doing.
+/// The status of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     /// Its role.
     pub role: Role,
     /// The ledger, once its first message was read.
     pub ledger: Option<LedgerId>,
-    /// Who leads, as far as this member has read.
+    /// The leader, as far as this member has read.
     pub leader: Option<Leader>,
     /// The last sequence of the stream that it has applied.
     pub stream: u64,
-    /// Where the ledger stands there.
+    /// The position of the ledger there.
     pub end: Durable,
-    /// When it last knew that nothing more was there, on its clock.
+    /// When a read last found no more messages, on its clock.
     pub caught_up: Option<Millis>,
-    /// Until when nobody else can lead, on its clock; 0 for a follower.
+    /// Until when no other member can lead, on its clock; 0 for a follower.
     pub lease_until: Millis,
-    /// The position in the stream that is written down: nothing before is needed for the next start.
+    /// The stored position in the stream: the next start needs no earlier message.
     pub noted: u64,
-    /// Since when the replica has entries that were not found in the stream, on its clock. It goes on for as long as a
-    /// replica that was ahead of its written position is compared; if the stream has ended before, it has lost them.
+    /// Since when the replica has entries that were not found in the stream, on its clock. It is set while a replica
+    /// that is ahead of its stored position is being compared; if the stream ends before the replica, the stream has
+    /// lost them.
     pub ahead_since: Option<Millis>,
-    /// Since when an append is on its way.
+    /// Since when an append is in flight.
     pub in_flight_since: Option<Millis>,
-    /// What has happened.
+    /// The counters.
     pub counts: Counts,
 }
 
 pub(crate) enum Request {
     Propose(Batch, oneshot::Sender<StoredBatch>),
-    /// To be answered as soon as nobody else can lead.
+    /// A request for an answer as soon as no other member can lead.
     Confirm(oneshot::Sender<()>),
     HandOver(NodeName),
     Bar(bool),
 }
 
-/// What the rest of the process has of the task.
+/// The interface of the task for the rest of the process.
 #[derive(Clone)]
 pub struct Handle {
     pub(crate) requests: mpsc::UnboundedSender<Request>,
-    /// What it is doing.
+    /// The status of the member.
     pub status: watch::Receiver<Status>,
     /// The clock of `status`.
     pub clock: Clock,
 }
 
 impl Handle {
-    /// Gives the lead to a node, if this one has it. Nothing more may be proposed.
+    /// Hands the leadership over to a node, if this member leads. Nothing may be proposed afterwards.
     pub fn hand_over(&self, to: NodeName) {
         let _ = self.requests.send(Request::HandOver(to));
     }
 
-    /// Waits until nobody else can have led when this was called.
+    /// Waits until it is certain that no other member led at the time of the call.
     ///
     /// # Errors
     /// This member is over.
@@ -154,7 +156,7 @@ impl Handle {
         wait.await.map_err(|_| Ended::Deposed)
     }
 
-    /// Whether this member must not lead, for a reason that is not in the log.
+    /// Sets whether this member must not lead, for a reason outside the log.
     pub fn set_barred(&self, is_barred: bool) {
         let _ = self.requests.send(Request::Bar(is_barred));
     }
@@ -175,18 +177,18 @@ pub struct Driver<H> {
     progress: (u64, Millis),
     /// When the last read began.
     read_at: Millis,
-    /// When to read next, since there is something new.
+    /// When the next read is due, since there are new messages.
     read_due: Option<Millis>,
     noted_at: Millis,
     noted: u64,
     bookmark: Bookmark,
     ahead_since: Option<Millis>,
-    /// Somebody outside says that this member must not lead.
+    /// Whether the rest of the process has barred this member from leading.
     is_barred: bool,
 }
 
 impl<H: Host> Driver<H> {
-    /// Takes up where the replica stands.
+    /// Begins at the end of the replica.
     ///
     /// # Errors
     /// The client is closed.
@@ -272,7 +274,7 @@ impl<H: Host> Driver<H> {
             ServerMessage::Read(Some(found)) => {
                 self.member.read(now, Some(&found.messages));
                 if found.is_all && !found.messages.is_empty() {
-                    // What another read would bring.
+                    // The result that another read would have.
                     self.member.read(now, Some(&[]));
                 }
             }
@@ -344,7 +346,8 @@ impl<H: Host> Driver<H> {
         }
     }
 
-    /// Batches of others, or the own fence. What the replica has already, it must have from this stream.
+    /// Applies batches of other members, or the member's own fence. Batches that the replica already has must be the
+    /// same.
     fn apply(&mut self, batches: Vec<StoredBatch>) -> Result<(), Ended> {
         let end = self.host.end();
         let mut new = Vec::with_capacity(batches.len());
@@ -380,7 +383,7 @@ impl<H: Host> Driver<H> {
     async fn look_around(&mut self) -> Result<(), Ended> {
         let now = self.clock.now();
         if self.member.role() != Role::Leader {
-            // There will be no lease: whoever waits for one is told so.
+            // There will be no lease: dropping the requests notifies their callers.
             self.confirmed.clear();
         }
         if now < self.member.lease_until() {
@@ -393,12 +396,12 @@ impl<H: Host> Driver<H> {
         }
         let position = self.member.position();
         let (read, kept) = (position.end.sequence, self.host.end().sequence);
-        // A leader's replica follows its appends.
+        // A leader's replica is never ahead of its appends.
         self.ahead_since = match kept > read {
             true => self.ahead_since.or(Some(now)),
             false => None,
         };
-        // Who leads has the whole log, and its replica has nothing that the log lacks.
+        // A leader has the whole log, and its replica has nothing that the log lacks.
         self.member.set_barred(kept != read || self.is_barred);
         let position = self.member.position();
         if position.stream != self.progress.0 {
@@ -412,11 +415,11 @@ impl<H: Host> Driver<H> {
             self.bookmark.set(position);
         }
         if let Some(position) = self.bookmark.due(&self.host.synced()) {
-            // It is only where the next start begins to compare.
+            // A failure is harmless: the next start compares from an earlier position.
             match self.place.write(&position) {
                 Ok(()) => self.noted = position.stream,
                 Err(error) => {
-                    tracing::warn!(%error, "the position in the stream was not written down");
+                    tracing::warn!(%error, "the position in the stream could not be stored");
                 }
             }
         }

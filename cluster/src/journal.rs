@@ -1,18 +1,17 @@
-//! The journal of a leader: an entry is durable once the log holds it. The replica writes it, and syncs later.
+//! The journal of a leader: an entry is durable once it is in the log. The replica writes it, and syncs later.
 
 use quota_journal::{Batch, Durable, Error, Journal};
 use tokio::sync::oneshot;
 
 use crate::{Handle, driver::Request, servers::LEAST_PAYLOAD};
 
-/// Most bytes of a batch's entries: with what a message has besides them, servers have to take it.
+/// Most bytes of a batch's entries: together with the rest of the message they have to fit into `max_payload`.
 pub const PAYLOAD_MAX: usize = LEAST_PAYLOAD as usize - 64 * 1024;
 
-/// Batches are to be sealed at about so many bytes, so that the last decision of one, whatever it brings, still fits
-/// into a message.
+/// Batches are sealed at about this many bytes, so that any last decision of a batch still fits into the message.
 pub const BATCH_BYTES: usize = 2 * 1024 * 1024;
 
-/// Appends each batch to the replicated log first, and to this node's replica once it stands there. A replica is never
+/// Appends each batch to the replicated log first, and to this node's replica once it is in the log. A replica is never
 /// ahead of the log.
 pub struct ReplicatedJournal<J> {
     replica: J,
@@ -21,7 +20,7 @@ pub struct ReplicatedJournal<J> {
 }
 
 impl<J> ReplicatedJournal<J> {
-    /// A journal that takes nothing before it is attached to a member.
+    /// A journal that accepts no batches before it is attached to a member.
     #[must_use]
     pub const fn new(replica: J) -> Self {
         Self {
@@ -31,13 +30,14 @@ impl<J> ReplicatedJournal<J> {
         }
     }
 
-    /// From now on this member appends to the log. A batch that another left behind is dropped.
+    /// Attaches the journal to the log, since this member leads from now on. A batch that an earlier member left is
+    /// dropped.
     pub fn attach(&mut self, handle: Handle) {
         self.handle = Some(handle);
         self.batch = None;
     }
 
-    /// The replica: what others decided is appended there.
+    /// The replica, to which batches of other members are appended.
     pub const fn replica(&mut self) -> &mut J {
         &mut self.replica
     }
@@ -52,13 +52,13 @@ impl<J> ReplicatedJournal<J> {
         let handle = self.handle.as_ref().ok_or(Error::Deposed)?;
         let (answer, answered) = oneshot::channel();
         let _ = handle.requests.send(request(answer));
-        // It is dropped unanswered when this member is over.
+        // The request is dropped without an answer when this member is over.
         answered.blocking_recv().map_err(|_| Error::Deposed)
     }
 }
 
 impl<J: Journal> Journal for ReplicatedJournal<J> {
-    /// Takes one batch: a message of the log is one batch.
+    /// Takes one batch, which becomes one message of the log.
     fn append(&mut self, batch: Batch) -> Result<(), Error> {
         if batch.payload.len() > PAYLOAD_MAX {
             return Err(Error::TooLarge {
@@ -75,8 +75,8 @@ impl<J: Journal> Journal for ReplicatedJournal<J> {
         Ok(())
     }
 
-    /// Waits until the batch stands in the log, as long as that takes. Without a batch it waits until nobody else can
-    /// lead: answers that rest on no entry may be out of date before.
+    /// Waits until the batch is in the log, for any time. Without a batch it waits until no other member can lead:
+    /// answers without an entry may be out of date before.
     fn sync(&mut self) -> Result<Durable, Error> {
         if let Some(batch) = self.batch.take() {
             let stored = self.ask(|stored| Request::Propose(batch, stored))?;

@@ -1,9 +1,8 @@
 //! The replicated log of a ledger on NATS JetStream.
 //!
-//! What is decided by whom, and what settles an append, is in `quota-replication`; here is what carries it out: the
-//! stream and its rules ([`stream`]), its end when it has to be made anew ([`tail`]), what servers are checked for
-//! ([`servers`]), appends and reads ([`Log`]), the task that keeps one member going ([`Driver`]), and the journal of a
-//! leader ([`ReplicatedJournal`]).
+//! The protocol is in `quota-replication`; this crate carries it out: the stream and its rules ([`stream`]), its end
+//! when it has to be recreated ([`tail`]), the checks of the servers ([`servers`]), appends and reads ([`Log`]), the
+//! task that drives one member ([`Driver`]), and the journal of a leader ([`ReplicatedJournal`]).
 
 mod clock;
 mod driver;

@@ -10,48 +10,48 @@ use tokio::sync::mpsc;
 
 use crate::Names;
 
-/// Most messages, and about how many bytes, that are read at once.
+/// Most messages of one read, and about how many bytes.
 const BATCH: usize = 256;
 const BATCH_BYTES: usize = 16 * 1024 * 1024;
-/// How long reading waits for the next message of a batch.
+/// How long a read waits for the next message of a batch.
 const READ_WAIT: Duration = Duration::from_millis(500);
-/// How long handing a message to the connection may take; after it nothing is known of it.
+/// How long handing a message to the connection may take; afterwards its fate is unknown.
 const SEND_WAIT: Duration = Duration::from_secs(1);
 
 /// Messages with their sequences, in order.
 pub(crate) type Messages = Vec<(u64, Vec<u8>)>;
 
-/// What a read has brought.
+/// The result of a read.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) messages: Messages,
-    /// The server that answered had no more.
+    /// Whether the server had no more messages.
     pub(crate) is_all: bool,
 }
 
-/// What comes from the servers.
+/// A message from the servers.
 #[derive(Debug)]
 pub(crate) enum ServerMessage {
-    /// A reply to an append that expected this sequence. There may be several to one.
+    /// A reply to an append that expected this sequence. One append may have several replies.
     Reply(u64, Reply),
-    /// What a read has brought; none: nobody answered.
+    /// The result of a read; none: no server answered.
     Read(Option<Found>),
-    /// There is something new in the log.
+    /// There are new messages in the log.
     Hint,
 }
 
-/// The stream of one log, by one connection.
+/// The stream of one log, through one connection.
 #[derive(Clone)]
 pub struct Log {
     client: Client,
     names: Arc<Names>,
-    /// Where replies to appends are listened to.
+    /// The subject prefix of replies to appends.
     replies: Arc<str>,
-    /// From where is to be read.
+    /// The sequences from which to read.
     reads: mpsc::UnboundedSender<u64>,
 }
 
-/// What the servers say.
+/// The messages from the servers.
 pub(crate) struct ServerMessages {
     stream: String,
     replies: Subscriber,
@@ -71,11 +71,11 @@ struct AckError {
     err_code: Option<u64>,
 }
 
-/// What servers call a message that does not follow the expected sequence.
+/// The error codes of a message that does not follow the expected sequence.
 const WRONG_LAST_SEQUENCE: [u64; 2] = [10071, 10164];
 
 impl ServerMessages {
-    /// The next; none: the client is closed.
+    /// The next message; none: the client is closed.
     pub(crate) async fn next(&mut self) -> Option<ServerMessage> {
         loop {
             tokio::select! {
@@ -93,7 +93,7 @@ impl ServerMessages {
 }
 
 impl Log {
-    /// Begins to listen for replies and hints.
+    /// Subscribes to replies and hints.
     ///
     /// # Errors
     /// The client is closed.
@@ -101,11 +101,11 @@ impl Log {
         client: Client,
         names: Names,
     ) -> Result<(Self, ServerMessages), async_nats::SubscribeError> {
-        // All replies are listened to, not only the first: a server that does not lead any more may be the quicker one.
+        // All replies are received, not only the first: a server that no longer leads may answer first.
         let inbox: Arc<str> = client.new_inbox().into();
         let replies = client.subscribe(format!("{inbox}.*")).await?;
         let hints = client.subscribe(names.hint.clone()).await?;
-        // One subscription for all reads: servers tell each other of each.
+        // One subscription for all reads: servers propagate each subscription to each other.
         let answers_to = client.new_inbox();
         let answers = client.subscribe(format!("{answers_to}.*")).await?;
         let (reads, to_read) = mpsc::unbounded_channel();
@@ -133,7 +133,7 @@ impl Log {
         Ok((log, messages))
     }
 
-    /// Sends an append on its way. What comes of it is heard, or nothing is.
+    /// Sends an append. Its outcome arrives as a reply, or not at all.
     pub(crate) fn publish(&self, expected: u64, bytes: &[u8]) {
         let mut headers = HeaderMap::new();
         headers.insert("Nats-Expected-Stream", self.names.stream.as_str());
@@ -141,31 +141,31 @@ impl Log {
         let (client, subject) = (self.client.clone(), self.names.log.clone());
         let reply = format!("{}.{expected}", self.replies);
         let payload = bytes.to_vec().into();
-        // A message that could not be sent is like one that was lost.
+        // A message that could not be sent is treated like a lost one.
         send(async move {
             let sent = client.publish_with_reply_and_headers(subject, reply, headers, payload);
             drop(sent.await);
         });
     }
 
-    /// Tells followers that there is something new.
+    /// Notifies followers of new messages.
     pub(crate) fn hint(&self) {
         let (client, subject) = (self.client.clone(), self.names.hint.clone());
         send(async move { drop(client.publish(subject, bytes::Bytes::new()).await) });
     }
 
-    /// Reads from a sequence on. Any replica of the stream may answer: it is late at most.
+    /// Reads from a sequence on. Any replica of the stream may answer: at worst it lags.
     pub(crate) fn read(&self, from: u64) {
         let _ = self.reads.send(from);
     }
 
-    /// Goes to another server: this one may be cut off from the others.
+    /// Connects to another server: the present one may be cut off from the others.
     pub(crate) async fn reconnect(&self) {
         let _ = tokio::time::timeout(SEND_WAIT, self.client.force_reconnect()).await;
     }
 }
 
-/// Hands a message to the connection: at once, without another task, if there is room.
+/// Hands a message to the connection: immediately if there is room, otherwise in another task.
 fn send(sending: impl Future<Output = ()> + Send + 'static) {
     let mut sending = Box::pin(sending);
     if sending.as_mut().now_or_never().is_none() {
@@ -177,7 +177,7 @@ fn send(sending: impl Future<Output = ()> + Send + 'static) {
 struct Reader {
     client: Client,
     names: Arc<Names>,
-    /// Each read has a subject of its own behind this.
+    /// The subject prefix for the messages of reads; each read has its own subject.
     answers_to: String,
     answers: Subscriber,
     number: u64,
@@ -200,8 +200,8 @@ impl Reader {
         let found = self.batch(from).await?;
         match found.messages.first() {
             Some((first, _)) if *first > from => {
-                // Messages can get lost on their way here. Only if the stream begins later are they gone.
-                // Other reads wait for this one.
+                // Messages can get lost on their way here. They are gone only if the stream begins later. Other reads
+                // wait for this one.
                 let first = tokio::time::timeout(READ_WAIT, self.first_sequence()).await;
                 (first.ok()?? > from).then_some(found)
             }
@@ -224,17 +224,17 @@ impl Reader {
         loop {
             let Ok(Some(answer)) = tokio::time::timeout(READ_WAIT, self.answers.next()).await
             else {
-                // What came without a gap can be used.
+                // The messages before a gap can be used.
                 return (!found.messages.is_empty()).then_some(found);
             };
             if *answer.subject != *inbox {
-                // To a read that was given up.
+                // An answer to a read that was abandoned.
                 continue;
             }
             match answer.status {
                 None => {}
                 Some(StatusCode::NO_RESPONDERS) => return None,
-                // The end of the batch, or no such message.
+                // The end of the batch, or no message.
                 Some(_) => {
                     found.is_all = found.messages.is_empty() || pending(&answer) == Some(0);
                     return Some(found);
@@ -266,7 +266,7 @@ fn sequence(message: &Message) -> Option<u64> {
     headers.get("Nats-Sequence")?.as_str().parse().ok()
 }
 
-/// How many messages the server had behind the last one that it sent.
+/// The number of messages on the server behind this one.
 fn pending(message: &Message) -> Option<u64> {
     let headers = message.headers.as_ref()?;
     headers.get("Nats-Num-Pending")?.as_str().parse().ok()
@@ -281,7 +281,7 @@ fn understood(message: &Message, stream: &str) -> Option<ServerMessage> {
     Some(ServerMessage::Reply(expected.parse().ok()?, reply))
 }
 
-/// What a reply says. The sequence in the text of a refusal is not looked at: it may be behind, or ahead.
+/// The meaning of a reply. The sequence in the text of a refusal is ignored: it may be behind, or ahead.
 fn meaning(payload: &[u8], stream: &str) -> Reply {
     match serde_json::from_slice(payload) {
         Ok(Ack {

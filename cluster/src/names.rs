@@ -1,15 +1,16 @@
-//! What the parts of a replicated ledger are called on NATS.
+//! The names of a replicated ledger's stream and subjects on NATS.
 
 use quota_replication::NodeName;
 
-/// The names of one partition. They carry its number, although there is one so far.
+/// The names of one partition. They contain its number, although there is only one so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Names {
     /// The stream.
     pub stream: String,
-    /// The subject of the log: the stream's only one. Nobody subscribes to it, since refused messages show there too.
+    /// The subject of the log, the only one of the stream. It has no subscribers, since refused messages appear there
+    /// too.
     pub log: String,
-    /// Where a leader says that there is something new in the log.
+    /// The subject on which a leader announces new messages of the log.
     pub hint: String,
 }
 

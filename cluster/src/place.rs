@@ -1,6 +1,6 @@
-//! Where a replica stands in the stream, in a small file of the data directory.
+//! The position of a replica in the stream, in a small file of the data directory.
 //!
-//! It may be older than the replica: what follows it is read and compared again. It is never newer.
+//! It may be older than the replica: the messages behind it are read and compared again. It is never newer.
 
 use std::{
     fs::{self, File},
@@ -25,7 +25,7 @@ struct Written {
     hash: String,
     time: i64,
     leader: Option<Leader>,
-    /// When the stream was made, as its servers say.
+    /// The creation time of the stream, according to its servers.
     #[serde(default)]
     created: Option<String>,
 }
@@ -37,7 +37,7 @@ pub struct Place {
     created: Option<String>,
 }
 
-/// Why it could not be read or written.
+/// Why the file could not be read or written.
 #[derive(Debug, thiserror::Error)]
 #[error("{path}: {why}")]
 pub struct PlaceError {
@@ -46,7 +46,7 @@ pub struct PlaceError {
 }
 
 impl Place {
-    /// That of a data directory.
+    /// The file of a data directory.
     #[must_use]
     pub fn of(data_dir: &Path) -> Self {
         Self {
@@ -55,7 +55,7 @@ impl Place {
         }
     }
 
-    /// The same, for the stream that was made at this time: a position in one that was made before is none.
+    /// The file for the stream with this creation time: a position in an earlier stream is ignored.
     #[must_use]
     pub fn in_stream(self, created: String) -> Self {
         Self {
@@ -71,10 +71,10 @@ impl Place {
         }
     }
 
-    /// The position; none if this data directory has not been a replica yet.
+    /// Reads the position; none if this data directory has not been a replica yet.
     ///
     /// # Errors
-    /// It is there and cannot be understood. Without the file the log is read from its beginning.
+    /// The file exists and cannot be parsed. Without the file the log is read from its beginning.
     pub fn read(&self) -> Result<Option<Position>, PlaceError> {
         let text = match fs::read(&self.file) {
             Ok(text) => text,
@@ -92,7 +92,7 @@ impl Place {
         }
     }
 
-    /// What is written down, in one line: for the node that joins with a backup of this replica.
+    /// The content of the file, in one line: for a node that joins with a backup of this replica.
     ///
     /// # Errors
     /// As [`Place::read`].
@@ -108,10 +108,10 @@ impl Place {
         }
     }
 
-    /// Writes down what [`Place::text`] of another node has said.
+    /// Writes the [`Place::text`] of another node.
     ///
     /// # Errors
-    /// It cannot be understood, or not be written.
+    /// It cannot be parsed, or not be written.
     pub fn write_text(&self, text: &str) -> Result<Position, PlaceError> {
         let written = self.parse(text.as_bytes())?;
         self.put(&written)?;
@@ -140,7 +140,7 @@ impl Place {
         })
     }
 
-    /// Writes a position down, whole or not at all. The replica must be durable up to it.
+    /// Writes a position atomically. The replica must be durable up to it.
     ///
     /// # Errors
     /// It cannot be written.

@@ -1,16 +1,16 @@
-//! What is asked of the servers, beyond what a client connection says: they have to keep what they acknowledge.
+//! The requirements on servers that a client connection does not reveal: they have to keep acknowledged messages.
 
 use std::time::Duration;
 
 use serde::Deserialize;
 
-/// The first version whose known defects lose or reorder nothing that was acknowledged.
+/// The first version without known defects that lose or reorder acknowledged messages.
 pub const LEAST: Version = Version(2, 14, 4);
 
-/// Least `max_payload`: a batch of entries has to fit into a message.
+/// The smallest `max_payload`: a batch of entries has to fit into a message.
 pub(crate) const LEAST_PAYLOAD: u64 = 8 * 1024 * 1024;
 
-/// A server's version. Anything behind the third number is left out.
+/// A server's version. Anything after the third number is ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version(pub u32, pub u32, pub u32);
 
@@ -28,32 +28,32 @@ impl Version {
     }
 }
 
-/// What a server says about itself, at `/varz` of its monitoring address.
+/// The facts that a server reports at `/varz` of its monitoring address.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Facts {
     /// Its name.
     pub server_name: String,
     /// Its version.
     pub version: String,
-    /// Largest message.
+    /// The largest message.
     pub max_payload: u64,
-    /// Whether and how it keeps streams.
+    /// The state of JetStream.
     #[serde(default)]
     pub jetstream: JetStream,
 }
 
-/// How a server keeps streams.
+/// The state of JetStream on a server.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct JetStream {
-    /// None if it keeps none.
+    /// None if JetStream is disabled.
     #[serde(default)]
     pub config: Option<Storage>,
-    /// What it keeps.
+    /// The usage.
     #[serde(default)]
     pub stats: Stored,
 }
 
-/// What a server keeps.
+/// The usage of JetStream.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub struct Stored {
     /// Bytes of its streams on disk.
@@ -61,19 +61,19 @@ pub struct Stored {
     pub storage: u64,
 }
 
-/// How what is stored gets to the disk.
+/// The storage settings.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct Storage {
     /// Whether each append is synced before it is acknowledged.
     #[serde(default)]
     pub sync_always: bool,
-    /// Most bytes on disk; not above zero: it says none.
+    /// Most bytes on disk; zero or negative: not reported.
     #[serde(default)]
     pub max_storage: i64,
 }
 
 impl Facts {
-    /// How much of what it may store is stored, as a share of 1.
+    /// The fraction of the storage that is used.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a share")]
     pub fn storage_used(&self) -> Option<f64> {
@@ -82,7 +82,7 @@ impl Facts {
     }
 }
 
-/// Why a server cannot be relied on, each with what mends it.
+/// Why a server is unreliable, each with its remedy.
 #[must_use]
 pub fn problems(facts: &Facts) -> Vec<String> {
     let name = &facts.server_name;
@@ -90,31 +90,31 @@ pub fn problems(facts: &Facts) -> Vec<String> {
     let Version(major, minor, patch) = LEAST;
     if Version::parse(&facts.version).is_none_or(|version| version < LEAST) {
         problems.push(format!(
-            "{name} is nats-server {}: earlier ones than {major}.{minor}.{patch} can lose what they acknowledged; \
+            "{name} is nats-server {}: versions before {major}.{minor}.{patch} can lose acknowledged messages; \
              upgrade it",
             facts.version
         ));
     }
     if facts.max_payload < LEAST_PAYLOAD {
         problems.push(format!(
-            "{name} takes messages of {} bytes at most: set max_payload: 8MB",
+            "{name} accepts messages of at most {} bytes: set max_payload: 8MB",
             facts.max_payload
         ));
     }
     match &facts.jetstream.config {
         None => problems.push(format!("{name} has no JetStream: enable it")),
         Some(storage) if !storage.sync_always => problems.push(format!(
-            "{name} acknowledges before it has synced: set sync_interval: always in its jetstream block"
+            "{name} acknowledges messages before the sync: set sync_interval: always in its jetstream block"
         )),
         Some(_) => {}
     }
     problems
 }
 
-/// Asks a server, at the address of its monitoring, such as `http://nats-0:8222`. Blocks, for ten seconds at most.
+/// Reads the facts from a server's monitoring address, such as `http://nats-0:8222`. Blocks, for ten seconds at most.
 ///
 /// # Errors
-/// Why it did not say.
+/// Why the facts could not be read.
 pub fn ask(monitoring: &str) -> Result<Facts, String> {
     let url = format!("{}/varz", monitoring.trim_end_matches('/'));
     let agent: ureq::Agent = ureq::Agent::config_builder()

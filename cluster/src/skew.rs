@@ -1,61 +1,62 @@
-//! How far this machine's clock is from that of the servers.
+//! The difference between this machine's clock and that of the servers.
 
 use async_nats::Client;
 use quota_semantics::Timestamp;
 
 use crate::{Names, wall};
 
-/// A clock that was compared with that of the server that leads the stream.
+/// The difference to the clock of the server that leads the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Skew {
-    /// By how many milliseconds this machine's clock is ahead; negative: behind.
+    /// The milliseconds by which this machine's clock is ahead; negative: behind.
     pub ahead: i64,
-    /// By how many milliseconds that may be wrong: half of the time that the answer took.
+    /// The uncertainty in milliseconds: half of the round-trip time.
     pub uncertainty: i64,
 }
 
 impl Skew {
-    /// What a clock says that read `asked` and `answered` around the moment when another read `other`.
+    /// Compares a clock that read `requested` and `answered` before and after the moment when the other clock read
+    /// `other`.
     #[must_use]
-    pub fn between(asked: Timestamp, other: Timestamp, answered: Timestamp) -> Self {
+    pub fn between(requested: Timestamp, other: Timestamp, answered: Timestamp) -> Self {
         let milliseconds =
             |later: Timestamp, earlier: Timestamp| later.since(earlier).nanoseconds() / 1_000_000;
-        let half = milliseconds(answered, asked) / 2;
+        let half = milliseconds(answered, requested) / 2;
         Self {
-            ahead: milliseconds(asked, other) + half,
+            ahead: milliseconds(requested, other) + half,
             uncertainty: half.abs(),
         }
     }
 
-    /// Whether it differs by more than so many milliseconds for certain.
+    /// Whether the difference is certain to exceed this many milliseconds.
     #[must_use]
     pub fn is_beyond(self, most: i64) -> bool {
         self.ahead.abs() - self.uncertainty > most
     }
 }
 
-/// What the server that leads the stream says.
+/// The answer of the server that leads the stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Measured {
-    /// How far this machine's clock is from its own.
+    /// The difference between this machine's clock and that of the server.
     pub skew: Skew,
-    /// When the stream was made.
+    /// The creation time of the stream.
     pub created: String,
     /// The last message of the stream.
     pub last: u64,
 }
 
-/// Asks the server that leads the stream for its time, and for the stream. None: it did not answer.
+/// Requests the time and the state of the stream from the server that leads it. None: it did not answer.
 pub async fn measure(client: &Client, names: &Names) -> Option<Measured> {
     let subject = format!("$JS.API.STREAM.INFO.{}", names.stream);
-    let asked = wall();
+    let requested = wall();
     let answer = client.request(subject, bytes::Bytes::new()).await.ok()?;
     let answered = wall();
     let info: serde_json::Value = serde_json::from_slice(&answer.payload).ok()?;
     let other = info["ts"].as_str()?.parse().ok()?;
     let created = info["created"].as_str()?.to_owned();
     Some(Measured {
-        skew: Skew::between(asked, other, answered),
+        skew: Skew::between(requested, other, answered),
         created,
         last: info["state"]["last_seq"].as_u64()?,
     })
@@ -74,7 +75,7 @@ mod tests {
         assert!(ahead.is_beyond(500) && !ahead.is_beyond(1_000));
         let behind = Skew::between(at(1_000), at(2_000), at(1_010));
         assert!(behind.is_beyond(500));
-        // An answer that took long says little.
+        // A slow answer has a large uncertainty.
         assert!(!Skew::between(at(1_000), at(2_000), at(3_000)).is_beyond(500));
     }
 }

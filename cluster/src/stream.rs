@@ -1,4 +1,4 @@
-//! The stream of a replicated log: how it is made, and what it must be like.
+//! The stream of a replicated log: its creation, and the settings that it must have.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -14,39 +14,39 @@ use quota_replication::{Identity, Kind, LedgerId, Message};
 
 use crate::Names;
 
-/// The key of its metadata that holds the nodes that it is not kept for.
+/// The metadata key that holds the removed nodes.
 const REMOVED: &str = "quota-ledger-removed";
 
-/// How often a change of the metadata is made again that others have overwritten.
+/// How often a change of the metadata is repeated if others overwrite it.
 const CHANGES: usize = 5;
 
-/// How long until it is looked whether a change holds.
+/// How long to wait before checking whether a change holds.
 const SETTLE: Duration = Duration::from_millis(100);
 
-/// What servers say when there is no such stream.
+/// The error code for a stream that does not exist.
 const NOT_FOUND: u64 = 10059;
 
-/// A stream as it is.
+/// The state of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// When it was made, as the servers write it.
+    /// Its creation time, in the format of the servers.
     pub created: String,
     /// Its first message.
     pub first: u64,
-    /// Its last message; 0: it never had one.
+    /// Its last message; 0: it never had any.
     pub last: u64,
-    /// How many messages it holds.
+    /// The number of its messages.
     pub messages: u64,
-    /// Bytes that these take.
+    /// The bytes of its messages.
     pub bytes: u64,
-    /// Most bytes that it may take; none: it has no limit of its own.
+    /// Most bytes that it may hold; none: no limit of its own.
     pub limit: Option<u64>,
-    /// The nodes that it is not kept for.
+    /// The removed nodes, for which no messages are kept.
     pub removed: BTreeSet<String>,
 }
 
 impl Found {
-    /// How much of what it may hold it holds, as a share of 1.
+    /// The used fraction of its limit.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a share")]
     pub fn used(&self) -> Option<f64> {
@@ -54,8 +54,8 @@ impl Found {
         Some(self.bytes as f64 / limit as f64)
     }
 
-    /// Which message is to be the first, if no node needs what is before `bound`, and about `keep` bytes stay in any case.
-    /// None: nothing can go.
+    /// The new first message, if no node needs the messages before `bound`, and about `keep` bytes are kept in any
+    /// case. None: no message can be removed.
     #[must_use]
     pub fn purged(&self, bound: u64, keep: u64) -> Option<u64> {
         let spare = u128::from(self.bytes.saturating_sub(keep));
@@ -66,7 +66,7 @@ impl Found {
     }
 }
 
-/// Looks at the stream.
+/// Reads the state of the stream.
 ///
 /// # Errors
 /// [`Error::Missing`], [`Error::Server`].
@@ -89,7 +89,7 @@ pub async fn look(client: &Client, names: &Names) -> Result<Found, Error> {
             last: number("last_seq")?,
             messages: number("messages")?,
             bytes: number("bytes")?,
-            // Without a limit servers say -1.
+            // Without a limit servers report -1.
             limit: info["config"]["max_bytes"]
                 .as_u64()
                 .filter(|most| *most > 0),
@@ -105,8 +105,8 @@ fn removed(metadata: Option<&str>) -> BTreeSet<String> {
     names.map(str::to_owned).collect()
 }
 
-/// Changes which nodes it is not kept for, until `change` says that it has nothing to change. Servers know no conditional
-/// change of a stream: another node that changes it at the same moment may overwrite this one, so it is looked again.
+/// Changes the set of removed nodes, until `change` has nothing to change. Servers support no conditional update of a
+/// stream: a concurrent change by another node may overwrite this one, so the result is checked.
 ///
 /// # Errors
 /// [`Error::Missing`], [`Error::Server`].
@@ -148,7 +148,7 @@ pub async fn purge(client: &Client, names: &Names, first: u64) -> Result<(), Err
         .map_err(|error| Error::Server(error.to_string()))
 }
 
-/// Removes the stream, to make it anew.
+/// Deletes the stream, to recreate it.
 ///
 /// # Errors
 /// [`Error::Server`].
@@ -160,29 +160,29 @@ pub async fn delete(client: &Client, names: &Names) -> Result<(), Error> {
         .map_err(|error| Error::Server(error.to_string()))
 }
 
-/// Why there is no stream to be used.
+/// Why the stream cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It has to be made first.
+    /// It does not exist.
     #[error("there is no stream {0}: initialise the cluster first")]
     Missing(String),
-    /// A ledger would begin a second time.
+    /// It holds another ledger, which would begin a second time.
     #[error("the stream {0} holds another ledger already")]
     Exists(String),
-    /// It is not as it must be.
+    /// It has wrong settings.
     #[error("the stream {stream} cannot hold a ledger: {}", .problems.join("; "))]
     Unfit {
         /// The stream.
         stream: String,
-        /// What is wrong, and what it should be.
+        /// The wrong settings, with the right ones.
         problems: Vec<String>,
     },
-    /// A server did not answer, or with an error.
-    #[error("asking for the stream failed: {0}")]
+    /// A server did not answer, or answered with an error.
+    #[error("the request for the stream failed: {0}")]
     Server(String),
 }
 
-/// What the stream is made with.
+/// The settings of the stream.
 #[must_use]
 pub fn config(names: &Names, replicas: usize) -> Config {
     Config {
@@ -191,17 +191,17 @@ pub fn config(names: &Names, replicas: usize) -> Config {
         num_replicas: replicas,
         storage: StorageType::File,
         retention: RetentionPolicy::Limits,
-        // A full stream refuses; it never forgets.
+        // A full stream refuses new messages; it never drops old ones.
         discard: DiscardPolicy::New,
         deny_delete: true,
         allow_direct: true,
-        // Messages are known by what they follow, not by an id.
+        // Duplicates are detected by the expected sequence, not by a message id.
         duplicate_window: Duration::from_millis(100),
         ..Config::default()
     }
 }
 
-/// Everything about a stream that could lose, change or reorder messages, with what it should be.
+/// The settings of a stream that could lose, change or reorder messages, with the right ones.
 #[must_use]
 pub fn problems(config: &Config, names: &Names, replicas: usize) -> Vec<String> {
     let mut problems = Vec::new();
@@ -247,7 +247,7 @@ pub fn problems(config: &Config, names: &Names, replicas: usize) -> Vec<String> 
     problems
 }
 
-/// Looks at the stream.
+/// Checks the settings of the stream.
 ///
 /// # Errors
 /// [`Error`].
@@ -282,8 +282,8 @@ fn missing_or(stream: &str, error: &jetstream::context::GetStreamError) -> Error
     }
 }
 
-/// Makes the stream, and has the ledger begin behind a position. After [`Error::Server`] it is not known how far that
-/// came: the same call goes on from there.
+/// Creates the stream, and begins the ledger behind a position. After [`Error::Server`] the progress is unknown: the
+/// same call continues from there.
 ///
 /// # Errors
 /// [`Error::Exists`] if another ledger has begun there; [`Error::Unfit`], [`Error::Server`].
@@ -328,7 +328,7 @@ pub async fn initialise(
         Ok(acknowledged) => acknowledged.await.map(drop),
         Err(error) => Err(error),
     };
-    // Whatever was said: what stands there decides.
+    // Whatever the reply was: the stored message decides.
     match stream.get_raw_message(1).await {
         Ok(first) if first.payload[..] == genesis[..] => Ok(()),
         Ok(_) => Err(Error::Exists(names.stream.clone())),

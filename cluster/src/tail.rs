@@ -1,4 +1,4 @@
-//! What is at the end of a stream that may have to be made anew, and the claim of the one node that does that.
+//! The end of a stream that may have to be recreated, and the claim of the one node that recreates it.
 
 use std::time::Duration;
 
@@ -16,21 +16,21 @@ use crate::{
     wall,
 };
 
-/// What a claim begins with. To who reads the log it is not written by a ledger, and means nothing.
+/// The prefix of a claim. Readers of the log ignore a claim, since no ledger wrote it.
 const CLAIM: &str = "quota-ledger makes this stream anew: ";
 
-/// So long a claim keeps other nodes from making the stream anew.
+/// How long a claim prevents other nodes from recreating the stream.
 const CLAIMED: Duration = Duration::from_secs(120);
 
-/// How long after its claim a node may still remove the stream.
+/// How long after its claim a node may still delete the stream.
 pub const REMOVABLE: Duration = Duration::from_secs(30);
 
 /// The end of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tail {
-    /// Where the ledger stands there. None: nothing in the stream says so.
+    /// The position of the ledger there. None: no message in the stream determines it.
     pub end: Option<Durable>,
-    /// Who makes the stream anew.
+    /// The node that recreates the stream.
     pub claimed_by: Option<String>,
 }
 
@@ -79,11 +79,11 @@ pub async fn read(client: &Client, names: &Names, found: &Found) -> Result<Tail,
     Ok(tail)
 }
 
-/// Claims the stream as it was found, for a node that makes it anew: of several only one has its claim stored, since each
-/// expects the same message to be the last. Gives whether this one has.
+/// Claims the stream in the given state, for a node that recreates it. Only one of several concurrent claims is stored,
+/// since each expects the same last message. Returns whether this one is.
 ///
 /// # Errors
-/// [`Error::Missing`], [`Error::Server`]: perhaps it is stored.
+/// [`Error::Missing`], [`Error::Server`]: the claim may be stored.
 pub async fn claim(
     client: &Client,
     names: &Names,
@@ -105,7 +105,7 @@ pub async fn claim(
         Ok(acknowledged) => acknowledged.await.err(),
         Err(error) => Some(error),
     };
-    // Whatever was said: what stands there decides.
+    // Whatever the reply was: the stored message decides.
     match stream.get_raw_message(found.last + 1).await {
         Ok(stored) => Ok(stored.payload[..] == *claim.as_bytes()),
         Err(error) => Err(match refused {

@@ -1,4 +1,5 @@
-//! Of several nodes that would make the same stream anew, one has claimed it: on three real servers, which keep it together.
+//! Of several nodes that want to recreate the same stream, only one claims it: on three real servers, with a replicated
+//! stream.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -35,7 +36,7 @@ impl Scene {
         }
     }
 
-    /// Makes the stream, and gives it as nodes find it.
+    /// Creates the stream, and returns its state.
     async fn stream(&self) -> Found {
         let identity = Identity {
             node: "a".parse().unwrap(),
@@ -75,7 +76,7 @@ async fn of_claims_at_the_same_time_one_is_stored() {
         assert_eq!(tail.end, Some(Durable::NOTHING));
         for (claimant, claim) in claimants.iter().zip(claims) {
             let has_it = tail.claimed_by.as_ref() == Some(claimant);
-            // A server that has not heard yet what is stored cannot say whose it is.
+            // A server that has not received the stored message yet cannot tell whose it is.
             let said = claim.unwrap_or(false);
             assert!(has_it || !said, "{claimant} believes it has claimed it");
         }
@@ -90,13 +91,13 @@ async fn a_claim_is_of_the_stream_as_it_was_found() {
     let found = scene.stream().await;
     assert!(scene.claim(0, &found, "a").await.unwrap());
     let claimed = scene.found().await;
-    // Who found it before the claim comes too late; who has claimed it and did not hear so may say it again.
+    // A node that read the state before the claim comes too late; a claimant that got no answer may repeat its claim.
     for (claimant, has_it) in [("b", false), ("a", true)] {
         let claim = scene.claim(0, &found, claimant).await;
         assert_eq!(claim.unwrap(), has_it, "{claimant}");
         assert_eq!(scene.found().await.last, claimed.last, "{claimant}");
     }
-    // It was removed and made anew meanwhile.
+    // The stream was deleted and recreated meanwhile.
     stream::delete(&scene.clients[0], &scene.names)
         .await
         .unwrap();

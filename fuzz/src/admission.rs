@@ -1,11 +1,11 @@
-//! An AdmissionReview, as it comes in.
+//! An AdmissionReview, as received from an API server.
 
 use serde_json::Value;
 
 use super::world;
 
-/// Posts the input as a review, twice. What can be decided is answered in the review's own terms, the same both
-/// times; a dry run writes nothing.
+/// Posts the input as a review, twice. Valid reviews get the same AdmissionReview answer both times; a dry run writes
+/// nothing.
 pub fn run(data: &[u8]) {
     world::with(|world| {
         let review: Value = serde_json::from_slice(data).unwrap_or_default();
@@ -18,7 +18,7 @@ pub fn run(data: &[u8]) {
         }
         let answer: Value = serde_json::from_slice(&answer).unwrap();
         if review.is_null() {
-            // It breaks off behind the uid.
+            // The answer is cut off behind the uid.
             assert_eq!(world.head(), before, "what is no review wrote something");
             return;
         }

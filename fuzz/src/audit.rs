@@ -1,4 +1,4 @@
-//! Audit events of an API server, as they come in.
+//! Audit events of an API server, as received.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,11 +6,11 @@ use serde_json::Value;
 
 use super::world;
 
-/// Stands in an input for what is held for a creation that has just been admitted.
+/// Placeholder in an input for the reservation of a creation that has just been admitted.
 const HOLD: &[u8] = b"$HOLD";
 
-/// Posts the input, twice. Only what is held, is named by its seal, and has failed is given back, once; nothing else is
-/// written.
+/// Posts the input, twice. Only a reservation that is held, is named by its seal, and whose creation has failed is
+/// released, once; nothing else is written.
 pub fn run(data: &[u8]) {
     world::with(|world| {
         let hold = admit(world);
@@ -32,7 +32,7 @@ pub fn run(data: &[u8]) {
         let is_named = data.windows(HOLD.len()).any(|window| window == HOLD);
         assert!(released <= u64::from(is_named), "{released} were released");
         assert_eq!(post(), (status, 0), "the same again");
-        // What was not given back is held still, and is given back now.
+        // A reservation that was not released is still held, and is released now.
         let failed = serde_json::json!({
             "apiVersion": "audit.k8s.io/v1", "kind": "EventList",
             "items": [{
@@ -47,7 +47,7 @@ pub fn run(data: &[u8]) {
     });
 }
 
-/// Admits the creation of a pod, and gives what the answer says of what is held.
+/// Admits the creation of a pod, and returns the reservation named in the answer.
 fn admit(world: &world::World) -> String {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);

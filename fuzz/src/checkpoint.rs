@@ -8,7 +8,7 @@ use quota_checkpoint::{
 /// The key of the notes in the corpus.
 const PUBLIC: &str = "ledger.example.com+21bb86ac+AepKbGPinFIKvvVQexMuxfmVR3auvr57kkIe6mkURtIs";
 
-/// What was signed with it: nothing else may ever verify.
+/// The text that was signed with it: no other text may ever verify.
 const SIGNED: &str = "ledger.example.com\n42\nCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQk=\ntime 1970-01-01T00:00:00Z\n";
 
 /// Reads the input as a note, and as keys.

@@ -5,8 +5,8 @@ use std::io::{Seek as _, Write as _};
 use quotad::config::{Sources, load};
 use tempfile::NamedTempFile;
 
-/// Reads the input as a file; what stands behind a NUL are variables, each with its value on a line. What is in
-/// force can be printed and read again; what is wrong is told.
+/// Reads the input as a file; behind a NUL follow variables, each with its value on a line. An effective configuration
+/// can be printed and read again; an invalid one has errors.
 pub fn run(data: &[u8]) {
     let (file, environment) = match data.iter().position(|byte| *byte == 0) {
         Some(end) => (&data[..end], &data[end + 1..]),

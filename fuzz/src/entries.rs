@@ -2,8 +2,8 @@
 
 use quota_core::{codec, state::State};
 
-/// Decodes the input behind its first byte, which says how many entries. What can be decoded has one canonical
-/// form, and can be folded.
+/// Decodes the input behind its first byte, which is the number of entries. Decoded entries have one canonical form,
+/// and can be folded.
 pub fn run(data: &[u8]) {
     let Some((count, payload)) = data.split_first() else {
         return;

@@ -1,4 +1,4 @@
-//! Events, as messages and bodies bring them.
+//! Events, as in messages and request bodies.
 
 use std::{
     collections::BTreeMap,
@@ -21,9 +21,9 @@ use quotad::intake::{
     payload::{Listed, Reader},
 };
 
-/// Reads the input as a message. Its first line are headers, `NAME: VALUE` with tabs between them; a body by HTTP
-/// is a message without. Every event gets its place, what is understood becomes entries, and the naive fold of these
-/// comes to the same.
+/// Reads the input as a message. Its first line holds the headers, `NAME: VALUE`, separated by tabs; an HTTP body is a
+/// message without headers. Every event gets a position, valid events become entries, and the naive fold of these
+/// entries gives the same state.
 pub fn run(data: &[u8]) {
     let (head, body) = match data.iter().position(|byte| *byte == b'\n') {
         Some(end) => (&data[..end], &data[end + 1..]),
@@ -56,7 +56,7 @@ pub fn run(data: &[u8]) {
                 if let Verdict::Accepted(events) = decide::observe(&state, sighting.clone()) {
                     WriteTransaction::new(&mut state, &mut open, now).record(&actor, events);
                 }
-                // The same again is no news.
+                // The same event again is not new.
                 assert!(
                     matches!(
                         decide::observe(&state, sighting.clone()),
@@ -86,7 +86,7 @@ pub fn run(data: &[u8]) {
     assert_eq!(naive.differences(&state), Vec::<String>::new());
 }
 
-/// The body is an object of a listing, too: once it is put right, there is no drift.
+/// The body is also an object of a listing: once the difference is repaired, there is no drift.
 fn correct(state: &mut State, open: &mut OpenBatch, listed: Listed, now: Timestamp) {
     let compared = |state: &State| {
         let quota = listed.quota.as_deref();
@@ -96,12 +96,12 @@ fn correct(state: &mut State, open: &mut OpenBatch, listed: Listed, now: Timesta
     if compared(state) {
         return;
     }
-    let known = state.object(&listed.object.namespace, &listed.object.uid);
+    let recorded = state.object(&listed.object.namespace, &listed.object.uid);
     let current = state.quota_record(&listed.object.namespace, &listed.object.name);
     let repair = Repair::Set {
         object: listed.object.clone(),
         quota: listed.quota.clone(),
-        seen: known.as_ref().map(Seen::from),
+        seen: recorded.as_ref().map(Seen::from),
         quota_seen: current.map(|(_, entry)| entry),
     };
     let Repaired::Done(events) = decide::repair(state, &repair, now) else {

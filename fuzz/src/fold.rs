@@ -1,6 +1,6 @@
-//! Histories: the fold, the naive fold that recounts, and what is stored of them, all against each other.
+//! Histories: the fold, the naive fold, and the stored forms, all compared with each other.
 
-// The very worlds of the laws, so that there is one model of a history.
+// The worlds of the laws, so that there is only one model of a history.
 #[path = "../../ledger/tests/laws/groups.rs"]
 #[allow(dead_code, reason = "the laws ask for more")]
 mod groups;
@@ -26,11 +26,11 @@ use steps::Step;
 /// Steps of one history.
 const STEPS_MAX: usize = 64;
 
-/// A recount is slow: it is made after so many steps each time, and at the end.
+/// A recount is slow: it is done after this many steps, and at the end.
 const RECOUNT: usize = 8;
 
-/// Reads the input as steps, and goes them. No grant passes a limit, every sum is that of a recount, and the entries
-/// come to the same in every way there is to come by them.
+/// Reads the input as steps, and runs them. No grant exceeds a limit, every sum equals that of a recount, and all ways
+/// to fold the entries give the same state.
 pub fn run(data: &[u8]) {
     let mut input = Unstructured::new(data);
     let mut steps = Vec::new();
@@ -56,7 +56,7 @@ fn recounts(world: &World) {
     assert_eq!(world.naive.differences(&world.state), Vec::<String>::new());
 }
 
-/// Written and read again, as entries and as a snapshot with a tail, it is the same.
+/// The history is the same after being written and read again, as entries and as a snapshot with a tail.
 fn stored(world: &World) {
     let digest = world.state.digest();
     let bytes = codec::encode_entries(&world.entries);
@@ -75,7 +75,7 @@ fn stored(world: &World) {
     assert_eq!(state.digest(), digest);
 }
 
-/// One step; small numbers, so that things meet.
+/// One step; numbers are small, so that steps collide.
 fn step(input: &mut Unstructured<'_>) -> Result<Step> {
     let kind = input.int_in_range(0..=20_u8)?;
     let namespace = input.int_in_range(0..=1_u8)?;

@@ -1,4 +1,4 @@
-//! Raw bytes, as a socket brings them.
+//! Raw bytes, as received from a socket.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -15,16 +15,16 @@ use tokio::{
 
 use super::world::{self, World};
 
-/// What ends a connection in order, if it is still taken for a request.
+/// Ends a connection properly, if the bytes before are complete requests.
 const LAST: &[u8] = b"\r\n\r\nGET /version HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
 
-/// A peer that gets nothing for so long hangs up. What comes later is not seen.
+/// A peer that receives nothing for this time hangs up. Later answers are ignored.
 const QUIET: Duration = Duration::from_millis(15);
 
-/// The longest that a peer that has hung up may go unnoticed: that is how long a watch of Kubernetes lasts.
+/// The longest time for which a peer that has hung up may go unnoticed: the duration of a Kubernetes watch.
 const FORGOTTEN: Duration = Duration::from_secs(4 * 3600);
 
-/// Sends the input to the listener's inside. It answers in HTTP or not at all, breaks down at nothing, and lets go
+/// Sends the input to the listener's handler. It answers in HTTP or not at all, never panics, and closes the connection
 /// of a peer that has hung up.
 pub fn run(data: &[u8]) {
     world::with(|world| {
@@ -58,7 +58,7 @@ fn exchange(world: &World, data: &[u8]) -> Vec<u8> {
         }
     });
     if !ended {
-        // From here on time flies: a watch learns at its next heartbeat that nobody listens.
+        // From here on time is simulated: a watch notices at its next heartbeat that its client is gone.
         world.runtime.block_on(async {
             tokio::time::pause();
             let forgotten = timeout(FORGOTTEN, served).await;
@@ -72,7 +72,7 @@ fn exchange(world: &World, data: &[u8]) -> Vec<u8> {
 async fn talk(stream: DuplexStream, data: &[u8], answer: &mut Vec<u8>) {
     let (mut from, mut to) = tokio::io::split(stream);
     let sending = async {
-        // The other side may have had enough.
+        // The other side may have closed the connection.
         let _ = to.write_all(data).await;
         let _ = to.write_all(LAST).await;
     };

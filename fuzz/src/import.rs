@@ -1,11 +1,11 @@
-//! A ledger that was exported, on its way back.
+//! A ledger export that is imported again.
 
 use std::{path::Path, sync::Arc};
 
 use quota_journal::{Options, sim::SimDisk};
 use quotactl::import_from;
 
-/// Imports the input. What was taken in is a whole ledger with the end that was told.
+/// Imports the input. An accepted import is a complete ledger with the declared end.
 pub fn run(data: &[u8]) {
     let disk = SimDisk::new(1);
     let directory = Path::new("/data");

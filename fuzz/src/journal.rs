@@ -1,4 +1,4 @@
-//! Data directories that something else has written to: the write-ahead log, the anchor, seals, snapshots.
+//! Data directories with foreign changes: to the write-ahead log, the anchor, seals, snapshots.
 
 use std::{
     path::{Path, PathBuf},
@@ -14,11 +14,12 @@ use quota_semantics::{Span, Timestamp};
 
 const DIRECTORY: &str = "/data";
 
-/// The file that says how far the ledger was durable at least.
+/// The file with the last acknowledged position.
 const ANCHOR: &str = "anchor";
 
-/// Changes files of a whole ledger as the input says, and opens it. It is refused, or it holds what was appended;
-/// all of it, as long as the anchor is there to tell. The deep check finds nothing in what opens as it was.
+/// Changes files of an intact ledger as the input describes, and opens it. Opening fails, or the ledger holds the
+/// appended entries; all of them, as long as the anchor is intact. The deep check finds no damage in a ledger that
+/// opens without repairs.
 pub fn run(data: &[u8]) {
     let whole = whole();
     let disk = whole.disk.copy();
@@ -45,7 +46,7 @@ pub fn run(data: &[u8]) {
 fn holds(reader: &FileReader, appended: &[StoredBatch], is_noted: bool) {
     let mut last = 0;
     for read in reader.read(0) {
-        // What is damaged in a sealed epoch may be found as late as here; nothing comes behind it.
+        // Damage in a sealed epoch may be found as late as here; no batches follow it.
         let Ok(batch) = read else {
             return;
         };
@@ -67,7 +68,7 @@ fn holds(reader: &FileReader, appended: &[StoredBatch], is_noted: bool) {
     );
 }
 
-/// Something that is done to a file.
+/// A change of a file.
 #[derive(Debug)]
 enum Change {
     Flip {
@@ -87,7 +88,7 @@ enum Change {
     Remove {
         file: u8,
     },
-    /// A part of one file is put into another.
+    /// A part of one file is copied into another.
     Copy {
         file: u8,
         offset: u16,
@@ -132,7 +133,7 @@ impl<'a> arbitrary::Arbitrary<'a> for Change {
 }
 
 impl Change {
-    /// Does it, and tells to which file; none if it changes nothing.
+    /// Makes the change, and returns the changed file; none if nothing changes.
     fn make(&self, disk: &SimDisk, files: &[PathBuf]) -> Option<PathBuf> {
         let pick = |which: &u8| &files[usize::from(*which) % files.len()];
         let content = |path: &Path| disk.read(path, usize::MAX).unwrap().unwrap_or_default();

@@ -13,8 +13,8 @@ const TYPES: [&str; 6] = [
     "application/json-patch+json",
 ];
 
-/// Sends the input behind its first byte, which says how. The answer is an object of Kubernetes; what was taken can
-/// be read as it was answered.
+/// Sends the input behind its first byte, which selects the request. The answer is a Kubernetes object; an accepted
+/// object can be read as it was returned.
 pub fn run(data: &[u8]) {
     let Some((how, body)) = data.split_first() else {
         return;

@@ -1,4 +1,4 @@
-//! What is fuzzed: one function for each target, which panics when something is wrong.
+//! The fuzz targets: one function for each, which panics on an error.
 //!
 //! The functions are called by libFuzzer (`targets/`), and with every file of the corpus by a plain test
 //! (`tests/fuzz_corpus.rs` of the daemon), which needs no nightly toolchain.
@@ -21,7 +21,7 @@ pub mod quantity;
 pub mod snapshot;
 mod world;
 
-/// A target: its name, which is also that of its corpus, and what it does with an input.
+/// A target: its name, which is also that of its corpus, and its function.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.

@@ -1,10 +1,10 @@
-//! Listings of what there is, as `quotactl drift` reads them.
+//! Listings of objects, as `quotactl drift` reads them.
 
 use std::io::Read;
 
 use quotactl::objects_of;
 
-/// Gives its bytes one by one.
+/// Reads its bytes one by one.
 struct Trickle<'a>(&'a [u8]);
 
 impl Read for Trickle<'_> {
@@ -14,8 +14,8 @@ impl Read for Trickle<'_> {
     }
 }
 
-/// Reads the input as a listing, however it comes in: to the same end. Every object is one, and the objects by
-/// themselves are the same listing.
+/// Reads the input as a listing, in one piece and byte by byte: with the same result. Every item is an object, and the
+/// objects written one by one are the same listing.
 pub fn run(data: &[u8]) {
     let read = objects_of(data);
     assert_eq!(read, objects_of(Trickle(data)));
@@ -28,7 +28,7 @@ pub fn run(data: &[u8]) {
             serde_json::from_str(text).unwrap();
         fields
     };
-    // One with items of its own would be read as a list.
+    // An object with items of its own would be read as a list.
     if objects
         .iter()
         .any(|text| object(text).contains_key("items"))

@@ -1,4 +1,4 @@
-//! Quantities, against arithmetic that knows nothing of how they are kept.
+//! Quantities, compared with arithmetic that is independent of their representation.
 
 use num_bigint::BigInt;
 use quota_semantics::quantity::{Format, Mantissa, Quantity};
@@ -34,8 +34,8 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// What is written means the same. What is printed, too; but beyond 64 bits Kubernetes prints the decimal family without
-/// a suffix.
+/// Checks that the written text parses to the same quantity. So does the printed one, except that beyond 64 bits
+/// Kubernetes prints the decimal family without a suffix.
 fn reads_back(quantity: &Quantity) {
     let json = serde_json::to_string(quantity).unwrap();
     let read: Quantity = serde_json::from_str(&json).unwrap();
@@ -62,7 +62,7 @@ fn ten_to(power: u32) -> BigInt {
     BigInt::from(10).pow(power)
 }
 
-/// What a text means, in billionths: digits times the suffix, rounded away from zero, binary ones up to `i64::MAX`.
+/// The value of a text in billionths: digits times the suffix, rounded away from zero, binary ones up to `i64::MAX`.
 fn meant(text: &str) -> BigInt {
     let unsigned = text.trim_start_matches(['+', '-']);
     let end = unsigned
@@ -76,17 +76,17 @@ fn meant(text: &str) -> BigInt {
     }
     let binary = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]
         .iter()
-        .position(|known| *known == suffix);
+        .position(|candidate| *candidate == suffix);
     let decimal = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"]
         .iter()
-        .position(|known| *known == suffix);
+        .position(|candidate| *candidate == suffix);
     let factor = binary.map_or(BigInt::from(1), |place| {
         BigInt::from(2).pow(10 * (place as u32 + 1))
     });
     let power = match (binary, decimal) {
         (Some(_), _) => 0,
         (None, Some(place)) => place as i64 * 3 - 9,
-        // An exponent of more than 32 bits is cut to these.
+        // An exponent of more than 32 bits is truncated to 32.
         (None, None) => i64::from(suffix[1..].parse::<i64>().unwrap() as i32),
     };
     let power = power - fraction.len() as i64 + 9;

@@ -1,8 +1,8 @@
-//! The state as a snapshot holds it.
+//! The state in a snapshot.
 
 use quota_core::state::State;
 
-/// Reads the input as a state. What can be read is written again and means the same.
+/// Reads the input as a state. A valid state is written again with the same meaning.
 pub fn run(data: &[u8]) {
     let mut rest = data;
     let Ok(state) = State::read(&mut rest) else {

@@ -21,14 +21,13 @@ use quotad::{
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 
-/// A ledger with more entries than this is put away, so that memory stays bounded and inputs stand nearly by
-/// themselves.
+/// A ledger with more entries than this is discarded, so that memory stays bounded and inputs are nearly independent.
 const ENTRIES_MAX: u64 = 256;
 
-/// What may take no longer: answers come within milliseconds.
+/// The longest time of a call: answers take milliseconds.
 const HANG: Duration = Duration::from_secs(4);
 
-/// An answer that is longer is not read to its end.
+/// Longer answers are not read to the end.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 
 pub struct World {
@@ -43,7 +42,7 @@ thread_local! {
     static WORLD: RefCell<Option<World>> = const { RefCell::new(None) };
 }
 
-/// Does something with a ledger that has few entries.
+/// Calls `act` with a ledger that has few entries.
 pub fn with(act: impl FnOnce(&World)) {
     WORLD.with_borrow_mut(|world| {
         if world
@@ -101,12 +100,12 @@ impl World {
         world
     }
 
-    /// How many entries there are, durable or not.
+    /// The number of entries, durable or not.
     pub fn head(&self) -> u64 {
         self.ledger.peek(|state| state.head().sequence)
     }
 
-    /// Calls, and reads the answer.
+    /// Sends a request, and reads the answer.
     pub fn call(
         &self,
         method: &str,
@@ -130,7 +129,7 @@ impl World {
         })
     }
 
-    /// Waits for what must not hang.
+    /// Waits for a future that must not hang.
     pub fn within<T>(&self, what: impl Future<Output = T>) -> T {
         let answer = self
             .runtime
@@ -146,7 +145,7 @@ fn start() -> (Ledger, CancellationToken, Threads<FileJournal>, Router) {
     };
     let disk = Arc::new(SimDisk::new(1));
     let (journal, reader, recovery) = FileJournal::open(disk, Path::new("/data"), options).unwrap();
-    // Nothing expires by itself while an input is looked at.
+    // No reservation expires during an input.
     let policy = Policy {
         default_ttl: Span::from_seconds(86_400),
         max_ttl: Span::from_seconds(86_400),

@@ -1,8 +1,9 @@
-//! Group commit: a decision is gathered in an open batch; the batch is sealed, appended and synced; then its answers leave.
+//! Group commit: decisions are gathered in an open batch; the batch is sealed, appended and synced; then its answers
+//! are sent.
 //!
-//! Nothing here waits and nothing is started: the daemon's two threads drive it, and so does the simulation, call
-//! by call. The types hold the order: answers go into a [`GroupCommit`] and come out of a [`CommittedBatch`], and there is no
-//! way from the one to the other but through the journal's sync.
+//! Nothing here blocks or starts a thread: the daemon's two threads drive it, and so does the simulation, call by call.
+//! The types enforce the order: answers go into a [`GroupCommit`] and come out of a [`CommittedBatch`], and the
+//! journal's sync is the only way from one to the other.
 
 use std::sync::Arc;
 
@@ -18,13 +19,13 @@ use quota_core::{
 use quota_journal::{Batch, Durable, Error, Journal};
 use quota_semantics::Timestamp;
 
-/// A batch is sealed at about this many bytes, well below what the journal takes.
+/// A batch is sealed at about this many bytes, well below the limit of the journal.
 pub const BATCH_BYTES: usize = 4 * 1024 * 1024;
 
-/// Most events that are recorded at once because their time has come: all else waits meanwhile.
+/// Most due events that are recorded at once, since all other decisions wait meanwhile.
 const DUE_AT_ONCE: usize = 256;
 
-/// The deciding side: gathers decisions, while at most one batch before them is being made durable.
+/// The deciding side: gathers decisions, while at most one earlier batch is being made durable.
 #[derive(Debug)]
 pub struct GroupCommit<A> {
     open: OpenBatch,
@@ -33,12 +34,12 @@ pub struct GroupCommit<A> {
     max_bytes: usize,
     clock: Arc<Actor>,
     syncer_is_idle: bool,
-    /// A decision wants its batch to end with it.
+    /// Whether a decision requested that its batch ends with it.
     closes: bool,
 }
 
 impl<A> GroupCommit<A> {
-    /// Gathers batches of about `max_entries` entries at most: the last decision may pass that.
+    /// Gathers batches of about `max_entries` entries: the last decision may exceed that.
     #[must_use]
     pub fn new(max_entries: usize) -> Self {
         Self {
@@ -59,8 +60,8 @@ impl<A> GroupCommit<A> {
         self
     }
 
-    /// Records what is due at `now`, so many events at most. Comes before the decisions that are made at that time.
-    /// Gives whether more may be due: until that is recorded it holds what it holds.
+    /// Records events that are due at `now`, at most `DUE_AT_ONCE`. Called before the decisions at that time. Returns
+    /// whether more may be due: until they are recorded, the reservations concerned are still held.
     pub fn record_due(
         &mut self,
         state: &mut State,
@@ -91,15 +92,15 @@ impl<A> GroupCommit<A> {
         WriteTransaction::new(state, &mut self.open, now)
     }
 
-    /// A decision was made at the transaction: its answer leaves with the batch. `closes`: the batch shall end here.
-    /// Gives whether the batch takes another one.
+    /// Adds the answer to a decision of the transaction: it is sent after the batch is durable. `closes`: the batch
+    /// shall end here. Returns whether the batch takes another decision.
     pub fn decided(&mut self, answer: A, closes: bool) -> bool {
         self.answers.push(answer);
         self.closes |= closes;
         !self.is_full()
     }
 
-    /// Whether the batch takes no more: nothing can be decided before it is sealed.
+    /// Whether the batch is full: it has to be sealed before the next decision.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.closes || self.open.len() >= self.max_entries || self.open.bytes() >= self.max_bytes
@@ -111,7 +112,7 @@ impl<A> GroupCommit<A> {
         self.open.entries()
     }
 
-    /// How many answers wait for the open batch.
+    /// The number of answers that wait for the open batch.
     #[must_use]
     pub const fn answers(&self) -> usize {
         self.answers.len()
@@ -123,7 +124,7 @@ impl<A> GroupCommit<A> {
         self.open.is_empty() && self.answers.is_empty()
     }
 
-    /// Seals the open batch; none if it is empty, or while the batch before it is not durable.
+    /// Seals the open batch; none if it is empty, or while the previous batch is not durable.
     pub fn seal(&mut self) -> Option<SealedBatch<A>> {
         if !self.syncer_is_idle || self.is_empty() {
             return None;
@@ -136,13 +137,13 @@ impl<A> GroupCommit<A> {
         })
     }
 
-    /// The sealed batch is durable.
+    /// Records that the sealed batch is durable.
     pub const fn synced(&mut self) {
         self.syncer_is_idle = true;
     }
 }
 
-/// Entries, and the answers that rest on them and on what came before.
+/// Entries, and the answers that depend on them and on earlier entries.
 #[derive(Debug)]
 #[must_use = "its answers are owed"]
 pub struct SealedBatch<A> {
@@ -151,19 +152,19 @@ pub struct SealedBatch<A> {
 }
 
 impl<A> SealedBatch<A> {
-    /// How many entries there are.
+    /// The number of entries.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there are answers alone: they still rest on the batches before.
+    /// Whether there are only answers: they still depend on the earlier batches.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// How many wait for it.
+    /// The number of answers.
     #[must_use]
     pub const fn answers(&self) -> usize {
         self.answers.len()
@@ -172,7 +173,7 @@ impl<A> SealedBatch<A> {
     /// Appends the entries to the journal.
     ///
     /// # Errors
-    /// As [`Journal::append`]. The answers are gone: nobody may learn of what may be lost.
+    /// As [`Journal::append`]. The answers are dropped: an entry that may be lost must not be acknowledged.
     pub fn append(self, journal: &mut impl Journal) -> Result<Appended<A>, Error> {
         if planted::is(Bug::AckBeforeSync) {
             journal.sync()?;
@@ -189,7 +190,7 @@ impl<A> SealedBatch<A> {
     }
 }
 
-/// A batch that the journal has taken, but that may still be lost.
+/// A batch that was appended, but may still be lost.
 #[derive(Debug)]
 #[must_use = "its answers are owed"]
 pub struct Appended<A>(SealedBatch<A>);
@@ -198,7 +199,7 @@ impl<A> Appended<A> {
     /// Makes the batch durable.
     ///
     /// # Errors
-    /// As [`Journal::sync`]: final. The answers are gone: nobody may learn of what may be lost.
+    /// As [`Journal::sync`]: final. The answers are dropped: an entry that may be lost must not be acknowledged.
     pub fn sync(self, journal: &mut impl Journal) -> Result<CommittedBatch<A>, Error> {
         let mut durable = Durable::NOTHING;
         let Self(SealedBatch { entries, answers }) = self;
@@ -214,14 +215,14 @@ impl<A> Appended<A> {
     }
 }
 
-/// A batch that is durable: now its answers may leave.
+/// A durable batch: its answers may be sent.
 #[derive(Debug)]
 pub struct CommittedBatch<A> {
-    /// How far the ledger is durable.
+    /// The durable position.
     pub durable: Durable,
-    /// What has become durable.
+    /// The durable entries.
     pub entries: Vec<Entry>,
-    /// Who was waiting for it.
+    /// The answers.
     pub answers: Vec<A>,
 }
 
@@ -231,7 +232,7 @@ mod tests {
     use quota_core::event::Event;
     use quota_semantics::{Span, uid::Uid};
 
-    /// Takes batches as long as it has room; notes the calls.
+    /// A journal that accepts batches while it has room, and records the calls.
     #[derive(Default)]
     struct Notes {
         calls: Vec<&'static str>,

@@ -1,6 +1,7 @@
-//! A ledger: what the core decides and folds (`quota-core`), kept in a journal (`quota-journal`).
+//! A ledger: the decisions and the fold of the core (`quota-core`), stored in a journal (`quota-journal`).
 //!
-//! Neither of the two knows the other: here a decision becomes a durable batch, and a data directory a state.
+//! Neither of the two depends on the other: here decisions become durable batches, and a data directory becomes a
+//! state.
 
 pub mod group_commit;
 pub mod replay;

@@ -13,19 +13,19 @@ use quota_journal::{
 };
 use quota_semantics::Timestamp;
 
-/// Where a replay ends.
+/// The end of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// With the last durable entry.
+    /// The last durable entry.
     End,
-    /// With this entry.
+    /// This entry.
     Sequence(Sequence),
-    /// With the last entry that is not later.
+    /// The last entry that is not later than this time.
     Time(Timestamp),
 }
 
 impl Until {
-    /// Whether an entry still belongs to the replay.
+    /// Whether an entry belongs to the replay.
     #[must_use]
     pub fn includes(self, entry: &Entry) -> bool {
         match self {
@@ -36,51 +36,51 @@ impl Until {
     }
 }
 
-/// Why a replay could not go on.
+/// Why a replay failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The journal could not be read.
     #[error(transparent)]
     Journal(#[from] quota_journal::Error),
-    /// A batch that is whole does not hold entries as this version writes them.
+    /// An undamaged batch does not hold entries in the format of this version.
     #[error("the batch of entry {first}: {source}")]
     Entries {
         /// Its first entry.
         first: Sequence,
-        /// What is wrong.
+        /// The error.
         source: DecodeError,
     },
-    /// A snapshot that is whole does not hold a state as this version writes it.
+    /// An undamaged snapshot does not hold a state in the format of this version.
     #[error("the snapshot of entry {sequence}: {source}")]
     Snapshot {
         /// The last entry that it holds.
         sequence: Sequence,
-        /// What is wrong.
+        /// The error.
         source: ImageError,
     },
 }
 
-/// A ledger that is open and up to date.
+/// An open ledger, with its state.
 pub struct Recovered {
     /// The fold of all durable entries.
     pub state: State,
-    /// To append to.
+    /// The writing side.
     pub journal: FileJournal,
-    /// To read from.
+    /// The reading side.
     pub reader: FileReader,
-    /// What opening found and did.
+    /// The result of opening the journal.
     pub recovery: Recovery,
-    /// The last entry that was not replayed, since a snapshot holds it; 0: all were.
+    /// The last entry that was not replayed, since a snapshot holds it; 0: all entries were replayed.
     pub loaded: Sequence,
-    /// Why a snapshot that is whole was not used.
+    /// Why an undamaged snapshot was not used.
     pub unusable: Option<Error>,
 }
 
-/// From a data directory to a state: opens the journal, or begins one, loads the newest snapshot, replays what
-/// follows. `progress` is called with each entry that is replayed and the last one that will be.
+/// Recovers the state from a data directory: opens the journal, or begins one, loads the newest snapshot, and replays
+/// the entries behind it. `progress` is called with each replayed entry and the last one to be replayed.
 ///
-/// A snapshot is only a short cut: if it cannot be read, the state is folded from the beginning, as long as the
-/// beginning is kept.
+/// A snapshot is only an optimisation: if it cannot be read, the state is folded from the beginning, if the beginning
+/// is still kept.
 ///
 /// # Errors
 /// If the directory is in use, damaged, or cannot be read or written.
@@ -117,8 +117,8 @@ pub fn recover(
     })
 }
 
-/// Stores a snapshot of the state as it stood at `position`, the end of a durable batch, and removes those that
-/// are too many: see [`Snapshots::thin`].
+/// Stores a snapshot of the state at `position`, the end of a durable batch, and removes surplus ones: see
+/// [`Snapshots::thin`].
 ///
 /// # Errors
 /// If it cannot be written.
@@ -138,10 +138,10 @@ pub fn store(
     Ok(info)
 }
 
-/// The state that a snapshot holds.
+/// Loads the state from a snapshot.
 ///
 /// # Errors
-/// If it cannot be read, or does not hold the state that its header says.
+/// If it cannot be read, or does not match its header.
 pub fn load(reader: &FileReader, info: &SnapshotInfo) -> Result<State, Error> {
     let sequence = info.position.sequence;
     let mut content = reader.snapshots().open(info)?;
@@ -154,10 +154,10 @@ pub fn load(reader: &FileReader, info: &SnapshotInfo) -> Result<State, Error> {
     Ok(state)
 }
 
-/// Folds what follows the state's head, up to `until`. `seen` is called with each entry before it is applied.
+/// Folds the entries behind the state's head, up to `until`. `seen` is called with each entry before it is applied.
 ///
 /// # Errors
-/// If a batch cannot be read or decoded; the state then is before that batch.
+/// If a batch cannot be read or decoded; the state then is that before the batch.
 pub fn replay(
     state: &mut State,
     batches: &mut BatchReader,
@@ -173,11 +173,11 @@ pub fn replay(
     })
 }
 
-/// Folds what follows the state's head, as long as `visit` wants to go on. It is called with the state before each
-/// entry, and that entry.
+/// Folds the entries behind the state's head, until `visit` stops. `visit` is called with the state before each entry,
+/// and the entry.
 ///
 /// # Errors
-/// If a batch cannot be read or decoded; the state then is before that batch.
+/// If a batch cannot be read or decoded; the state then is that before the batch.
 pub fn walk(
     state: &mut State,
     batches: &mut BatchReader,

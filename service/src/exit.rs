@@ -1,8 +1,8 @@
-//! How the daemon ends, as supervisors and scripts see it.
+//! The end of the daemon, as supervisors and scripts see it.
 
 pub use quota_exit::Exit;
 
-/// Why the daemon cannot go on, and the code that says so.
+/// Why the daemon cannot continue, and the exit code.
 #[derive(Debug, thiserror::Error)]
 #[error("{error:#}")]
 pub struct Failure {
@@ -13,7 +13,7 @@ pub struct Failure {
 }
 
 impl From<anyhow::Error> for Failure {
-    /// A failure of no particular kind.
+    /// An error without a specific exit code.
     fn from(error: anyhow::Error) -> Self {
         Self {
             exit: Exit::Failure,
@@ -22,12 +22,12 @@ impl From<anyhow::Error> for Failure {
     }
 }
 
-/// Says which exit code an error means.
+/// Assigns an exit code to an error.
 pub trait OrExit<T> {
     /// The value, or a [`Failure`] with this exit code.
     ///
     /// # Errors
-    /// The error that was there.
+    /// The original error.
     fn or_exit(self, exit: Exit) -> Result<T, Failure>;
 }
 

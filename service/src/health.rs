@@ -1,5 +1,4 @@
-//! Health and metrics, on a listener of their own: probes must not depend on certificates, nor on
-//! how busy the API is.
+//! Health and metrics, on a separate listener: probes must not depend on certificates, nor on the load of the API.
 
 use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
 
@@ -15,25 +14,25 @@ use tower_http::compression::CompressionLayer;
 
 use crate::openmetrics;
 
-/// What writes all metrics in the Prometheus text format. It may take its time.
+/// Renders all metrics in the Prometheus text format. It may block.
 pub type Render = Arc<dyn Fn() -> String + Send + Sync>;
 
-/// What must hold before requests are answered. Clones share it.
+/// The checks that must pass before requests are answered. Clones share them.
 #[derive(Clone, Default)]
 pub struct Readiness(Arc<RwLock<BTreeMap<&'static str, HealthSource>>>);
 
-/// The state of a check.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// It holds.
+    /// The check passes.
     Passed,
-    /// It holds as far as requests are answered, but somebody should look, for this reason.
+    /// Requests are answered, but an operator should investigate, for this reason.
     Lagging(String),
-    /// It does not hold, for this reason.
+    /// The check fails, for this reason.
     Failed(String),
 }
 
-/// Where the health of a check comes from.
+/// The source of a check's result.
 enum HealthSource {
     Fixed(Health),
     Ask(Box<dyn Fn() -> Health + Send + Sync>),
@@ -48,7 +47,7 @@ impl HealthSource {
     }
 }
 
-/// One thing that must hold. It does not until it is said to.
+/// A readiness check. It fails until it is set to pass.
 #[derive(Clone)]
 pub struct Check {
     name: &'static str,
@@ -56,7 +55,7 @@ pub struct Check {
 }
 
 impl Readiness {
-    /// Adds a check that does not hold yet, for this reason.
+    /// Adds a check that fails at first, for this reason.
     #[must_use]
     pub fn register(&self, name: &'static str, reason: &str) -> Check {
         let check = Check {
@@ -67,7 +66,7 @@ impl Readiness {
         check
     }
 
-    /// Adds a check whose health is computed for each request.
+    /// Adds a check whose result is computed for each request.
     pub fn ask(&self, name: &'static str, health: impl Fn() -> Health + Send + Sync + 'static) {
         let source = HealthSource::Ask(Box::new(health));
         self.0.write().insert(name, source);
@@ -84,12 +83,12 @@ impl Readiness {
 type Checks = BTreeMap<&'static str, Health>;
 
 impl Check {
-    /// It holds.
+    /// Sets the check to pass.
     pub fn pass(&self) {
         self.set(Health::Passed);
     }
 
-    /// It does not hold, for this reason.
+    /// Sets the check to fail, for this reason.
     pub fn fail(&self, reason: &str) {
         self.set(Health::Failed(reason.to_owned()));
     }
@@ -109,7 +108,7 @@ pub fn router(metrics: Render, readiness: Readiness) -> Router {
     )
 }
 
-/// The paths of health, and what each answers.
+/// The paths of probes, with their descriptions.
 pub const PROBES: [(&str, &str); 6] = [
     ("/livez", "whether the process answers"),
     ("/livez/{check}", "one check of it"),
@@ -122,14 +121,14 @@ pub const PROBES: [(&str, &str); 6] = [
     ("/healthz/{check}", "one check of it"),
 ];
 
-/// The one that answers whether the program is ready; the others say that it lives.
+/// The readiness probe; the others are liveness probes.
 const READYZ: &str = "readyz";
 
 /// The routes of [`PROBES`].
 pub fn probes(readiness: Readiness) -> Router {
     let live = |name| {
         move |path: Option<Path<String>>, RawQuery(query): RawQuery| async move {
-            // That this is answered is the check.
+            // The answer itself is the check.
             let checks = BTreeMap::from([("ping", Health::Passed)]);
             report(
                 name,
@@ -156,7 +155,7 @@ pub fn probes(readiness: Readiness) -> Router {
     router.with_state(readiness)
 }
 
-/// In the format that the scraper prefers: OpenMetrics, or the older one of Prometheus.
+/// The metrics in the format that the scraper prefers: OpenMetrics, or the older format of Prometheus.
 async fn show_metrics(State(metrics): State<Render>, headers: HeaderMap) -> Response {
     let accept = headers.get(header::ACCEPT);
     let accept = accept.and_then(|accept| accept.to_str().ok());
@@ -171,8 +170,8 @@ async fn show_metrics(State(metrics): State<Render>, headers: HeaderMap) -> Resp
     }
 }
 
-/// In the form of Kubernetes' own health endpoints, but 503 on failure, as load balancers expect. Checks that lag
-/// are always listed.
+/// The report in the format of Kubernetes' own health endpoints, but with 503 on failure, as load balancers expect.
+/// Lagging checks are always listed.
 fn report(endpoint: &str, checks: &Checks, only: Option<&str>, query: Option<&str>) -> Response {
     let parameters = query
         .unwrap_or_default()

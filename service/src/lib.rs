@@ -1,5 +1,5 @@
-//! What the programs of Quota Ledger have in common, so that an operator meets one way to configure them, one form of
-//! log lines, one meaning of exit codes, and the same health endpoints.
+//! The common part of the programs of Quota Ledger, so that operators find the same configuration layers, log format,
+//! exit codes and health endpoints in all of them.
 
 pub mod config;
 pub mod exit;

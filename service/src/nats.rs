@@ -1,4 +1,4 @@
-//! The connection to NATS: addresses, credentials, certificates, and how often to try again.
+//! The connection to NATS: addresses, credentials, certificates, and retries.
 
 use std::{
     hash::{BuildHasher as _, RandomState},
@@ -16,10 +16,10 @@ use crate::config::{Finding, Period, blank};
 /// How long a request to the server may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// First wait between two attempts to connect; doubled up to [`Connection::max_backoff`].
+/// First pause between two attempts to connect; doubled up to [`Connection::max_backoff`].
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 
-/// How a program connects: those keys below `nats` that all programs have.
+/// The settings of a connection: those keys below `nats` that all programs have.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Connection {
     /// User name, together with `password_file`.
@@ -48,14 +48,14 @@ pub struct Connection {
     pub tls_key: Option<PathBuf>,
     /// How long one attempt to connect may take.
     pub connect_timeout: Period,
-    /// Longest wait between two attempts to connect.
+    /// Longest pause between two attempts to connect.
     pub max_backoff: Period,
 }
 
-/// Why a connection cannot even be tried.
+/// Why a connection cannot even be attempted.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    /// Not an address.
+    /// An address is invalid.
     #[error("nats.url: {0:?} is no address of a NATS server")]
     Address(String),
     /// A file with a secret cannot be read.
@@ -65,16 +65,16 @@ pub enum SetupError {
         key: &'static str,
         /// The file.
         path: String,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The client refuses the options, such as a certificate.
+    /// The client rejects the options, such as a certificate.
     #[error("nats: {0}")]
     Options(#[from] async_nats::ConnectError),
 }
 
 impl Connection {
-    /// Which keys need or exclude each other.
+    /// Checks which keys need or exclude each other.
     #[must_use]
     pub fn validate(&self) -> Vec<Finding> {
         let ways = [
@@ -107,7 +107,8 @@ impl Connection {
         findings
     }
 
-    /// Options of a client by this name, that begins to connect and goes on until it succeeds, now and after each loss.
+    /// The options of a client with this name. The client retries until it is connected, at the start and after each
+    /// loss.
     ///
     /// # Errors
     /// A file with a secret cannot be read.
@@ -156,18 +157,18 @@ impl Connection {
     }
 }
 
-/// The servers of a list that is separated by commas.
+/// Parses a comma-separated list of servers.
 ///
 /// # Errors
-/// One of them is no address.
+/// One of them is not an address.
 pub fn addresses(urls: &str) -> Result<Vec<ServerAddr>, SetupError> {
     let urls = urls.split(',').map(str::trim);
     urls.map(|url| url.parse().map_err(|_| SetupError::Address(url.to_owned())))
         .collect()
 }
 
-/// Has the servers tried one after the other, beginning with any. By itself the client prefers those that failed least
-/// often, and would for ever come back to one that takes connections and is cut off from the others.
+/// Has the servers tried one after the other, beginning with a random one. By default the client prefers those with the
+/// fewest failures, and would always return to a server that accepts connections but is cut off from the others.
 fn in_turn(options: ConnectOptions) -> ConnectOptions {
     let [first, ..] = RandomState::new().hash_one(()).to_le_bytes();
     let turns = AtomicUsize::new(first.into());
@@ -181,7 +182,7 @@ fn in_turn(options: ConnectOptions) -> ConnectOptions {
     })
 }
 
-/// A file's only line.
+/// The only line of a file.
 async fn secret(key: &'static str, file: &Path) -> Result<String, SetupError> {
     let text = tokio::fs::read_to_string(file)
         .await

@@ -1,16 +1,16 @@
-//! Metrics in the OpenMetrics text format 1.0, made from the Prometheus text format 0.0.4.
+//! Converts metrics from the Prometheus text format 0.0.4 to the OpenMetrics text format 1.0.
 
 /// The content type of the format.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Whether an `Accept` header asks for the format before any other, as Prometheus does.
+/// Whether an `Accept` header prefers the format to any other, as Prometheus does.
 pub(crate) fn is_wanted(accept: &str) -> bool {
     let first = accept.split(',').next().unwrap_or_default();
     first.trim().starts_with("application/openmetrics-text")
 }
 
-/// The same metrics. A counter's family is named without `_total`, blank lines and comments are left out, and the last
-/// line says that nothing is missing.
+/// Converts metrics. A counter's family is named without `_total`, blank lines and comments are dropped, and the last
+/// line marks the end.
 pub(crate) fn convert(prometheus: &str) -> String {
     let mut text = String::with_capacity(prometheus.len() + 16);
     let mut families = Families::default();
@@ -31,7 +31,7 @@ pub(crate) fn convert(prometheus: &str) -> String {
     text
 }
 
-/// The lines before the samples of a family. The type of a counter decides how its help is written.
+/// The metadata lines before the samples of a family. The type of a counter determines the name in its help line.
 #[derive(Default)]
 struct Families<'a> {
     help: Option<&'a str>,
@@ -51,7 +51,7 @@ impl<'a> Families<'a> {
         }
     }
 
-    /// Once, before the first sample. A family without samples is not mentioned.
+    /// Writes the metadata, once, before the first sample. A family without samples is left out.
     fn write_head(&mut self, text: &mut String) {
         let Some(kind) = self.kind.take() else {
             return;
@@ -73,7 +73,7 @@ fn name(comment: &str) -> &str {
     comment.split(' ').next().unwrap_or_default()
 }
 
-/// Unlike in the older format, quotes in help texts are escaped.
+/// Escapes a help text. Unlike in the older format, quotes are escaped.
 fn escape(help: &str) -> String {
     help.replace('"', "\\\"")
 }

@@ -1,4 +1,4 @@
-//! HTTP requests that a program sends by itself: checkpoints, traces.
+//! HTTP requests sent by a program itself: checkpoints, traces.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,7 +7,7 @@ use ureq::{
     tls::{Certificate, RootCerts, TlsConfig},
 };
 
-/// What sends requests to an address, each for at most `timeout`. Redirects are not followed, a status is never an
+/// An HTTP client for an address, with a timeout for each request. Redirects are not followed, a status is never an
 /// error, and an https server has to be trusted by the system.
 #[must_use]
 pub fn agent(url: &str, user_agent: &str, timeout: Duration) -> Agent {
@@ -19,7 +19,7 @@ pub fn agent(url: &str, user_agent: &str, timeout: Duration) -> Agent {
         .timeout_global(Some(timeout))
         .proxy(Proxy::try_from_env());
     if url.starts_with("https:") {
-        // Certificates that cannot be read are left out: the handshake will say what is missing.
+        // Unreadable certificates are left out: the handshake will report the missing one.
         let found = rustls_native_certs::load_native_certs().certs;
         let roots: Vec<_> = found
             .iter()

@@ -1,4 +1,4 @@
-//! A program from its command line to its exit code.
+//! The common `main` of programs, from the command line to the exit code.
 
 use std::io::Write as _;
 
@@ -8,8 +8,8 @@ use crate::{
     telemetry::{self, Telemetry},
 };
 
-/// Reads the command line and the configuration, starts logging, runs the program, and says how it ended. `telemetry` finds
-/// the part of the configuration that logging and traces need.
+/// Reads the command line and the configuration, starts logging, runs the program, and returns its exit code.
+/// `telemetry` selects the part of the configuration for logging and traces.
 #[must_use]
 pub fn main<S: Schema>(
     telemetry: impl FnOnce(&S) -> Telemetry<'_>,

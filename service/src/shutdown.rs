@@ -10,16 +10,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::systemd;
 
-/// What signals ask for.
+/// The effects of signals.
 #[derive(Clone, Debug)]
 pub struct Signals {
-    /// Cancelled when the daemon shall stop. Others may cancel it as well, when they cannot go on.
+    /// Cancelled when the daemon shall stop. Other tasks cancel it as well, when they cannot continue.
     pub stop: CancellationToken,
-    /// Changes when files (certificates, tokens) shall be read again.
+    /// Changes when files (certificates, tokens) are to be read again.
     pub reload: watch::Receiver<u64>,
 }
 
-/// Listens for signals from here on, for as long as the runtime lives.
+/// Listens for signals from now on, as long as the runtime lives.
 ///
 /// # Errors
 /// The operating system refuses a handler.
@@ -44,7 +44,7 @@ async fn stop_on(mut terminate: Signal, mut interrupt: Signal, stop: Cancellatio
         signal = number,
         "stopped by a second signal, requests are cut off"
     );
-    // As a shell reports a death by this signal.
+    // The exit status that shells report for a death by this signal.
     std::process::exit(128 + number);
 }
 

@@ -1,4 +1,4 @@
-//! Notifications to systemd (`Type=notify`), where it has started the program. Elsewhere nothing happens.
+//! Notifications to systemd (`Type=notify`), if it started the program. Otherwise nothing happens.
 
 use std::{
     ffi::OsStr,
@@ -12,17 +12,17 @@ use std::{
     },
 };
 
-/// The program serves.
+/// Notifies that the program is ready.
 pub fn ready() {
     notify("READY=1\nSTATUS=ready");
 }
 
-/// What the program is doing, for `systemctl status`: one line.
+/// Sets the status for `systemctl status`: one line.
 pub fn status(text: &str) {
     notify(&format!("STATUS={text}"));
 }
 
-/// The program is about to stop.
+/// Notifies that the program is about to stop.
 pub fn stopping() {
     notify("STOPPING=1\nSTATUS=stopping");
 }
@@ -36,7 +36,7 @@ fn notify(message: &str) {
     }
 }
 
-/// A name that begins with `@` is in the abstract namespace, another one is a file.
+/// Sends a notification. A name that begins with `@` is in the abstract namespace, any other is a path.
 fn send(socket: &OsStr, message: &str) -> io::Result<()> {
     let address = match socket.as_bytes().strip_prefix(b"@") {
         Some(name) => SocketAddr::from_abstract_name(name)?,

@@ -1,4 +1,4 @@
-//! Logging: structured lines on stderr, JSON unless a person is looking.
+//! Logging: structured lines on stderr, JSON unless stderr is a terminal.
 
 use std::{any::Any, fmt, io::IsTerminal as _, panic, time::SystemTime};
 
@@ -17,19 +17,19 @@ use crate::{
     traces::{self, Sending},
 };
 
-/// What the program says of itself, and where to.
+/// The settings of logs and traces.
 pub struct Telemetry<'a> {
     /// Log lines.
     pub log: &'a Log,
-    /// Traces, of a program that makes them.
+    /// Traces, for a program that supports them.
     pub traces: Option<&'a Traces>,
 }
 
-/// Starts logging, makes panics log lines, and sends traces until what is returned is dropped. `RUST_LOG` goes before the
+/// Starts logging, logs panics, and sends traces until the result is dropped. `RUST_LOG` takes precedence over the
 /// configured level.
 ///
 /// # Errors
-/// Something else logs already in this process, or traces cannot be sent.
+/// A logger is installed already in this process, or traces cannot be sent.
 pub fn install(
     Telemetry { log, traces }: Telemetry<'_>,
     program: &'static str,
@@ -45,7 +45,7 @@ pub fn install(
     };
     let traced = traces.map(|traces| traces::layer(traces, program, version));
     let (spans, sending) = traced.transpose()?.flatten().unzip();
-    // Each has a filter of its own, so that traces do not depend on what is logged.
+    // Separate filters, so that traces do not depend on the log level.
     tracing_subscriber::registry()
         .with(spans)
         .with(lines(pretty, std::io::stderr).with_filter(filter))

@@ -1,8 +1,8 @@
 //! Traces: spans of requests, sent by OTLP over HTTP. Off unless an address is configured.
 //!
-//! A request continues the trace of its `traceparent` (W3C Trace Context), and its caller's decision whether it is
-//! sampled. Spans are sent in batches by a thread of its own, so that no request waits for a receiver; what it does not
-//! take in time is dropped.
+//! A request continues the trace of its `traceparent` (W3C Trace Context), and the caller's sampling decision. A
+//! separate thread sends spans in batches, so that no request waits for the receiver; spans that the receiver does not
+//! accept in time are dropped.
 
 use std::time::Duration;
 
@@ -25,32 +25,32 @@ use ureq::Agent;
 
 use crate::{config::Traces, outbound};
 
-/// The target of spans that are sent; others are for the log alone.
+/// The target of spans that are sent; other spans only go to the log.
 pub const TARGET: &str = "traces";
 
-/// How long one attempt to send spans may take, and how long a program waits at its end for the last ones.
+/// The timeout of one attempt to send spans, and of the last attempt at the end of a program.
 const ATTEMPT: Duration = Duration::from_secs(2);
 
-/// The largest answer of a receiver that is read.
+/// Most bytes of a receiver's answer that are read.
 const ANSWER_BYTES: u64 = 64 * 1024;
 
-/// Makes spans of what is instrumented with [`TARGET`].
+/// The layer that makes spans of instrumented code with [`TARGET`].
 type Spans<S> = Box<dyn Layer<S> + Send + Sync>;
 
-/// Sends what is left when it is dropped.
+/// Sends the remaining spans when it is dropped.
 pub struct Sending(SdkTracerProvider);
 
 impl Drop for Sending {
     fn drop(&mut self) {
-        // A receiver that is gone must not keep a program from its end.
+        // An unreachable receiver must not prevent a program from ending.
         let _ = self.0.shutdown_with_timeout(ATTEMPT);
     }
 }
 
-/// What makes spans of `TARGET` and sends them; nothing if no address is configured.
+/// The layer that makes spans of `TARGET` and sends them; none if no address is configured.
 ///
 /// # Errors
-/// The exporter cannot be made.
+/// The exporter cannot be created.
 pub(crate) fn layer<S>(
     traces: &Traces,
     program: &'static str,
@@ -97,17 +97,17 @@ pub fn continues(span: &Span, headers: &HeaderMap) {
         return;
     }
     let parent = TraceContextPropagator::new().extract(&HeaderExtractor(headers));
-    // It fails only without the layer, where there is nothing to be part of.
+    // It fails only without the layer, and then there is no trace to join.
     let _ = span.set_parent(parent);
 }
 
-/// The way to the receiver.
+/// The HTTP client for the receiver.
 #[derive(Debug)]
 struct Client(Agent);
 
 #[async_trait]
 impl HttpClient for Client {
-    /// Blocks: it is called by the thread that sends spans and does nothing else.
+    /// Blocks: it is called only by the dedicated thread that sends spans.
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let (parts, body) = request.into_parts();
         let sent = self.0.run(Request::from_parts(parts, body.as_ref()))?;

@@ -1,4 +1,4 @@
-//! Clients: each asks any node for one reservation after the other, by the same uid until it is answered.
+//! Clients: each requests one reservation after the other from any node, with the same uid until it is answered.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,7 @@ use std::{
 pub(crate) const HARD: u64 = 10;
 const CLIENTS: u64 = 12;
 
-/// What clients were answered, by uid.
+/// The answers of clients, by uid.
 pub(crate) type Answers = BTreeMap<String, String>;
 
 #[derive(Default)]
@@ -30,7 +30,7 @@ pub(crate) struct Load {
     threads: Vec<JoinHandle<Answers>>,
 }
 
-/// Asks a node, by a connection that is kept while it is good.
+/// Sends a request to a node, through a connection that is kept while it works.
 pub(crate) fn ask(
     connection: &mut Option<BufReader<TcpStream>>,
     port: u16,
@@ -45,8 +45,8 @@ pub(crate) fn ask(
     }
     let reader = connection.as_mut()?;
     let mut said = String::new();
-    let asked = reader.get_mut().write_all(format!("{line}\n").as_bytes());
-    let heard = asked.and_then(|()| reader.read_line(&mut said));
+    let sent = reader.get_mut().write_all(format!("{line}\n").as_bytes());
+    let heard = sent.and_then(|()| reader.read_line(&mut said));
     if !matches!(heard, Ok(bytes) if bytes > 0) {
         *connection = None;
         return None;
@@ -67,7 +67,7 @@ impl Load {
         }
     }
 
-    /// Waits for so many grants from now on, for a minute at most.
+    /// Waits for this many further grants, for a minute at most.
     pub(crate) fn wait_for_grants(&self, number: u64) {
         let granted = self.count.granted.lock().unwrap();
         let enough = *granted + number;
@@ -100,7 +100,7 @@ fn run(client: u64, ports: [u16; 3], count: &Count) -> Answers {
     let mut node = usize::try_from(client % 3).unwrap();
     let mut number = 0;
     while !count.is_over.load(Ordering::Acquire) {
-        // A namespace takes part for so many requests that its quota runs full.
+        // A namespace is used for this many requests, so that its quota runs full.
         let namespace = format!("ns-{client}-{}", number / (HARD + 4));
         let first = number % (HARD + 4) == 0;
         let uid = format!("u-{client}-{number}");
@@ -113,7 +113,7 @@ fn run(client: u64, ports: [u16; 3], count: &Count) -> Answers {
                 Some(said @ ("granted" | "denied")) => break said.to_owned(),
                 Some("not_leader" | "overloaded" | "unknown") | None => {
                     node = (node + 1) % 3;
-                    // A pause, so that clients without a leader do not take the processors from those who elect one.
+                    // A pause, so that clients without a leader do not take processor time from the election.
                     std::thread::sleep(Duration::from_millis(20));
                 }
                 Some(other) => panic!("{line}: {other}"),

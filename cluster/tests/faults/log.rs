@@ -1,4 +1,4 @@
-//! What must be true of the log, of the answers and of the replicas.
+//! The invariants of the log, of the answers and of the replicas.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,8 +1,8 @@
-//! Three real servers, three nodes with real replicas, and clients, under faults: what was acknowledged has to stand in
-//! the log, once, and nothing may be over hard.
+//! Three real servers, three nodes with real replicas, and clients, under faults: every acknowledged grant has to be in
+//! the log, once, and no limit may be exceeded.
 //!
 //! The test runs itself as the nodes, so that they can be killed. `QUOTAD_NATS_SERVER`: the server, 2.14.4 or newer
-//! (`tests/run` installs one). `QUOTAD_CLUSTER_FAULTS`: how many faults (8). `QUOTAD_CLUSTER_SEED`: which.
+//! (`tests/run` installs one). `QUOTAD_CLUSTER_FAULTS`: the number of faults (8). `QUOTAD_CLUSTER_SEED`: their seed.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -25,7 +25,7 @@ fn main() {
     if arguments.get(1).map(String::as_str) == Some("node") {
         node::run(&arguments[2..]);
     }
-    // What a test harness would do with its arguments.
+    // Handles arguments as a test harness does.
     if arguments.iter().any(|argument| argument == "--list") {
         return println!("faults: test");
     }

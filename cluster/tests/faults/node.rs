@@ -1,4 +1,4 @@
-//! A node: replica, state, decisions by batch, and a socket for clients. What the daemon is, without HTTP.
+//! A node: replica, state, decisions by batch, and a socket for clients. It stands for the daemon without HTTP.
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
@@ -45,7 +45,7 @@ pub(crate) const SETTINGS: Settings = Settings {
     poll: 100,
 };
 
-/// The replica, for the leader's journal and for what others decided.
+/// The replica, for the leader's journal and for batches of other members.
 #[derive(Clone)]
 struct Replica(Arc<Mutex<FileJournal>>);
 
@@ -250,7 +250,7 @@ fn decide(
         }
         let to = shared.hands_over_to.lock().unwrap().take();
         if let Some(to) = to {
-            // All before is in the log: a batch is decided only when the one before is.
+            // All earlier decisions are in the log: a batch is decided only after the previous one.
             shared.leads.store(false, Ordering::Release);
             handle.hand_over(to);
             jobs.into_iter()
@@ -283,7 +283,7 @@ fn decide(
                     .into_iter()
                     .for_each(|(answer, said)| drop(answer.send(said)));
             }
-            // The process is about to end; nobody is answered.
+            // The process is about to end; the requests stay unanswered.
             Err(error) => return println!("{error}"),
         }
     }

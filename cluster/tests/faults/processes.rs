@@ -1,4 +1,4 @@
-//! Servers and nodes, and what is done to them.
+//! Servers and nodes, and the faults that are inflicted on them.
 
 use std::{
     collections::HashMap,
@@ -47,7 +47,7 @@ pub(crate) struct Cluster {
     names: Names,
     program: String,
     directory: tempfile::TempDir,
-    /// Of each server: clients, routes, monitoring.
+    /// The ports of each server: clients, routes, monitoring.
     ports: [[u16; 3]; 3],
     node_ports: [u16; 3],
     servers: [Option<Child>; 3],
@@ -132,7 +132,7 @@ impl Cluster {
     fn start_node(&mut self, node: usize) {
         let home = self.directory.path().join(format!("node-{node}"));
         std::fs::create_dir_all(&home).unwrap();
-        // Each begins with a server of its own.
+        // Each node lists a server of its own first.
         let urls: Vec<String> = (0..3)
             .map(|at| format!("nats://127.0.0.1:{}", self.ports[(node + at) % 3][0]))
             .collect();
@@ -144,7 +144,7 @@ impl Cluster {
         self.nodes[node] = Some(child.unwrap());
     }
 
-    /// Makes the stream, as soon as the servers can.
+    /// Initialises the stream, as soon as the servers are ready.
     fn initialise(&self) {
         let identity = Identity {
             node: "init".parse().unwrap(),
@@ -188,7 +188,7 @@ impl Cluster {
         serde_json::from_slice(&answer.payload).ok()
     }
 
-    /// Does it, and says what it did.
+    /// Inflicts a fault, and returns its description.
     pub(crate) fn strike(&mut self, fault: Fault, any: usize) -> String {
         let leader = self.leader().unwrap_or(any);
         let other = (leader + 1 + any % 2) % 3;
@@ -238,7 +238,7 @@ impl Cluster {
         }
     }
 
-    /// Goes on with what was stopped, and starts again what has ended. A node may only have been deposed.
+    /// Continues stopped processes, and restarts ended ones. A node may only have been deposed.
     pub(crate) fn mend(&mut self) {
         for process in std::mem::take(&mut self.stopped) {
             kill_process(process, Signal::CONT).unwrap();

@@ -6,16 +6,16 @@ use std::{
     path::Path,
 };
 
-/// As far back from the end the last note is looked for, in bytes.
+/// How many bytes before the end the last note is searched.
 pub(super) const TAIL_BYTES: u64 = 64 * 1024;
 
 /// Between the body of a note and its signatures, and between two notes.
 const EMPTY_LINE: &str = "\n\n";
 
-/// How signatures begin.
+/// The prefix of signatures.
 const SIGNATURES: &str = "\u{2014} ";
 
-/// The notes of the end of a file, which may begin in the midst of one.
+/// The notes at the end of a file. The text may begin in the middle of a note.
 fn notes(text: &str) -> Vec<String> {
     let paragraphs: Vec<&str> = text
         .split(EMPTY_LINE)
@@ -28,19 +28,19 @@ fn notes(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// What a file of checkpoints holds.
+/// The content of a file of checkpoints.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stored {
     /// The signed notes, oldest first.
     pub notes: Vec<String>,
-    /// Whether something is behind them that is only the beginning of a note, as a kill leaves it.
+    /// Whether a partial note follows them, as left by a kill.
     pub is_cut_off: bool,
 }
 
-/// Reads a file of checkpoints, in which nothing else may stand.
+/// Reads a file of checkpoints, which may hold nothing else.
 ///
 /// # Errors
-/// Those of the operating system; invalid data, with the line, if something in it is no note.
+/// Those of the operating system; invalid data, with the line, if a part of the file is not a note.
 pub fn read_all(path: &Path) -> io::Result<Stored> {
     let text = std::fs::read_to_string(path)?;
     let mut stored = Stored::default();
@@ -48,7 +48,7 @@ pub fn read_all(path: &Path) -> io::Result<Stored> {
     while let Some((body, behind)) = rest.split_once(EMPTY_LINE) {
         let next = match behind.split_once(EMPTY_LINE) {
             Some(next) => Some(next),
-            // One that somebody has stored alone has no empty line behind it.
+            // A note that was stored in a file of its own has no empty line behind it.
             None => behind.strip_suffix('\n').map(|signatures| (signatures, "")),
         };
         let Some((signatures, next)) = next else {
@@ -69,13 +69,12 @@ pub fn read_all(path: &Path) -> io::Result<Stored> {
     Ok(stored)
 }
 
-/// The file, to append to.
+/// The file, opened for appending.
 #[derive(Debug)]
 pub struct Notes(File);
 
 impl Notes {
-    /// Opens the file, or begins it, and gives the last note. One that a kill has cut off never left the daemon: it is
-    /// removed.
+    /// Opens the file, or creates it, and returns the last note. A partial note was never published: it is removed.
     ///
     /// # Errors
     /// Those of the operating system; invalid data if there is no note at the end of a long file.
@@ -108,17 +107,17 @@ impl Notes {
         Ok((Self(file), notes(&text).pop()))
     }
 
-    /// Adds a note, durably.
+    /// Appends a note, durably.
     ///
     /// # Errors
-    /// Those of the operating system: whether the note is there is unknown then.
+    /// Those of the operating system: then it is unknown whether the note is in the file.
     pub fn append(&mut self, note: &str) -> io::Result<()> {
         self.0.write_all(format!("{note}\n").as_bytes())?;
         self.0.sync_data()
     }
 }
 
-/// Where the last note that is whole ends, with the empty line behind it.
+/// The end of the last complete note, with the empty line behind it.
 fn end_of_last(bytes: &[u8]) -> usize {
     let mut end = bytes.len();
     while let Some(at) = memchr::memmem::rfind(&bytes[..end], EMPTY_LINE.as_bytes()) {

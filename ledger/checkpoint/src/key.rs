@@ -1,4 +1,4 @@
-//! Keys, in the text forms that signed notes have: `PRIVATE+KEY+NAME+ID+DATA` to sign, `NAME+ID+DATA` to verify.
+//! Keys in the text forms of signed notes: `PRIVATE+KEY+NAME+ID+DATA` to sign, `NAME+ID+DATA` to verify.
 
 use std::{fmt, str::FromStr};
 
@@ -12,37 +12,37 @@ use ring::{
 /// Signature type of Ed25519.
 const ED25519_ALGORITHM: u8 = 1;
 
-/// How a private key begins.
+/// The prefix of a private key.
 const PRIVATE: &str = "PRIVATE+KEY+";
 
-/// A text that is no key.
+/// A text that is not a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// It has another form.
     #[error("it is not of the form {0}")]
     Form(&'static str),
     /// The name is empty, or holds a space or a plus sign.
-    #[error("a key's name must not be empty, nor hold spaces or plus signs")]
+    #[error("a key's name must not be empty or contain spaces or plus signs")]
     Name,
-    /// The id is not that of the name and the key.
+    /// The id does not match the name and the key.
     #[error("its id does not belong to its name and key")]
     Id,
-    /// Only Ed25519 is known.
+    /// The algorithm is not Ed25519.
     #[error("it is not a key for Ed25519")]
     Algorithm,
-    /// The operating system gave no randomness.
-    #[error("there is no randomness to be had")]
+    /// The operating system provided no random numbers.
+    #[error("the operating system provides no random numbers")]
     Random,
 }
 
-/// To verify with.
+/// A key that verifies signatures.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PublicKey {
     name: String,
     key: [u8; 32],
 }
 
-/// To sign with.
+/// A key that signs.
 pub struct PrivateKey {
     public: PublicKey,
     seed: [u8; 32],
@@ -50,7 +50,7 @@ pub struct PrivateKey {
 }
 
 impl PublicKey {
-    /// Whose key it is: the origin of the checkpoints.
+    /// The name of the key: the origin of the checkpoints.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -67,7 +67,7 @@ impl PublicKey {
         [bytes[0], bytes[1], bytes[2], bytes[3]]
     }
 
-    /// Whether the holder of the private key has signed this message.
+    /// Whether the private key has signed this message.
     #[must_use]
     pub fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         let key = UnparsedPublicKey::new(&ED25519, &self.key);
@@ -98,7 +98,7 @@ impl PrivateKey {
         Ok(Self { public, seed, pair })
     }
 
-    /// The key that verifies what this one signs.
+    /// The key that verifies this key's signatures.
     #[must_use]
     pub const fn public(&self) -> &PublicKey {
         &self.public
@@ -110,7 +110,7 @@ impl PrivateKey {
         self.pair.sign(message).as_ref().to_vec()
     }
 
-    /// The text to be kept secret.
+    /// The secret text of the key.
     #[must_use]
     pub fn to_secret_text(&self) -> String {
         format!("{PRIVATE}{}", text(&self.public, &self.seed))
@@ -132,7 +132,7 @@ fn text(public: &PublicKey, key: &[u8; 32]) -> String {
     format!("{}+{id:08x}+{}", public.name, STANDARD.encode(data))
 }
 
-/// Name, id and key of a text.
+/// The name, the id and the key in a text.
 fn parse(text: &str, form: &'static str) -> Result<(String, u32, [u8; 32]), KeyError> {
     let mut parts = text.splitn(3, '+');
     let (Some(name), Some(id), Some(data)) = (parts.next(), parts.next(), parts.next()) else {

@@ -1,8 +1,8 @@
-//! Checkpoints: signed statements of how far the ledger has come and what its chain hash is there.
+//! Checkpoints: signed statements of the ledger's last entry and of its chain hash there.
 //!
-//! Whoever has one can prove later that the ledger still holds everything that it held then, unchanged. So they are
-//! worth as much as the place where they are kept: the key and the file belong outside the data directory, and copies
-//! where the daemon cannot rewrite them.
+//! A checkpoint proves later that the ledger still holds all entries up to that one, unchanged. Its value depends on
+//! the place where it is kept: the key and the file belong outside the data directory, and copies in a place where the
+//! daemon cannot rewrite them.
 
 mod file;
 pub mod key;
@@ -17,10 +17,10 @@ use quota_semantics::Timestamp;
 pub use file::{Notes, Stored, read_all};
 pub use series::{Contradiction, Series};
 
-/// What is signed.
+/// The signed statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// Which ledger it is about.
+    /// The name of the ledger.
     pub origin: String,
     /// Its last entry.
     pub sequence: u64,
@@ -30,19 +30,19 @@ pub struct Checkpoint {
     pub time: Timestamp,
 }
 
-/// How a ledger compares with a checkpoint.
+/// The result of comparing a ledger with a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extends {
-    /// It holds all that it held then, unchanged.
+    /// The ledger holds all entries of the checkpoint, unchanged.
     Yes,
-    /// It ends before.
+    /// The ledger ends before the checkpoint.
     TooShort {
-        /// With this entry.
+        /// The last entry.
         last: u64,
     },
-    /// It holds something else.
+    /// The ledger holds other entries.
     Differs,
-    /// The entry was compacted away, and is not in the archive.
+    /// The entry was compacted, and is not in the archive.
     Compacted,
 }
 
@@ -58,7 +58,7 @@ impl Checkpoint {
         }
     }
 
-    /// Whether a ledger extends it.
+    /// Whether a ledger extends the checkpoint.
     ///
     /// # Errors
     /// If the ledger cannot be read.

@@ -13,10 +13,10 @@ use super::{
     key::{PrivateKey, PublicKey},
 };
 
-/// How a line with a signature begins.
+/// The prefix of a line with a signature.
 const SIGNATURE: &str = "\u{2014} ";
 
-/// How the line with the time begins.
+/// The prefix of the line with the time.
 const TIME: &str = "time ";
 
 /// A note that proves nothing.
@@ -31,12 +31,12 @@ pub enum NoteError {
     /// The signature is wrong.
     #[error("the signature by {0} is wrong")]
     Forged(String),
-    /// It is about another ledger than the key.
+    /// It names another ledger than the key.
     #[error("it is about {origin:?}, but the key is that of {name:?}")]
     Origin {
-        /// What it is about.
+        /// The ledger in the note.
         origin: String,
-        /// Whose key it is.
+        /// The name of the key.
         name: String,
     },
 }
@@ -62,7 +62,7 @@ pub fn sign(checkpoint: &Checkpoint, key: &PrivateKey) -> String {
     format!("{body}\n{SIGNATURE}{name} {}\n", STANDARD.encode(signature))
 }
 
-/// Reads a note without asking who has signed it.
+/// Reads a note without verifying its signature.
 ///
 /// # Errors
 /// [`NoteError::Form`].
@@ -99,7 +99,7 @@ pub fn verify(note: &str, key: &PublicKey) -> Result<Checkpoint, NoteError> {
     Ok(checkpoint)
 }
 
-/// The text that is signed, what it says, and the signatures.
+/// The signed text, the checkpoint in it, and the signatures.
 fn parse(note: &str) -> Result<(&str, Checkpoint, &str), NoteError> {
     let wrong = NoteError::Form;
     let Some((body, signatures)) = note.split_once("\n\n") else {

@@ -1,10 +1,10 @@
-//! Whether checkpoints of one ledger agree with each other: a ledger only grows, and its time never goes back.
+//! Consistency of checkpoints of one ledger: a ledger only grows, and its time never goes back.
 
 use std::collections::BTreeMap;
 
 use super::Checkpoint;
 
-/// What cannot be true of one ledger.
+/// A contradiction between checkpoints of one ledger.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Contradiction {
     /// Two histories.
@@ -12,7 +12,7 @@ pub enum Contradiction {
         "two checkpoints contradict each other: sequence {sequence} has two hashes or times, as if there were two ledgers"
     )]
     Fork {
-        /// Where both claim to stand.
+        /// The sequence of both.
         sequence: u64,
     },
     /// The ledger had become shorter.
@@ -20,9 +20,9 @@ pub enum Contradiction {
         "sequence {sequence} was signed after sequence {before}: the ledger had become shorter"
     )]
     Shrunk {
-        /// What was signed later.
+        /// The checkpoint that was signed later.
         sequence: u64,
-        /// What was signed earlier.
+        /// The checkpoint that was signed earlier.
         before: u64,
     },
     /// More entries at an earlier time.
@@ -35,29 +35,29 @@ pub enum Contradiction {
     },
 }
 
-/// Checkpoints of one ledger, from as many files as there are.
+/// Checkpoints of one ledger, from any number of files.
 #[derive(Clone, Debug, Default)]
 pub struct Series {
     by_sequence: BTreeMap<u64, Checkpoint>,
-    /// The last one of the file that is being read.
+    /// The last checkpoint of the file that is being read.
     last: Option<u64>,
 }
 
 impl Series {
-    /// Begins a file, in which checkpoints stand in the order in which they were signed.
+    /// Begins a file, whose checkpoints are in the order of their signatures.
     pub const fn begin_file(&mut self) {
         self.last = None;
     }
 
-    /// Takes the next checkpoint of a file.
+    /// Adds the next checkpoint of a file. Of two with the same sequence the first is kept.
     ///
     /// # Errors
-    /// It contradicts one that was taken before. Of two of the same sequence the first is kept.
+    /// If it contradicts an earlier one.
     pub fn add(&mut self, checkpoint: Checkpoint) -> Result<(), Contradiction> {
         let sequence = checkpoint.sequence;
         let before = self.last.replace(sequence);
-        if let Some(known) = self.by_sequence.get(&sequence) {
-            let agrees = (known.hash, known.time) == (checkpoint.hash, checkpoint.time);
+        if let Some(existing) = self.by_sequence.get(&sequence) {
+            let agrees = (existing.hash, existing.time) == (checkpoint.hash, checkpoint.time);
             return match agrees {
                 true => shrunk(before, sequence),
                 false => Err(Contradiction::Fork { sequence }),
@@ -67,8 +67,8 @@ impl Series {
         let above = self.by_sequence.range(sequence..).next();
         let time = checkpoint.time;
         let wrong = match (below, above) {
-            (Some((below, known)), _) if known.time > time => Some((sequence, *below)),
-            (_, Some((above, known))) if known.time < time => Some((*above, sequence)),
+            (Some((below, existing)), _) if existing.time > time => Some((sequence, *below)),
+            (_, Some((above, existing))) if existing.time < time => Some((*above, sequence)),
             _ => None,
         };
         self.by_sequence.insert(sequence, checkpoint);
@@ -116,7 +116,10 @@ mod tests {
         series.begin_file();
         assert_eq!(series.add(at(4, 1, 1)), Ok(()));
         assert_eq!(series.add(at(7, 1, 3)), Ok(()));
-        let sequences: Vec<_> = series.iter().map(|known| known.sequence).collect();
+        let sequences: Vec<_> = series
+            .iter()
+            .map(|checkpoint| checkpoint.sequence)
+            .collect();
         assert_eq!(sequences, [2, 4, 7, 9]);
     }
 

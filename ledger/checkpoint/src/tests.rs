@@ -21,7 +21,7 @@ fn checkpoint(sequence: u64) -> Checkpoint {
     }
 }
 
-/// Golden: the text of 2026 has to be verified for ever.
+/// Golden: the text of 2026 must be verifiable for ever.
 #[test]
 fn a_note_looks_as_it_always_has() {
     let note = note::sign(&checkpoint(42), &key());

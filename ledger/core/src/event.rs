@@ -25,24 +25,24 @@ pub use watermark::{Watermark, Watermarks};
 
 use quota_semantics::{Name, Timestamp, object::Footprint, resource::ResourceList, uid::Uid};
 
-/// Place of an entry in the ledger: dense, from 1. Zero represents the empty ledger.
+/// The position of an entry in the ledger: dense, from 1. Zero stands for the empty ledger.
 pub type Sequence = u64;
 
 /// One fact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Entry {
-    /// Its place.
+    /// Its position.
     pub sequence: Sequence,
     /// Ledger time: never before that of an earlier entry.
     pub time: Timestamp,
-    /// Who caused it.
+    /// The principal that caused it, and how.
     pub actor: Arc<Actor>,
-    /// What happened.
+    /// The event.
     pub event: Event,
 }
 
-/// What happened.
+/// The event of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename_all_fields = "camelCase")]
 pub enum Event {
@@ -55,9 +55,9 @@ pub enum Event {
         /// Its name.
         name: Name,
     },
-    /// An object was seen alive, for the first time or in a newer version.
+    /// An object was observed for the first time, or in a newer version.
     ObjectObserved(Box<Observed>),
-    /// A newer version of an object was seen that counts for the same.
+    /// A newer version of an object was observed with the same footprint.
     ObjectRefreshed {
         /// The object.
         uid: Uid,
@@ -74,7 +74,7 @@ pub enum Event {
         uid: Uid,
         /// Its namespace.
         namespace: Name,
-        /// What it still counts for.
+        /// The footprint that still counts.
         footprint: Footprint,
     },
     /// An object was deleted. Final for its uid.
@@ -86,13 +86,13 @@ pub enum Event {
     },
     /// Capacity was promised to an object.
     ReservationGranted(Arc<Reservation>),
-    /// A pending reservation was raised by a further update of its object.
+    /// A pending reservation was raised by a further request for its object.
     ReservationGrown {
         /// The object.
         uid: Uid,
         /// Its namespace.
         namespace: Name,
-        /// What it may count for from now on.
+        /// The new footprint.
         footprint: Footprint,
         /// The new expiration.
         expiration: Timestamp,
@@ -106,41 +106,41 @@ pub enum Event {
         /// The new expiration.
         expiration: Timestamp,
     },
-    /// As the first ledgers have it: the holder said that the object exists, and it was taken for observed.
+    /// A commit as the first ledgers record it: the object was taken for observed.
     #[serde(rename = "ReservationCommitted")]
     ObjectCommitted {
         /// The object.
         uid: Uid,
         /// Its namespace.
         namespace: Name,
-        /// What it counts for.
+        /// The amounts that it counts for.
         resources: ResourceList,
     },
-    /// The holder gave a reservation back.
+    /// The holder released a reservation.
     ReservationReleased {
         /// The object.
         uid: Uid,
         /// Its namespace.
         namespace: Name,
     },
-    /// A reservation's time ran out.
+    /// A reservation expired.
     ReservationExpired {
         /// The object.
         uid: Uid,
         /// Its namespace.
         namespace: Name,
     },
-    /// A newer reservation for the same namespace, resource and name took a pending one's place.
+    /// A newer reservation for the same namespace, resource and name replaced a pending one.
     ReservationSuperseded {
         /// The object whose reservation ended.
         uid: Uid,
         /// Its namespace.
         namespace: Name,
-        /// The object that took its place.
+        /// The object of the newer reservation.
         by: Uid,
     },
-    /// A reservation is for a name that another object still bears: while that lives, it holds what its object counts
-    /// for beyond it. In the batch of [`Event::ReservationGranted`].
+    /// A reservation is for a name that another object still bears: while that object exists, the reservation holds
+    /// only the excess over it. In the batch of [`Event::ReservationGranted`].
     NameAwaited {
         /// The object that the reservation is for.
         uid: Uid,
@@ -153,7 +153,7 @@ pub enum Event {
     SourceAdvanced {
         /// The source's name.
         source: Name,
-        /// How far.
+        /// The new cursor.
         cursor: Cursor,
     },
     /// A source began anew (deleted and recreated): it is read from its beginning again.
@@ -163,7 +163,7 @@ pub enum Event {
         /// The new incarnation.
         incarnation: Name,
     },
-    /// Positions of a source are gone that were never consumed.
+    /// Positions of a source were lost before they were consumed.
     SourceGapped {
         /// The source's name.
         source: Name,
@@ -172,17 +172,17 @@ pub enum Event {
         /// Last missing position.
         last: u64,
     },
-    /// Something came in that could not be understood, and of which not even the kind of its object is known.
+    /// A message was not understood, and the kind of its object could not be determined either.
     MessageRejected(Box<DeadLetter>),
-    /// An object was found to be there, or to count for something else, without an event of a source.
+    /// An object was found to exist, or to have another footprint, without an event of a source.
     ObjectCorrected(Box<Correction>),
-    /// An object was found to be gone without an event of a source.
+    /// An object was found to be gone, without an event of a source.
     ObjectEnded(Box<Ending>),
-    /// A source begins to list all objects of a kind. An unfinished relist of the same is forgotten.
+    /// A source begins to list all objects of a kind. An unfinished relist of the same scope is discarded.
     RelistBegan(Box<RelistBegin>),
-    /// Objects that were known already were listed.
+    /// Recorded objects were listed unchanged.
     ObjectsListed {
-        /// Whose relist it is.
+        /// The source of the relist.
         source: Name,
         /// The objects.
         uids: Vec<Uid>,
@@ -193,39 +193,40 @@ pub enum Event {
     RelistEnded(Box<RelistEnd>),
     /// A source has reported everything up to a time, kind by kind.
     WatermarksAdvanced(Box<Watermarks>),
-    /// A source has listed all objects of a kind in all namespaces, and nothing of it was lost meanwhile: from here on
-    /// its watermark of this kind counts, until something is lost. In the batch of [`Event::RelistClosed`].
+    /// A source has listed all objects of a kind in all namespaces, and none of its messages was lost meanwhile: from
+    /// here on its watermark of this kind counts, until a message is lost. In the batch of [`Event::RelistClosed`].
     ResourceListed {
         /// The source.
         source: Name,
         /// The kind, as in `pods` or `deployments.apps`.
         resource: Name,
     },
-    /// The versions of a kind went back: what the relist lists that has just begun replaces what is known, whatever
-    /// its version. Holds until a relist of this scope is complete.
+    /// The versions of a kind went back: objects that the new relist lists replace recorded ones, whatever their
+    /// version. Holds until a relist of this scope is complete.
     VersionsReset(Box<RelistScope>),
-    /// An object was listed in a version before the known one, or after its deletion, because versions went back.
+    /// An object was listed in an older version than the recorded one, or after its deletion, because versions went
+    /// back.
     ObjectReplaced(Box<Observed>),
-    /// Other workloads are charged for their pods than before. Those that were and are not any more count for themselves
-    /// alone from here on; relists that are not over are forgotten.
+    /// The set of charged workloads has changed. From here on, workloads that are no longer charged count for
+    /// themselves alone; relists that are not over are discarded.
     ChargingChanged {
         /// The kinds that are charged, as in `deployments.apps`, in order.
         kinds: Vec<Name>,
     },
-    /// As [`Event::ChargingChanged`]; and from here on, pods of charged workloads are recorded with all that they need,
-    /// which is set against what the workloads are charged.
+    /// As [`Event::ChargingChanged`]. In addition, from here on pods of charged workloads are recorded with all their
+    /// amounts, which are set against the charge of the workload.
     WorkloadsCharged {
         /// The kinds that are charged, as in `deployments.apps`, in order.
         kinds: Vec<Name>,
     },
-    /// Other labels of objects are recorded than before, for groups to choose by. What was recorded before stays as it was
-    /// until an object is seen again.
+    /// The set of recorded labels of objects has changed; groups select by these. The labels that were recorded before
+    /// stay as they are until their object is observed again.
     ObjectLabelsChanged {
         /// Their keys, in order.
         keys: Vec<Name>,
     },
-    /// In a cluster: from here on this node decides. Whatever an earlier leader had on its way is in the ledger before
-    /// this entry, or nowhere. Changes no number.
+    /// In a cluster: from here on this node decides. Entries of earlier leaders are in the ledger before this entry, or
+    /// nowhere. Changes no number.
     LeaderChanged {
         /// Its term: one more than that of the leader before.
         epoch: u64,
@@ -234,12 +235,12 @@ pub enum Event {
         /// Its process, drawn at random at each start.
         instance: u64,
     },
-    /// From here on, ended reservations are remembered up to so many bytes, of which each namespace has its share.
+    /// From here on, ended reservations are remembered up to this many bytes, of which each namespace has its share.
     EndedBounded {
-        /// The bytes, as the reservations are long as entries.
+        /// The bytes. A reservation counts with the length of its entry.
         bytes: u64,
     },
-    /// An event of a known kind came in that could not be understood.
+    /// An event about a known kind of objects was not understood.
     EventRejected {
         /// The kind of its object, as in `pods` or `deployments.apps`.
         resource: Name,
@@ -247,24 +248,24 @@ pub enum Event {
         #[serde(flatten)]
         letter: Box<DeadLetter>,
     },
-    /// The holder said that the object exists: what it says counts as used, until the object is observed or the holder
-    /// gives it back.
+    /// The holder committed the reservation: the given amounts count as used, until the object is observed or the
+    /// holder returns them.
     ReservationCommitted {
         /// The object.
         uid: Uid,
         /// Its namespace.
         namespace: Name,
-        /// What it counts for.
+        /// The amounts that it counts for.
         resources: ResourceList,
     },
-    /// The holder gave back what it had committed.
+    /// The holder returned a committed reservation.
     ReservationReturned {
         /// The object.
         uid: Uid,
         /// Its namespace.
         namespace: Name,
     },
-    /// A namespace was seen for the first time, or with other labels or annotations.
+    /// A namespace was observed for the first time, or with other labels or annotations.
     NamespaceObserved(Arc<NamespaceRecord>),
     /// A namespace was deleted, or a relist has not reported it. Final for its uid.
     NamespaceDeleted {
@@ -272,7 +273,8 @@ pub enum Event {
         name: Name,
         /// Its identity.
         uid: Uid,
-        /// The entry with which the relist began that has not reported it; none: its source said that it was deleted.
+        /// The entry with which the relist began that has not reported the namespace; none: its source reported the
+        /// deletion.
         #[serde(skip_serializing_if = "Option::is_none")]
         relist: Option<Sequence>,
     },
@@ -283,7 +285,7 @@ pub enum Event {
         /// Its name.
         name: Name,
     },
-    /// The time of an override is over: the limits in the spec are in force again.
+    /// The time of an override is over: the limits of the spec apply again.
     OverrideEnded {
         /// The namespace of the quota; none: it is a group.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -294,7 +296,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// What could not be understood, if that is what it is about.
+    /// The rejected message or event, if this is a rejection.
     #[must_use]
     pub const fn dead_letter(&self) -> Option<&DeadLetter> {
         match self {
@@ -303,7 +305,7 @@ impl Event {
         }
     }
 
-    /// The namespace that it is about; none for what concerns a source or all namespaces.
+    /// The namespace of the event; none: the event concerns a source, or all namespaces.
     #[must_use]
     pub fn namespace(&self) -> Option<&Name> {
         match self {

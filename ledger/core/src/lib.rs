@@ -1,7 +1,7 @@
-//! The core of Quota Ledger: what happened, what follows from it, and what is decided.
+//! The core of Quota Ledger: entries, the state that they fold to, and decisions.
 //!
 //! Pure: plain data in, plain data out, no clock, no disk, no network, no randomness. The daemon around it (crate
-//! `quotad`) does the waiting.
+//! `quotad`) does all input and output.
 
 pub mod audit;
 pub mod codec;

@@ -1,8 +1,7 @@
-//! Room that namespaces share: what each of them has in it, and which one has to make room first.
+//! Bounded memory shared by namespaces: how much each of them uses, and which of them loses an item first.
 //!
-//! Where all namespaces together may keep so much of something, the oldest of the namespace with the most bytes goes
-//! first. So a namespace loses what is its own as long as it has more than the others, and a flood in one of them makes
-//! nothing of another one be forgotten.
+//! When all namespaces together exceed the bound, the oldest item of the namespace with the most bytes is removed. So a
+//! flood in one namespace never removes the items of others that use less.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hashbrown::HashMap;
 use quota_semantics::Name;
 
-/// What namespaces keep, by keys that grow with time.
+/// The items of namespaces, by keys that grow with time.
 #[derive(Clone, Debug)]
 pub struct Shares<K> {
     namespaces: HashMap<Name, Share<K>>,
@@ -19,12 +18,12 @@ pub struct Shares<K> {
     bytes: usize,
 }
 
-/// The namespace with the most bytes comes last; of equal ones, that with the oldest thing.
+/// Orders the namespaces by bytes: the one with the most comes last, and of equal ones the one with the oldest item.
 type Rank<K> = (usize, Reverse<K>, Name);
 
 #[derive(Clone, Debug)]
 struct Share<K> {
-    /// How long each is, oldest first.
+    /// The length of each item, oldest first.
     items: BTreeMap<K, usize>,
     bytes: usize,
 }
@@ -57,25 +56,25 @@ impl<K> Default for Shares<K> {
 }
 
 impl<K: Copy + Ord> Shares<K> {
-    /// How many things there are.
+    /// The number of items.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is nothing.
+    /// Whether there are no items.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Their bytes.
+    /// The bytes of all items.
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// A namespace keeps one more thing.
+    /// Adds an item of a namespace.
     pub fn add(&mut self, namespace: &Name, key: K, bytes: usize) {
         self.remove(namespace, key);
         let share = self.namespaces.entry(namespace.clone()).or_default();
@@ -89,7 +88,7 @@ impl<K: Copy + Ord> Shares<K> {
         self.bytes += bytes;
     }
 
-    /// It keeps something no more. What it does not keep changes nothing.
+    /// Removes an item of a namespace, if it is there.
     pub fn remove(&mut self, namespace: &Name, key: K) {
         let Some(share) = self.namespaces.get_mut(namespace) else {
             return;
@@ -110,7 +109,7 @@ impl<K: Copy + Ord> Shares<K> {
         }
     }
 
-    /// What a namespace keeps behind a key, oldest first.
+    /// The keys of a namespace's items behind a key, oldest first.
     pub fn of(&self, namespace: &str, after: K) -> impl Iterator<Item = K> {
         use std::ops::Bound;
         let behind = (Bound::Excluded(after), Bound::Unbounded);
@@ -118,7 +117,7 @@ impl<K: Copy + Ord> Shares<K> {
         share.flat_map(move |share| share.items.range(behind).map(|(key, _)| *key))
     }
 
-    /// What has to go first, if there is too much: the oldest of the namespace with the most bytes.
+    /// The item to remove first: the oldest of the namespace with the most bytes.
     #[must_use]
     pub fn first_to_go(&self) -> Option<(Name, K)> {
         let (_, Reverse(oldest), namespace) = self.ranks.last()?;

@@ -1,7 +1,7 @@
-//! About how long things are as entries, in bytes; never much less than the truth.
+//! Estimates of the encoded length of entries, in bytes; never much less than the real length.
 //!
-//! Only the parts that can be long are measured. Whoever sends events chooses names, and a batch has to fit into the
-//! journal whatever they are.
+//! Only the parts that can be long are measured. Senders of events choose the names, and a batch has to fit into the
+//! journal in any case.
 
 use crate::event::{Event, NamespaceRecord, QuotaRecord, Reservation};
 use quota_semantics::{
@@ -12,15 +12,14 @@ use quota_semantics::{
     uid::Uid,
 };
 
-/// What every entry takes.
+/// The fixed part of every entry.
 pub const ENTRY: usize = 256;
 
-/// Events of which each may be long are recorded as long as they take no more than this at once, so that a batch with them
-/// still fits into the journal.
+/// Most bytes of events that are recorded at once, so that a batch with them still fits into the journal.
 pub const AT_ONCE: usize = 1024 * 1024;
 
-/// The first of these events, so many at most and as many as are recorded at once by their length; and whether there are
-/// more. At least one, if there is one.
+/// The first events, at most `most` and at most [`AT_ONCE`] bytes, but at least one if there is one; and whether there
+/// are more.
 pub fn at_once(events: impl IntoIterator<Item = Event>, most: usize) -> (Vec<Event>, bool) {
     let (mut first, mut bytes) = (Vec::new(), 0);
     for event in events {
@@ -102,8 +101,9 @@ pub fn of_group(spec: &group::Spec) -> usize {
 fn of_selector(selector: &group::LabelSelector) -> usize {
     let equal = selector.match_labels.iter();
     let expressions = selector.match_expressions.iter();
-    let expression =
-        |it: &group::Requirement| of_names([&it.key, &it.operator]) + of_names(&it.values);
+    let expression = |requirement: &group::Requirement| {
+        of_names([&requirement.key, &requirement.operator]) + of_names(&requirement.values)
+    };
     equal
         .map(|(key, value)| of_names([key, value]))
         .sum::<usize>()
@@ -127,7 +127,7 @@ pub fn of_spec(spec: &Spec) -> usize {
     of_amounts(&spec.hard) + of_names(&spec.scopes) + expressions.sum::<usize>()
 }
 
-/// What an object counts for.
+/// The footprint of an object.
 #[must_use]
 pub fn of_footprint(footprint: &Footprint) -> usize {
     let traits = match &footprint.traits {
@@ -141,7 +141,7 @@ pub fn of_footprint(footprint: &Footprint) -> usize {
     of_amounts(&footprint.resources) + traits + labels.sum::<usize>()
 }
 
-/// An object's identity, in a list of them.
+/// An object's uid in a list.
 #[must_use]
 pub fn of_uid(uid: &Uid) -> usize {
     const PER_UID: usize = 24;

@@ -1,6 +1,6 @@
-//! Sources: what is kept of a stream of events, so that each of its messages counts exactly once.
+//! Sources: the record kept of a stream of events, so that each of its messages counts exactly once.
 //!
-//! A source is not trusted. It may be another one by the same name, may have gone back in time, may have lost
+//! A source is not trusted. It may be another one under the same name, may have gone back in time, may have lost
 //! messages, and may deliver twice or out of order.
 
 mod record;
@@ -13,20 +13,20 @@ use crate::event::Cursor;
 use planted::Bug;
 use quota_semantics::Timestamp;
 
-/// What is to be done with a stream.
+/// The result of comparing a stream with its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Identity {
     /// It has never been consumed.
     New,
     /// It is the same: go on behind the cursor.
     Same,
-    /// It is another one by the same name, or went back in time: begin anew, for this reason.
+    /// It is another one under the same name, or went back in time: begin anew, for this reason.
     Renewed(&'static str),
-    /// That depends on the message at the cursor: see [`is_what_was_consumed`].
+    /// The message at the cursor decides: see [`is_what_was_consumed`].
     Held,
 }
 
-/// Compares a stream with what is recorded of it: which life it is in, and the last position it has.
+/// Compares a stream with its cursor, by its incarnation and its last position.
 #[must_use]
 pub fn identify(cursor: Option<&Cursor>, incarnation: &str, last: u64) -> Identity {
     let Some(cursor) = cursor else {
@@ -41,21 +41,21 @@ pub fn identify(cursor: Option<&Cursor>, incarnation: &str, last: u64) -> Identi
     if last < cursor.position {
         return Identity::Renewed("it ends before the last message consumed");
     }
-    // A cursor that no message was consumed for proves nothing.
+    // A cursor for which no message was consumed proves nothing.
     if cursor.position == 0 || cursor.time == Timestamp::EPOCH {
         return Identity::Same;
     }
     Identity::Held
 }
 
-/// The checksum that a cursor keeps of a message.
+/// The checksum of a message that a cursor records.
 #[must_use]
 pub fn checksum(payload: &[u8]) -> u32 {
     crc32fast::hash(payload)
 }
 
-/// Whether the message that a stream holds at the cursor is the one that was consumed there; none: it
-/// has been removed since, as messages are.
+/// Whether the message that a stream holds at the cursor is the consumed one; none: the stream has removed it, as
+/// retention does.
 #[must_use]
 pub fn is_what_was_consumed(cursor: &Cursor, held: Option<(Timestamp, &[u8])>) -> Identity {
     let same = held
@@ -66,22 +66,22 @@ pub fn is_what_was_consumed(cursor: &Cursor, held: Option<(Timestamp, &[u8])>) -
     }
 }
 
-/// A consumer has left out, repeated or confused messages: it has to be created anew.
+/// A consumer has skipped, repeated or reordered messages: it has to be created anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Incomplete;
 
 /// Follows the deliveries of one consumer.
 #[derive(Clone, Debug)]
 pub struct Follower {
-    /// Whether every message of the stream is for us, so that a missing position is a lost message.
+    /// Whether the consumer receives every message of the stream, so that a missing position is a lost message.
     gapless: bool,
     delivered: u64,
     position: u64,
 }
 
 impl Follower {
-    /// Begins behind `position`, with the first message of a consumer. `gapless`: every message of the stream is
-    /// for us.
+    /// Begins behind `position`, with the first message of a consumer. `gapless`: the consumer receives every message
+    /// of the stream.
     #[must_use]
     pub const fn new(gapless: bool, position: u64) -> Self {
         Self {
@@ -91,16 +91,17 @@ impl Follower {
         }
     }
 
-    /// Position of the last message taken in.
+    /// The position of the last message.
     #[must_use]
     pub const fn position(&self) -> u64 {
         self.position
     }
 
-    /// Takes in a message by the consumer's count and the stream's. Gives the positions before it that are gone.
+    /// Takes the next message, by its consumer sequence and its stream sequence. Returns the missing positions before
+    /// it.
     ///
     /// # Errors
-    /// [`Incomplete`] if it is not the next one.
+    /// [`Incomplete`] if it is not the next message of the consumer.
     pub fn take(
         &mut self,
         consumer_sequence: u64,
@@ -118,7 +119,7 @@ impl Follower {
         Ok(missing.then(|| first..=stream_sequence.saturating_sub(1)))
     }
 
-    /// Positions up to here are known to hold nothing for us.
+    /// Skips positions that hold no message for this consumer.
     pub fn skip_to(&mut self, position: u64) {
         self.position = self.position.max(position);
     }

@@ -1,7 +1,7 @@
-//! The transaction: where decisions become entries.
+//! The write transaction, in which decisions become entries.
 //!
-//! Owns the state. A decision is made on it, recorded, and applied at once, so that the next decision sees it; the
-//! entries pile up until they are taken as a batch and made durable. No answer may leave before that.
+//! It owns the state. A decision is made on the state, recorded, and applied at once, so that the next decision sees
+//! it. The entries accumulate until they are taken as a batch and made durable. No answer may be sent before that.
 
 use planted::Bug;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::{
 };
 use quota_semantics::Timestamp;
 
-/// Entries that wait to be made durable together.
+/// Entries that will be made durable together.
 #[derive(Debug, Default)]
 pub struct OpenBatch {
     entries: Vec<Entry>,
@@ -21,19 +21,19 @@ pub struct OpenBatch {
 }
 
 impl OpenBatch {
-    /// How many entries wait.
+    /// The number of entries.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether none waits.
+    /// Whether there are no entries.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// About how long they will be, in bytes; never much less than the truth.
+    /// The estimated encoded length in bytes; never much less than the real length.
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.bytes
@@ -45,7 +45,7 @@ impl OpenBatch {
         &self.entries
     }
 
-    /// Takes the entries, oldest first, and makes room for as many again.
+    /// Takes the entries, oldest first, and reserves capacity for as many again.
     pub fn take(&mut self) -> Vec<Entry> {
         self.bytes = 0;
         let next = Vec::with_capacity(self.entries.len());
@@ -62,7 +62,7 @@ pub struct WriteTransaction<'a> {
 }
 
 impl<'a> WriteTransaction<'a> {
-    /// Sits down at wall-clock time `now`. Ledger time does not go back with it.
+    /// Begins at wall-clock time `now`. Ledger time does not go back with the clock.
     pub fn new(state: &'a mut State, open: &'a mut OpenBatch, now: Timestamp) -> Self {
         let last = state.head().time;
         let now = match planted::is(Bug::ClockTrusted) {
@@ -72,7 +72,7 @@ impl<'a> WriteTransaction<'a> {
         Self { state, open, now }
     }
 
-    /// The state with everything decided so far, durable or not.
+    /// The state with all decisions so far, durable or not.
     #[must_use]
     pub const fn state(&self) -> &State {
         self.state
@@ -84,7 +84,7 @@ impl<'a> WriteTransaction<'a> {
         self.now
     }
 
-    /// Makes events entries, and applies them. Answers the sequence of the last entry of the ledger.
+    /// Records events as entries, and applies them. Returns the sequence of the last entry of the ledger.
     pub fn record(
         &mut self,
         actor: &Arc<Actor>,

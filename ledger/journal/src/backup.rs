@@ -1,16 +1,16 @@
-//! Backup: a ledger as one stream of bytes, and a data directory made of it.
+//! Backups: a ledger as one stream of bytes, and its restore to a data directory.
 //!
 //! ```text
-//! record QLK   position of the chain before the first batch, position behind the last one, from where on
-//!              the archive has what was before (0: nothing was archived)
+//! record QLK   position of the chain before the first batch, position behind the last one, first
+//!              archived sequence (0: none)
 //! frames       the batches between the two, as in the write-ahead log
-//! snapshots    as their files are: record QLN, content
+//! snapshots    as in their files: record QLN, content
 //! record QLO   position behind the last batch, number of snapshots
 //! ```
 //!
-//! What is written is what the data directory held when it was begun; appending goes on meanwhile, and
-//! compaction waits. What is read is checked against the chain before it is in place, and a stream that
-//! was cut off has no end.
+//! A backup holds the content of the data directory at its beginning; appends go on meanwhile, and compaction waits. A
+//! restore checks everything against the chain before it is installed. A truncated stream is detected, since it has no
+//! final record.
 
 use std::{
     io::{self, Read, Write},
@@ -33,28 +33,28 @@ const FOOT: [u8; 3] = *b"QLO";
 const HEAD_BYTES: usize = record_bytes(2 * POSITION_BYTES + 8);
 const FOOT_BYTES: usize = record_bytes(POSITION_BYTES + 8);
 
-/// Batches are made durable together once they have so many bytes.
+/// Bytes of batches that are made durable together.
 const GROUP_BYTES: usize = 4 * 1024 * 1024;
 
-/// Content of a snapshot that is copied at a time, in bytes.
+/// Bytes of a snapshot's content that are copied at a time.
 const STEP_BYTES: usize = 256 * 1024;
 
-/// What a backup holds.
+/// The content of a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackedUp {
-    /// Sequence of its first entry, or of the first that would follow.
+    /// Sequence of its first entry; in a backup without entries, of the next one.
     pub first_sequence: u64,
     /// Its last entry.
     pub last: Durable,
-    /// The snapshots in it.
+    /// The number of snapshots in it.
     pub snapshots: u64,
 }
 
-/// Writes what the data directory of an open journal holds up to now: its batches, each checked against the
-/// chain, and its snapshots but for damaged ones. Nothing is compacted before this has ended.
+/// Writes a backup of the data directory of an open journal: its batches, each checked against the chain, and its
+/// snapshots, except damaged ones. Nothing is compacted before the backup has ended.
 ///
 /// # Errors
-/// [`Error::Damaged`] if the ledger is; [`Error::Io`] if it cannot be read, or the output not written.
+/// [`Error::Damaged`] if the ledger is damaged; [`Error::Io`] if the ledger cannot be read, or the output not written.
 pub fn write_backup(reader: &FileReader, output: &mut dyn Write) -> Result<BackedUp, Error> {
     let _held = reader.hold_compaction();
     let (begin, end) = (reader.base(), reader.durable());
@@ -119,7 +119,7 @@ pub fn write_backup(reader: &FileReader, output: &mut dyn Write) -> Result<Backe
     })
 }
 
-/// The snapshots between the beginning and the end. They are open, so that thinning them takes nothing from the
+/// The snapshots between the beginning and the end. They are opened first, so that thinning cannot remove them from the
 /// backup.
 fn open_snapshots(
     from: &Snapshots,
@@ -139,11 +139,11 @@ fn open_snapshots(
     Ok(opened)
 }
 
-/// Makes a data directory of a backup, which `name` is the place of in errors. The directory must not exist,
-/// or be empty. After an error what was made until then is left.
+/// Restores a data directory from a backup. `name` is the place of the backup in errors. The directory must not exist,
+/// or be empty. After an error the partial directory is left.
 ///
 /// # Errors
-/// [`Error::Damaged`] with the offset in the backup, if it is not whole; [`Error::Io`].
+/// [`Error::Damaged`] with the offset in the backup, if it is incomplete or damaged; [`Error::Io`].
 pub fn read_backup(
     input: &mut dyn Read,
     name: &Path,
@@ -206,7 +206,7 @@ pub fn read_backup(
     })
 }
 
-/// A backup being read, and how far.
+/// A backup being read, and the offset.
 struct Input<'a> {
     input: &'a mut dyn Read,
     offset: u64,
@@ -228,7 +228,7 @@ impl Input<'_> {
         self.offset = self.offset.saturating_add(bytes as u64);
     }
 
-    /// Reads behind what `bytes` holds already, up to a length.
+    /// Reads into `bytes` until it has this length.
     fn fill(&mut self, bytes: &mut Vec<u8>, length: usize) -> Result<(), Error> {
         let missing = length.saturating_sub(bytes.len()) as u64;
         let read = (&mut *self.input).take(missing).read_to_end(bytes);
@@ -247,7 +247,7 @@ impl Input<'_> {
         Ok(bytes)
     }
 
-    /// As many bytes as the frame says that begins here.
+    /// Reads a frame, whose header gives its length.
     fn frame(&mut self) -> Result<Vec<u8>, Error> {
         let mut bytes = Vec::new();
         self.fill(&mut bytes, frame::HEADER_BYTES)?;
@@ -257,7 +257,7 @@ impl Input<'_> {
         Ok(bytes)
     }
 
-    /// Puts the snapshots in place, up to the end of the backup.
+    /// Restores the snapshots, up to the end of the backup.
     fn snapshots(&mut self, to: &Snapshots, base: &Durable, end: &Durable) -> Result<u64, Error> {
         let mut copied = 0;
         loop {

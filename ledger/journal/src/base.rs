@@ -1,9 +1,8 @@
-//! The base position, where the kept ledger begins: the file `LEDGER`, which makes a directory a data directory.
+//! The base position, at which the kept ledger begins: the file `LEDGER`, which makes a directory a data directory.
 //!
-//! It holds the position of the chain before the first batch that is kept. Compaction moves it
-//! forward *before* it removes anything, so what lies before it is a leftover, and what is missing
-//! behind it is a gap. It also says from where on the archive has what was removed, so that a file of the
-//! archive that is missing is missed.
+//! It holds the position of the chain before the first kept batch. Compaction moves it forward *before* it removes
+//! anything, so any file before it is a leftover, and any file missing behind it is a gap. It also holds the first
+//! archived sequence, so that a missing archive file is detected.
 
 use std::path::{Path, PathBuf};
 
@@ -19,17 +18,17 @@ pub(super) const FILE: &str = "LEDGER";
 
 const MAGIC: [u8; 3] = *b"QLD";
 
-/// Where the kept ledger begins, and what was archived of what was before.
+/// The beginning of the kept ledger, and the archived part before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Base {
-    /// The chain before the first batch that is kept.
+    /// The chain before the first kept batch.
     pub(super) position: Durable,
-    /// The first sequence from which on everything before that was archived; none: nothing was.
+    /// The first sequence from which everything before `position` was archived; none: nothing was archived.
     pub(super) archived_from: Option<u64>,
 }
 
 impl Base {
-    /// The beginning of everything behind a position.
+    /// The base at a position, with no archive.
     pub(super) const fn at(position: Durable) -> Self {
         Self {
             position,
@@ -37,7 +36,7 @@ impl Base {
         }
     }
 
-    /// What an archive should hold and does not.
+    /// The part that the archive should hold and does not.
     pub(super) fn missing_in(&self, archive: &Archive) -> Option<Damage> {
         let (from, last) = (self.archived_from?, self.position.sequence);
         let reaches_to = archive.reaches_back_to(last);
@@ -58,10 +57,10 @@ impl Base {
     }
 }
 
-/// Reads where the ledger begins; none if this is no data directory yet.
+/// Reads the base position; none if the directory is not a data directory yet.
 ///
 /// # Errors
-/// [`Error::Damaged`] also if there is none, although there is something of a ledger.
+/// [`Error::Damaged`] also if the file is missing although other files of a ledger exist.
 pub(super) fn read(disk: &dyn Disk, directory: &Path) -> Result<Option<Base>, Error> {
     let path = directory.join(FILE);
     let damaged = |offset, why| {
@@ -97,7 +96,7 @@ pub(super) fn read(disk: &dyn Disk, directory: &Path) -> Result<Option<Base>, Er
     }
 }
 
-/// What there is of a ledger that says no more where it begins.
+/// A file of a ledger in a directory without a base position.
 fn left_over(disk: &dyn Disk, directory: &Path) -> Result<Option<PathBuf>, Error> {
     for part in [wal::DIRECTORY, epoch::DIRECTORY, snapshot::DIRECTORY] {
         let part = directory.join(part);
@@ -112,13 +111,13 @@ fn left_over(disk: &dyn Disk, directory: &Path) -> Result<Option<PathBuf>, Error
     Ok(any.then(|| directory.join(watermark::FILE)))
 }
 
-/// Sets where the ledger begins, durably.
+/// Sets the base position, durably.
 pub(super) fn write(disk: &dyn Disk, directory: &Path, base: &Base) -> Result<(), Error> {
     stage(disk, directory, base)?;
     install(disk, directory)
 }
 
-/// Writes where the ledger is to begin, beside what it is now.
+/// Writes the new base position to a temporary file.
 pub(super) fn stage(disk: &dyn Disk, directory: &Path, base: &Base) -> Result<(), Error> {
     let record = Record::new(MAGIC).position(&base.position);
     let record = match base.archived_from {
@@ -128,7 +127,7 @@ pub(super) fn stage(disk: &dyn Disk, directory: &Path, base: &Base) -> Result<()
     disk.stage(&directory.join(FILE), &record.finish())
 }
 
-/// Puts what was staged in force. After an error it is unknown which of the two is in force.
+/// Installs the staged base position. After an error it is unknown which of the two positions is on disk.
 pub(super) fn install(disk: &dyn Disk, directory: &Path) -> Result<(), Error> {
     disk.install(&directory.join(FILE))
 }

@@ -1,4 +1,4 @@
-//! Small checksummed records: what every file but the frames themselves is made of.
+//! Small checksummed records, of which all files consist except for the frames.
 //!
 //! ```text
 //!  0  magic, three letters; version 1
@@ -16,12 +16,12 @@ const HEADER_BYTES: usize = 12;
 /// Bytes of a position in the chain.
 pub(super) const POSITION_BYTES: usize = 48;
 
-/// Bytes that a record with such a body has.
+/// The length of a record with a body of this length.
 pub(super) const fn record_bytes(body: usize) -> usize {
     HEADER_BYTES + body
 }
 
-/// A record being made.
+/// A record being built.
 pub(super) struct Record(Vec<u8>);
 
 impl Record {
@@ -72,7 +72,7 @@ impl Record {
     }
 }
 
-/// The body of the record that `bytes` begin with, or why there is none.
+/// The body of the record at the beginning of `bytes`, or why there is none.
 pub(super) fn open_record(magic: [u8; 3], bytes: &[u8]) -> Result<Fields<'_>, String> {
     let name = String::from_utf8_lossy(&magic).into_owned();
     let Some(header) = bytes.get(..HEADER_BYTES) else {
@@ -96,7 +96,7 @@ pub(super) fn open_record(magic: [u8; 3], bytes: &[u8]) -> Result<Fields<'_>, St
     Ok(Fields::new(body))
 }
 
-/// Takes fields from the front of some bytes.
+/// Decodes fields from the front of a body.
 pub(super) struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {

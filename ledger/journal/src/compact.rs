@@ -1,4 +1,4 @@
-//! Compaction: which epochs are no longer kept, and how they go.
+//! Compaction: the selection and removal of epochs that are no longer kept.
 
 use super::{
     Durable, Error, Operation,
@@ -8,35 +8,34 @@ use super::{
 };
 use quota_semantics::{Span, Timestamp};
 
-/// An epoch that is being filled is ended when it has this part of what may be kept: retention is as
-/// exact as this.
+/// The current epoch is ended when it reaches this fraction of the retention limit: this is the precision of retention.
 const PARTS: u64 = 8;
 
-/// What is kept. Both limits count what is in the data directory's epochs, not the snapshots.
+/// The retention limits. Both apply to the data directory's epochs, not to the snapshots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
-    /// Entries older than this may go; none: age is no reason.
+    /// Entries older than this are removed; none: no limit.
     pub max_age: Option<Span>,
-    /// The oldest entries go when there are more bytes than this; none: size is no reason.
+    /// The oldest entries are removed when there are more bytes than this; none: no limit.
     pub max_bytes: Option<u64>,
 }
 
-/// What a compaction did.
+/// The result of a compaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Compaction {
-    /// Epochs that were removed.
+    /// The number of removed epochs.
     pub epochs: usize,
-    /// Bytes of their files.
+    /// The bytes of their files.
     pub bytes: u64,
-    /// Epochs that were archived.
+    /// The number of archived epochs.
     pub archived: usize,
-    /// Snapshots that were removed.
+    /// The number of removed snapshots.
     pub snapshots: usize,
-    /// The first sequence that is still in the data directory.
+    /// The first sequence in the data directory.
     pub kept_from: u64,
 }
 
-/// The properties of an epoch that decide whether it goes.
+/// The properties of an epoch that decide whether it is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EpochSpan {
     /// Sequence of its last entry.
@@ -47,8 +46,8 @@ pub(super) struct EpochSpan {
     pub(super) bytes: u64,
 }
 
-/// How many of the oldest epochs go: those that are too old, or too much together with `more_bytes` that
-/// are not sealed yet, but never one that ends behind `needed_after`.
+/// The number of oldest epochs to remove: those that are too old, or that exceed the size limit together with
+/// `more_bytes` that are not sealed yet, but none that ends behind `needed_after`.
 #[must_use]
 pub(super) fn plan(
     epochs: &[EpochSpan],
@@ -116,7 +115,7 @@ pub(super) fn compact(
     Ok(done)
 }
 
-/// The snapshots that have to stay; none if there are too few to remove anything.
+/// The snapshots that have to be kept; none if there are too few to remove any epoch.
 fn needed(snapshots: &[SnapshotInfo]) -> Option<&[SnapshotInfo]> {
     let older = snapshots.len().checked_sub(SNAPSHOTS_NEEDED)?;
     snapshots.get(older..)
@@ -138,7 +137,7 @@ fn unsealed_bytes(store: &Store) -> u64 {
     })
 }
 
-/// Ends the current epoch, if it alone is a considerable part of what may be kept.
+/// Ends the current epoch, if it alone is a considerable part of the retention limit.
 fn roll_if_due(store: &Store, now: Timestamp, retention: &Retention) -> Result<(), Error> {
     let Some(first_time) = first_unsealed_time(store)? else {
         return Ok(());
@@ -156,7 +155,7 @@ fn roll_if_due(store: &Store, now: Timestamp, retention: &Retention) -> Result<(
     Ok(())
 }
 
-/// Ledger time of the first batch that is not sealed.
+/// Ledger time of the first unsealed batch.
 fn first_unsealed_time(store: &Store) -> Result<Option<Timestamp>, Error> {
     let before: Durable = store.epochs.current().epoch.before;
     let chunk = store.chunk(before.sequence.saturating_add(1))?;
@@ -168,7 +167,7 @@ fn archive(store: &Store, going: &[Sealed]) -> Result<usize, Error> {
         return Ok(0);
     };
     for sealed in going {
-        // What it takes must not be what the write-ahead log needs meanwhile.
+        // The archive must not take the space that the write-ahead log needs meanwhile.
         let free = store.disk.free_space(&store.directory)?;
         if free / 2 < sealed.seal.stored_bytes {
             let source = std::io::ErrorKind::StorageFull.into();
@@ -179,7 +178,7 @@ fn archive(store: &Store, going: &[Sealed]) -> Result<usize, Error> {
     Ok(going.len())
 }
 
-/// Removes the snapshots from before the beginning of what is kept.
+/// Removes the snapshots before the beginning of the kept ledger.
 fn remove_snapshots(store: &Store, snapshots: &[SnapshotInfo]) -> Result<usize, Error> {
     let base = store.base_position().sequence;
     let mut removed = 0usize;

@@ -1,70 +1,69 @@
-//! What can go wrong with the journal.
+//! Errors of the journal.
 
 use std::{fmt, io, path::PathBuf, sync::Arc};
 
 /// Why an operation of the journal failed.
 #[derive(Clone, Debug)]
 pub enum Error {
-    /// Stored bytes are not what was written, or are missing. Nothing behind that place can be
-    /// trusted, so the journal refuses to go on.
+    /// Stored bytes are wrong or missing. Nothing behind that place can be trusted, so the journal refuses to continue.
     Damaged(Damage),
     /// Another process has the data directory open.
     Locked {
         /// The data directory.
         directory: PathBuf,
-        /// Process id that the holder left in the lock file, if it can be read.
+        /// The process id of the holder in the lock file, if it can be read.
         holder: Option<u32>,
     },
-    /// The operating system refused an operation. From a write or a sync this is final.
+    /// The operating system refused an operation. For a write or a sync this is final.
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What was tried.
+        /// The operation.
         operation: Operation,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: Arc<io::Error>,
     },
-    /// An earlier error ended this journal: nothing more is written.
+    /// An earlier error ended this journal: it accepts no more writes.
     Poisoned {
         /// The first error.
         cause: Arc<Error>,
     },
     /// The journal was closed: another process may have the data directory open.
     Closed,
-    /// In a cluster: another node leads, so what was appended here and not acknowledged is void.
+    /// In a cluster: another node leads, so appends here that were not acknowledged are void.
     Deposed,
-    /// The requested entry was compacted away and is not in the archive.
+    /// The requested entry was compacted and is not in the archive.
     Compacted {
         /// The first sequence that can be read.
         first: u64,
     },
-    /// A payload above [`MAX_PAYLOAD_BYTES`](super::MAX_PAYLOAD_BYTES), or a group that has grown too large to be written at
-    /// once.
+    /// A payload above [`MAX_PAYLOAD_BYTES`](super::MAX_PAYLOAD_BYTES), or a group that has grown too large for one
+    /// write.
     TooLarge {
         /// Its size in bytes.
         bytes: usize,
-        /// The most that is allowed, in bytes.
+        /// The allowed size in bytes.
         limit: usize,
     },
     /// A batch that does not follow the one before, by sequence or by time, or that has no entries.
     OutOfOrder {
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
 }
 
-/// A damaged place.
+/// Damage in a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// The file, or the database directory.
     pub file: PathBuf,
-    /// Offset in the file, where that is known.
+    /// Offset in the file, if determined.
     pub offset: Option<u64>,
-    /// Sequence of the first entry that is affected, where that is known.
+    /// Sequence of the first affected entry, if determined.
     pub sequence: Option<u64>,
-    /// Sequence of the last entry that is affected, where that is known: what follows can be read.
+    /// Sequence of the last affected entry, if determined: the entries behind it can be read.
     pub through: Option<u64>,
-    /// What was found.
+    /// The finding.
     pub why: String,
 }
 
@@ -75,11 +74,11 @@ pub enum Operation {
     Read,
     /// List a directory.
     List,
-    /// Look at the metadata of a file.
+    /// Read the metadata of a file.
     Stat,
     /// Make a private copy of a database.
     Copy,
-    /// Ask how many bytes are free.
+    /// Query the free bytes.
     FreeSpace,
     /// Look for a ledger in a directory.
     FindLedger,
@@ -99,9 +98,9 @@ pub enum Operation {
     Flush,
     /// Make the content of a file durable.
     SyncFile,
-    /// Make the names in a directory durable, or all of a file.
+    /// Make the names in a directory durable, or a whole file.
     SyncDirectory,
-    /// Give a file another name.
+    /// Rename a file.
     Rename,
     /// Remove a file or a directory.
     Remove,
@@ -118,7 +117,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Whether it leaves the disk as it is, so that its failure leaves nothing unknown.
+    /// Whether the operation leaves the disk unchanged, so that its failure leaves a known state.
     const fn only_reads(self) -> bool {
         matches!(
             self,
@@ -143,8 +142,8 @@ impl Error {
         }
     }
 
-    /// Whether stored data is damaged (and the daemon should exit with code 4): by itself, or as the cause that ended
-    /// the journal.
+    /// Whether stored data is damaged (and the daemon should exit with code 4): by this error, or by the cause that
+    /// ended the journal.
     #[must_use]
     pub fn is_damage(&self) -> bool {
         match self {
@@ -154,8 +153,8 @@ impl Error {
         }
     }
 
-    /// Whether a write or a sync failed, so that what is on the disk is unknown before it is recovered (and the
-    /// daemon should exit with code 5). That something may not be written, or is not there, is none of these.
+    /// Whether a write or a sync failed, so that the content of the disk is unknown until recovery (and the daemon
+    /// should exit with code 5). Missing permissions and missing files are not included.
     #[must_use]
     pub fn is_failed_write(&self) -> bool {
         use io::ErrorKind::{
@@ -317,7 +316,7 @@ mod tests {
         assert_eq!(
             kinds(&poisoned(unread)),
             (false, true),
-            "what it had in hand may not be on disk"
+            "its last writes may not be on disk"
         );
     }
 }

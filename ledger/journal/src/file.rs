@@ -32,8 +32,8 @@ pub struct FileReader {
 }
 
 impl FileJournal {
-    /// Opens the journal in a data directory, or begins one: takes the lock, repairs what a killed
-    /// process leaves behind, checks everything against the chain, and makes durable what it read.
+    /// Opens the journal in a data directory, or begins one: takes the lock, cleans up after a killed process, checks
+    /// everything against the chain, and makes durable everything that it read.
     ///
     /// # Errors
     /// [`Error::Locked`], [`Error::Damaged`], [`Error::Io`].
@@ -45,8 +45,8 @@ impl FileJournal {
         Self::of(recovery::open(disk, directory, options)?)
     }
 
-    /// Begins a journal in a directory of its own, behind a position in the chain. It is no ledger before the
-    /// state there is in it as a snapshot.
+    /// Begins a journal in a new directory, behind a position in the chain. The directory is a ledger only after the
+    /// state at that position is in it as a snapshot.
     pub(super) fn begin(
         disk: Arc<dyn Disk>,
         directory: &Path,
@@ -74,7 +74,7 @@ impl FileJournal {
         Ok((journal, reader, opened.recovery))
     }
 
-    /// Does one step of what the threads do otherwise; gives whether there was anything to do.
+    /// Does one step of the work of the background threads. Returns whether there was anything to do.
     ///
     /// # Errors
     /// As [`Journal::sync`].
@@ -86,7 +86,7 @@ impl FileJournal {
     /// Stops cleanly: everything durable, flushed into sled, and closed.
     ///
     /// # Errors
-    /// As [`Journal::sync`]. The journal is closed in any case. Readers have nothing to read any more.
+    /// As [`Journal::sync`]. The journal is closed in any case. Readers can read nothing afterwards.
     pub fn close(mut self) -> Result<Durable, Error> {
         let durable = self.sync()?;
         self.maintenance.stop();
@@ -134,8 +134,7 @@ impl FileReader {
         Self { store }
     }
 
-    /// Reads from the batch that holds the entry `from` on, as [`Reader::read`] does, but with the choice
-    /// to borrow the batches.
+    /// Reads from the batch that holds the entry `from`, as [`Reader::read`] does, but can lend batches.
     #[must_use]
     pub fn batches(&self, from: u64) -> BatchReader {
         BatchReader::new(Arc::clone(&self.store) as Arc<_>, from)
@@ -147,14 +146,12 @@ impl FileReader {
         self.store.snapshots.clone()
     }
 
-    /// Removes what `retention` does not keep: whole epochs, archived first if there is an archive, and
-    /// the snapshots from before what is kept. Never more than the second newest snapshot makes up for.
-    /// What is to go but is still in the epoch being filled goes at a later call, and so does everything while a
-    /// backup is made.
+    /// Removes everything outside `retention`: whole epochs, archived first if there is an archive, and the snapshots
+    /// before the kept entries. Entries needed for a replay from the second newest snapshot stay. Entries in the
+    /// current epoch are removed at a later call, and so is everything while a backup is made.
     ///
     /// # Errors
-    /// [`Error::Damaged`] if what is to be archived is not right, [`Error::Io`]; then nothing was
-    /// removed.
+    /// [`Error::Damaged`] if an epoch to be archived is damaged, [`Error::Io`]; then nothing was removed.
     pub fn compact(
         &self,
         now: quota_semantics::Timestamp,
@@ -164,13 +161,14 @@ impl FileReader {
         super::compact::compact(&self.store, now, retention)
     }
 
-    /// How far the write-ahead log is synced: all of it, but for what was only [written](Journal::write).
+    /// The position up to which the write-ahead log is synced: all of it, except for batches that were only
+    /// [written](Journal::write).
     #[must_use]
     pub fn synced(&self) -> Durable {
         self.store.write.synced()
     }
 
-    /// Makes durable what was written, and gives how far.
+    /// Makes the written batches durable, and returns the position.
     ///
     /// # Errors
     /// As [`Journal::sync`].
@@ -193,12 +191,12 @@ impl FileReader {
         self.store.base_position().sequence.saturating_add(1)
     }
 
-    /// Where the data directory begins.
+    /// The base position of the data directory.
     pub(super) fn base(&self) -> Base {
         self.store.base()
     }
 
-    /// Nothing is compacted as long as this is held.
+    /// Prevents compaction while the result is held.
     pub(super) fn hold_compaction(&self) -> CompactionHold {
         self.store.gate.hold()
     }
@@ -207,7 +205,7 @@ impl FileReader {
         &self.store.directory
     }
 
-    /// The error that ended the journal, if one has.
+    /// The error that ended the journal, if there was one.
     #[must_use]
     pub fn poisoned(&self) -> Option<Arc<Error>> {
         self.store.lifecycle.poisoned()

@@ -11,8 +11,8 @@
 //! 36  payload               ┘
 //!     chain hash, 32 bytes
 //! ```
-//! Numbers are little-endian. The flags stay outside the hash, so that the chain says what was
-//! recorded and not how it was grouped.
+//! Numbers are little-endian. The flags are not hashed, so that the chain depends on the entries and not on their
+//! grouping.
 
 use super::{Batch, Durable, Hash, MAX_PAYLOAD_BYTES, codec::Fields};
 use quota_semantics::Timestamp;
@@ -26,13 +26,13 @@ pub(super) const PAYLOAD_AT: usize = 36;
 pub(super) const HEADER_BYTES: usize = PAYLOAD_AT;
 const HASH_BYTES: usize = 32;
 
-/// What the chain's hashes begin with, so that no other use of BLAKE3 gives the same hash.
+/// The prefix of the chain's hash inputs, so that no other use of BLAKE3 gives the same hash.
 const DOMAIN: &[u8] = b"quota-ledger/1";
 
-/// Hashed in one piece, on the stack, up to so many bytes.
+/// Inputs up to this many bytes are hashed in one piece, on the stack.
 const SMALL_BYTES: usize = 512;
 
-/// Bytes that a frame has besides its payload.
+/// Bytes of a frame besides its payload.
 pub(super) const OVERHEAD_BYTES: usize = HEADER_BYTES + HASH_BYTES;
 
 /// A frame, borrowed from the bytes it was read from.
@@ -44,31 +44,31 @@ pub(super) struct Frame<'a> {
     pub(super) count: u32,
     /// Ledger time of the last entry.
     pub(super) time: Timestamp,
-    /// Whether it is the first of the frames that were synced together. What is before such a
-    /// frame had been made durable before this one was written.
+    /// Whether it is the first of the frames that were synced together. Everything before such a frame was durable
+    /// before this one was written.
     pub(super) group_start: bool,
     /// The encoded entries.
     pub(super) payload: &'a [u8],
-    /// Chain hash, as stored.
+    /// Chain hash as stored.
     pub(super) hash: Hash,
     /// The whole frame.
     pub(super) bytes: &'a [u8],
 }
 
-/// What was found at an offset.
+/// The result of parsing at an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parsed<'a> {
-    /// A frame whose checksum is right.
+    /// A frame with a correct checksum.
     Complete(Frame<'a>),
-    /// Zeros, or nothing at all: here the written part ends.
+    /// Zeros, or the end of the bytes: here the written part ends.
     End,
-    /// The beginning of a frame; it takes this many bytes in all.
+    /// The beginning of a frame with this total length.
     NeedMore(usize),
-    /// Neither.
+    /// None of these.
     Corrupt(&'static str),
 }
 
-/// Appends the frame of `batch` to `buffer` and gives its chain hash.
+/// Appends the frame of `batch` to `buffer` and returns its chain hash.
 pub(super) fn encode(
     batch: &Batch,
     previous: &Hash,
@@ -94,8 +94,8 @@ pub(super) fn encode(
     hash
 }
 
-/// Looks at the frame that begins with `bytes`. Never panics; a result of [`Parsed::Complete`] says that
-/// the checksum is right, not that the frame continues a chain: see [`Frame::follow`].
+/// Parses the frame at the beginning of `bytes`. Never panics. [`Parsed::Complete`] means that the checksum is correct,
+/// not that the frame continues a chain: see [`Frame::follow`].
 #[must_use]
 pub(super) fn parse(bytes: &[u8]) -> Parsed<'_> {
     let Some(magic) = bytes.get(..4) else {
@@ -163,7 +163,7 @@ fn link(previous: &Hash, hashed: &[u8]) -> Hash {
         hasher.update(hashed);
         return hasher.finalize().into();
     };
-    // Most batches of a quiet ledger are small, and a hasher costs more than they do.
+    // Most batches of a quiet ledger are small, and a hasher costs more than such a batch.
     input[..domain].copy_from_slice(DOMAIN);
     input[domain..domain + HASH_BYTES].copy_from_slice(previous.as_bytes());
     input[domain + HASH_BYTES..].copy_from_slice(hashed);
@@ -177,7 +177,7 @@ impl Frame<'_> {
         self.first_sequence + self.count as u64 - 1
     }
 
-    /// Checks that this frame continues the chain that ends at `position`, and gives its new end.
+    /// Checks that this frame continues the chain that ends at `position`, and returns the new end.
     ///
     /// # Errors
     /// Why it does not.

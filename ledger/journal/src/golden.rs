@@ -1,5 +1,4 @@
-//! Golden bytes: what version 1 of the formats is, byte for byte. The files stay as they are for as
-//! long as version 1 can be read.
+//! Golden bytes: version 1 of the formats, byte for byte. The files never change while version 1 can be read.
 
 use std::path::Path;
 
@@ -13,7 +12,7 @@ pub(super) fn check(name: &str, bytes: &[u8]) {
     assert_eq!(hex(bytes), golden.trim(), "{}", path.display());
 }
 
-/// The bytes of a golden file, for what must be read for ever, though it may be written otherwise.
+/// The bytes of a golden file, for formats that must be readable for ever, even if they are no longer written.
 pub(super) fn bytes(name: &str) -> Vec<u8> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("src/golden")

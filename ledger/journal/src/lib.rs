@@ -60,13 +60,13 @@ pub const MAX_PAYLOAD_BYTES: usize = 16 * 1024 * 1024;
 /// Entries that become durable together: the unit of the hash chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// Sequence of its first entry: one more than the last entry of the batch before; the first is 1.
+    /// Sequence of its first entry: one more than that of the last entry of the batch before; the first is 1.
     pub first_sequence: u64,
-    /// How many entries it has; at least one.
+    /// The number of entries; at least one.
     pub count: u32,
     /// Ledger time of its last entry. Never earlier than that of the batch before.
     pub time: Timestamp,
-    /// The entries, encoded. The journal does not look inside. At most [`MAX_PAYLOAD_BYTES`].
+    /// The encoded entries, which the journal does not interpret. At most [`MAX_PAYLOAD_BYTES`].
     pub payload: Vec<u8>,
 }
 
@@ -80,10 +80,10 @@ impl Batch {
     }
 }
 
-/// A batch that is durable, with its place in the hash chain.
+/// A durable batch, with its place in the hash chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredBatch {
-    /// What was appended.
+    /// The batch.
     pub batch: Batch,
     /// Chain hash of this batch: it covers the batch and, through `previous`, all before it.
     pub hash: Hash,
@@ -92,7 +92,7 @@ pub struct StoredBatch {
 }
 
 impl StoredBatch {
-    /// A batch at its place in the chain: behind the batch with this chain hash.
+    /// A batch with its place in the chain: behind the batch with this chain hash.
     #[must_use]
     pub fn behind(previous: Hash, batch: Batch) -> Self {
         let hash = frame::encode(&batch, &previous, false, &mut Vec::new());
@@ -103,7 +103,7 @@ impl StoredBatch {
         }
     }
 
-    /// Its frame: the bytes that the write-ahead log has of it.
+    /// Its frame: its bytes in the write-ahead log.
     #[must_use]
     pub fn to_frame(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -111,10 +111,10 @@ impl StoredBatch {
         bytes
     }
 
-    /// The batch of one frame and nothing else, behind the batch with this chain hash.
+    /// Decodes the batch of exactly one frame, behind the batch with this chain hash.
     ///
     /// # Errors
-    /// Why the bytes are no such frame.
+    /// Why the bytes are not such a frame.
     pub fn from_frame(bytes: &[u8], previous: Hash) -> Result<Self, String> {
         let frame = match frame::parse(bytes) {
             frame::Parsed::Complete(frame) if frame.bytes.len() == bytes.len() => frame,
@@ -140,7 +140,7 @@ impl StoredBatch {
         }
     }
 
-    /// Where the chain is behind it.
+    /// The chain position behind it.
     #[must_use]
     pub const fn end(&self) -> Durable {
         Durable {
@@ -157,7 +157,7 @@ impl StoredBatch {
     }
 }
 
-/// A position of the hash chain that is durable.
+/// A durable position of the hash chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Durable {
     /// Sequence of the last durable entry; 0 if there is none.
@@ -179,26 +179,23 @@ impl Durable {
 
 /// The writer's side: append batches, then make them durable together.
 pub trait Journal: Send {
-    /// Takes a batch into the group that the next [`Journal::sync`] makes durable. Nothing is
-    /// written yet.
+    /// Adds a batch to the group that the next [`Journal::sync`] makes durable. Nothing is written yet.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] and [`Error::OutOfOrder`] leave the journal as it was; every other error
-    /// is final.
+    /// [`Error::TooLarge`] and [`Error::OutOfOrder`] leave the journal unchanged; every other error is final.
     fn append(&mut self, batch: Batch) -> Result<(), Error>;
 
-    /// Makes everything appended so far durable: one write, one fdatasync. Without anything to
-    /// write it returns the durable position.
+    /// Makes all appended batches durable: one write, one fdatasync. If there is nothing to write, returns the durable
+    /// position.
     ///
     /// # Errors
-    /// Every error is final: the journal is poisoned, this and every later call fails, and what was
-    /// appended since the last success may or may not be durable. The process has to stop and to
-    /// recover.
+    /// Every error is final: the journal is poisoned, this and every later call fails, and batches appended since the
+    /// last success may or may not be durable. The process has to stop and to recover.
     fn sync(&mut self) -> Result<Durable, Error>;
 
-    /// Writes everything appended so far, so that readers have it and a killed process loses none of it. A loss of power
-    /// may take it until it is synced, soon, in the background: for replicas, whose log holds it. By default it is
-    /// synced at once.
+    /// Writes all appended batches, so that readers can read them and a killed process loses none of them. A power loss
+    /// can lose them until they are synced, soon, in the background: for replicas, whose entries are in the cluster's
+    /// log. By default they are synced at once.
     ///
     /// # Errors
     /// As [`Journal::sync`].
@@ -207,22 +204,22 @@ pub trait Journal: Send {
     }
 }
 
-/// Batches in order of their sequence; ends where the journal was durable when the end was reached.
+/// Batches in order of their sequence, up to the durable position at the time when the iterator reaches it.
 pub type Batches = Box<dyn Iterator<Item = Result<StoredBatch, Error>> + Send>;
 
 /// The readers' side: durable batches only, from any thread, while the writer appends.
 pub trait Reader: Send + Sync {
-    /// Reads from the batch that holds the entry `from` on (0 and 1: from the beginning). Every batch
-    /// is checked against its checksum and against the chain; after an error the iterator ends.
+    /// Reads from the batch that holds the entry `from` (0 and 1: from the beginning). Every batch is checked against
+    /// its checksum and against the chain; after an error the iterator ends.
     ///
-    /// The first item is [`Error::Compacted`] if that entry is no longer kept. Beyond the durable end
-    /// there is nothing.
+    /// The first item is [`Error::Compacted`] if that entry is no longer kept. Behind the durable end there are no
+    /// items.
     fn read(&self, from: u64) -> Batches;
 
-    /// Sequence of the first entry that can be read: 1 until compaction removes entries, and after
-    /// it as long as the archive has them all.
+    /// Sequence of the first entry that can be read: 1 until compaction removes entries; later as well, if the archive
+    /// holds all of them.
     fn first_sequence(&self) -> u64;
 
-    /// How far the journal is durable, or at least [written](Journal::write), and so how far can be read.
+    /// The position up to which the journal is durable, or at least [written](Journal::write), and so can be read.
     fn durable(&self) -> Durable;
 }

@@ -1,4 +1,4 @@
-//! Background work of an open journal: prepare the next segment, sync what was only written, flush frames into the current
+//! Background work of an open journal: prepare the next segment, sync written batches, flush frames into the current
 //! epoch, seal full epochs. Threads run it; each step is a function that tests call directly.
 
 use std::{sync::Arc, thread::JoinHandle, time::Duration};
@@ -9,18 +9,18 @@ use super::{
     throttle::Throttle,
 };
 
-/// How much is flushed at a time, in bytes of frames. The less often, the fewer pages of sled are written twice.
+/// Bytes of frames that are flushed at a time. With larger steps, fewer pages of sled are written twice.
 pub(super) const FLUSH_BYTES: u64 = 1024 * 1024;
 
-/// How long what is written waits for its sync. One sync makes up for all that came meanwhile.
+/// The delay of the sync after a write. One sync covers everything written meanwhile.
 const SYNC_AFTER: Duration = Duration::from_millis(500);
 
-/// Flushing is not throttled when more than this part of `wal_limit_bytes` waits for it.
+/// Flushing is not throttled when more than this fraction of `wal_limit_bytes` waits for it.
 const HURRY_PART: u64 = 16;
 
 impl Store {
-    /// Flushes some frames into the current epoch, or seals it: at least so many bytes of them, unless they are the
-    /// last of their segment. Gives whether there was anything to do.
+    /// Flushes frames into the current epoch, or seals it: at least this many bytes of them, unless they are the last
+    /// of their segment. Returns whether there was anything to do.
     ///
     /// After an error the journal is poisoned.
     pub(super) fn flush_some(&self, least: u64) -> Result<bool, Error> {
@@ -60,7 +60,7 @@ impl Store {
         Ok(true)
     }
 
-    /// Seals the current epoch, if it ends with a segment and is large enough or sealing was requested.
+    /// Seals the current epoch, if its end is the end of a segment and it is large enough or sealing was requested.
     fn seal_if_due(&self) -> Result<bool, Error> {
         let Current { epoch, flushed } = self.epochs.current();
         if flushed.sequence == epoch.before.sequence {
@@ -83,7 +83,7 @@ impl Store {
         let seal = match epoch.seal(self.disk.as_ref(), &flushed, &throttle) {
             Ok(seal) => seal,
             Err(Error::Damaged(_)) => {
-                // The log still has every frame: make the database again, once.
+                // The log still has every frame: rebuild the database, once.
                 self.rebuild(&flushed)?;
                 epoch.seal(self.disk.as_ref(), &flushed, &throttle)?
             }
@@ -94,7 +94,7 @@ impl Store {
         Ok(true)
     }
 
-    /// No throttle while a lot waits to be flushed.
+    /// No throttling while many bytes wait to be flushed.
     fn throttle(&self) -> Throttle {
         match self.waiting_bytes() > self.options.wal_limit_bytes / HURRY_PART {
             true => Throttle::default(),
@@ -102,7 +102,7 @@ impl Store {
         }
     }
 
-    /// Makes the current epoch's database again from the log, up to a position.
+    /// Rebuilds the current epoch's database from the log, up to a position.
     fn rebuild(&self, to: &Durable) -> Result<(), Error> {
         let epoch = self.epochs.current().epoch;
         epoch.reset(self.disk.as_ref())?;
@@ -118,7 +118,7 @@ impl Store {
         Ok(())
     }
 
-    /// Flushes all that is durable, and closes the current database cleanly.
+    /// Flushes all durable frames, and closes the current database cleanly.
     pub(super) fn flush_all(&self) -> Result<(), Error> {
         while self.flush_some(0)? {}
         let Current { epoch, flushed } = self.epochs.current();
@@ -126,14 +126,14 @@ impl Store {
     }
 }
 
-/// The threads of an open journal; dropped, they stop behind the step that they are in.
+/// The threads of an open journal. When dropped, they stop after their present step.
 pub(super) struct Maintenance {
     store: Arc<Store>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Maintenance {
-    /// Starts the threads; none at all if the options say so.
+    /// Starts the threads, unless the options disable them.
     pub(super) fn start(store: &Arc<Store>) -> Result<Self, Error> {
         let mut maintenance = Self {
             store: Arc::clone(store),
@@ -147,13 +147,13 @@ impl Maintenance {
             })?;
             maintenance.spawn("journal-sync", |store| {
                 while store.signal.wait_to_sync(SYNC_AFTER) {
-                    // An error has poisoned the journal: the writer finds it at its next step.
+                    // An error has poisoned the journal: the writer sees it at its next step.
                     let _ = store.sync_written();
                 }
             })?;
             maintenance.spawn("journal-flush", |store| {
                 while store.signal.wait_to_flush() {
-                    // An error has poisoned the journal: the writer finds it at its next step.
+                    // An error has poisoned the journal: the writer sees it at its next step.
                     let goes_on = || store.flush_some(FLUSH_BYTES / 2).unwrap_or(false);
                     while !store.signal.is_stopping() && goes_on() {
                         store.signal.has_flushed();

@@ -12,7 +12,7 @@ use super::{
 
 /// A ledger at rest.
 pub enum Offline {
-    /// A data directory. As long as it is held, no daemon can open it.
+    /// A data directory. While it is held, no daemon can open it.
     Data(Box<OfflineData>),
     /// An archive directory, or a part of one.
     Archive(Arc<Archive>),
@@ -27,13 +27,12 @@ pub struct OfflineData {
 }
 
 impl Offline {
-    /// Opens a directory for reading. With a data directory, `archive` may name the directory that its
-    /// compaction filled. A torn end that recovery would erase is not read, and sealed epochs are checked
-    /// as they are read.
+    /// Opens a directory for reading. For a data directory, `archive` may name the directory that its compaction
+    /// filled. A torn end that recovery would erase is not read, and sealed epochs are checked as they are read.
     ///
     /// # Errors
-    /// [`Error::Locked`] while a daemon runs, [`Error::Damaged`], [`Error::Io`]; not found, if the
-    /// directory holds no ledger.
+    /// [`Error::Locked`] while a daemon runs, [`Error::Damaged`], [`Error::Io`]; not found, if the directory holds no
+    /// ledger.
     pub fn open(
         disk: Arc<dyn Disk>,
         directory: &Path,
@@ -64,7 +63,7 @@ impl Offline {
         })))
     }
 
-    /// Reads from the batch that holds the entry `from` on; 0: from the first one that there is.
+    /// Reads from the batch that holds the entry `from`; 0: from the first available one.
     #[must_use]
     pub fn batches(&self, from: u64) -> BatchReader {
         let from = from.max(self.first_sequence());
@@ -74,7 +73,7 @@ impl Offline {
         }
     }
 
-    /// To read chunks from.
+    /// The source of chunks.
     pub(super) fn source(&self) -> &dyn Source {
         match self {
             Self::Data(data) => data.store.as_ref(),
@@ -110,18 +109,18 @@ pub(super) fn exists(disk: &dyn Disk, directory: &Path) -> Result<bool, Error> {
     if listed.iter().any(|listed| listed.name == base::FILE) {
         return Ok(true);
     }
-    // Without it there may still be enough of a ledger to miss it.
+    // Even without a base position, enough files of a ledger may be there to report the damage.
     Ok(base::read(disk, directory)?.is_some())
 }
 
 impl OfflineData {
-    /// To read it.
+    /// The reader.
     #[must_use]
     pub const fn reader(&self) -> &FileReader {
         &self.reader
     }
 
-    /// What opening found. What it says to have repaired, it would have.
+    /// The result of opening. Its repairs were not made on the disk.
     #[must_use]
     pub const fn recovery(&self) -> &Recovery {
         &self.recovery

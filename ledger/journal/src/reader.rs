@@ -1,4 +1,4 @@
-//! Reading batches back, from wherever they lie, each checked against its checksum and the chain.
+//! Reading batches from any part of the ledger, each checked against its checksum and the chain.
 
 use std::{
     path::{Path, PathBuf},
@@ -11,16 +11,16 @@ use super::{
 };
 use quota_semantics::Timestamp;
 
-/// Some frames, and where they lie.
+/// Some frames, and their place.
 pub(super) struct Chunk {
     /// The chain before the first frame.
     pub(super) before: Durable,
-    /// Whole frames; the last one may be cut off.
+    /// Whole frames; the last one may be incomplete.
     pub(super) bytes: Vec<u8>,
     pub(super) file: PathBuf,
     /// Offset of the first frame in the file, if the file holds the frames as they are.
     pub(super) offset: Option<u64>,
-    /// The last sequence that is lost if the frames are not right, where that is known.
+    /// The last sequence that is lost if the frames are damaged, if determined.
     pub(super) through: Option<u64>,
 }
 
@@ -35,8 +35,7 @@ impl Chunk {
         }
     }
 
-    /// Visits the frames behind `position`, each with the chain before it, and gives the chain behind
-    /// them.
+    /// Visits the frames behind `position`, each with the chain before it, and returns the chain behind them.
     pub(super) fn each_behind(
         &self,
         position: &Durable,
@@ -70,7 +69,7 @@ impl Chunk {
         })
     }
 
-    /// Skips the frame at an offset, behind the chain position `here`. False if there is no whole frame.
+    /// Skips the frame at an offset, behind the chain position `here`. False if there is no complete frame.
     fn pass(&self, at: &mut usize, here: &mut Durable) -> Result<bool, Error> {
         match frame::parse(self.bytes.get(*at..).unwrap_or_default()) {
             Parsed::Complete(frame) => {
@@ -97,8 +96,8 @@ impl Chunk {
         Ok((here.sequence == sequence).then_some(here))
     }
 
-    /// The frames behind `position`, which has to be the end of one of them or the beginning, and the
-    /// chain behind them. All are checked.
+    /// The frames behind `position`, which has to be the end of one of them or the beginning, and the chain behind
+    /// them. All are checked.
     pub(super) fn behind(&self, position: &Durable) -> Result<(&[u8], Durable), Error> {
         let mut at = 0;
         let mut start = None;
@@ -122,10 +121,9 @@ impl Chunk {
     }
 }
 
-/// Something that chunks can be read from.
+/// A source of chunks.
 pub(super) trait Source: Send + Sync {
-    /// Frames from the one on that holds the sequence `from`, or from a little before it; empty only
-    /// behind the end.
+    /// Frames from the one that holds the sequence `from`, or a few before it; empty only behind the end.
     fn chunk(&self, from: u64) -> Result<Chunk, Error>;
 }
 
@@ -153,7 +151,7 @@ impl BatchRef<'_> {
         self.first_sequence + self.count as u64 - 1
     }
 
-    /// A copy of its own.
+    /// A copy that is not borrowed.
     #[must_use]
     pub fn to_stored(&self) -> StoredBatch {
         StoredBatch {
@@ -169,12 +167,12 @@ impl BatchRef<'_> {
     }
 }
 
-/// Reads batches in order. As an iterator it gives copies; [`BatchReader::next_batch`] lends them.
+/// Reads batches in order. As an iterator it returns copies; [`BatchReader::next_batch`] lends them.
 pub struct BatchReader {
     source: Arc<dyn Source>,
-    /// The sequence that comes next.
+    /// The next sequence.
     next: u64,
-    /// The chain behind the last batch given.
+    /// The chain behind the last returned batch.
     position: Option<Durable>,
     chunk: Chunk,
     at: usize,
@@ -183,7 +181,7 @@ pub struct BatchReader {
     failed: bool,
 }
 
-/// Where a batch lies in the chunk.
+/// The place of a batch in the chunk.
 struct Found {
     first_sequence: u64,
     payload: std::ops::Range<usize>,
@@ -204,8 +202,8 @@ impl BatchReader {
         }
     }
 
-    /// Lends the next batch; none at the durable end, where a later call may find more. After an error
-    /// there is nothing more.
+    /// Lends the next batch; none at the durable end, where a later call may return more. After an error there are no
+    /// more batches.
     pub fn next_batch(&mut self) -> Option<Result<BatchRef<'_>, Error>> {
         if self.failed {
             return None;
@@ -244,7 +242,7 @@ impl BatchReader {
         }
     }
 
-    /// The next wanted batch of the chunk.
+    /// The next batch of the chunk.
     fn step(&mut self) -> Result<Option<Found>, Error> {
         loop {
             let rest = self.chunk.bytes.get(self.at..).unwrap_or_default();
@@ -266,7 +264,7 @@ impl BatchReader {
             let wanted = end.sequence >= self.next;
             if wanted {
                 if self.position.is_some_and(|position| position != before) {
-                    let why = "it does not continue what was read before".to_owned();
+                    let why = "it does not continue the previous batches".to_owned();
                     return Err(self.damaged(why));
                 }
                 self.position = Some(end);

@@ -1,6 +1,6 @@
-//! The way back from damage: sealed epochs that are damaged or missing are made again from what an archive, a backup or
-//! another copy of the ledger holds. The hash chain decides: only the very batches that were sealed are taken. What was
-//! damaged is not removed, but set aside.
+//! Repair of damage: damaged or missing sealed epochs are rebuilt from an archive, a backup or another copy of the
+//! ledger. The hash chain decides: only exactly the sealed batches are accepted. Damaged files are not removed, but set
+//! aside.
 
 use std::{
     path::{Path, PathBuf},
@@ -18,33 +18,33 @@ use super::{
     wal::{self, scan},
 };
 
-/// Where epochs are made, in the data directory.
+/// Directory in which epochs are rebuilt, in the data directory.
 const MAKING: &str = "repair";
 
-/// Where damaged epochs are set aside, in the data directory.
+/// Directory for damaged epochs, in the data directory.
 const ASIDE: &str = "damaged";
 
-/// What a repair did.
+/// The result of a repair.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Repair {
-    /// Epochs that were made again.
+    /// The rebuilt epochs.
     pub made: Vec<Remade>,
-    /// What could not be made again.
+    /// The damage that could not be repaired.
     pub left: Vec<Damage>,
 }
 
-/// An epoch that was made again.
+/// A rebuilt epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remade {
     /// Sequence of its first entry.
     pub first_sequence: u64,
     /// Sequence of its last entry.
     pub last_sequence: u64,
-    /// What was wrong with it.
+    /// The damage.
     pub damage: Damage,
-    /// Where its entries were taken from.
+    /// The source of its entries.
     pub from: PathBuf,
-    /// Where what was in its place is now.
+    /// The new places of the files that it replaced.
     pub aside: Vec<PathBuf>,
 }
 
@@ -53,16 +53,15 @@ struct Hole {
     before: Durable,
     last: Durable,
     damage: Damage,
-    /// What is left of it.
+    /// The damaged epoch, if it exists.
     epoch: Option<Epoch>,
 }
 
-/// Makes the damaged and missing epochs of a data directory again, each from what it still holds itself, if that is
-/// all, or from `from`: an archive, a backup, or another data directory.
+/// Rebuilds the damaged and missing epochs of a data directory, each from its own remains, if they are complete, or
+/// from `from`: an archive, a backup, or another data directory.
 ///
 /// # Errors
-/// [`Error::Locked`] while a daemon runs; [`Error::Damaged`] if it is unknown where the ledger begins;
-/// [`Error::Io`].
+/// [`Error::Locked`] while a daemon runs; [`Error::Damaged`] if the base position is unknown; [`Error::Io`].
 pub fn repair(disk: Arc<dyn Disk>, directory: &Path, from: Option<&Path>) -> Result<Repair, Error> {
     let not_found = || {
         Error::io(
@@ -132,8 +131,8 @@ impl Repairing<'_> {
         self.directory.join(epoch::DIRECTORY)
     }
 
-    /// What cannot be read, or might not be the next time: epochs that are not as they were sealed, and gaps between
-    /// what is left.
+    /// Entries that cannot be read, or might not be the next time: epochs that differ from their seals, and gaps
+    /// between epochs.
     fn holes(&self, base: &Durable) -> Result<Vec<Hole>, Error> {
         let directory = self.epochs();
         let mut holes = Vec::new();
@@ -147,7 +146,7 @@ impl Repairing<'_> {
             }
             let seal = match Seal::read(self.disk, &directory.join(&listed.name)) {
                 Ok(Some(seal)) => seal,
-                // Where it ends, what follows says.
+                // Its end is determined by the epochs that follow.
                 Ok(None) | Err(Error::Damaged(_)) => continue,
                 Err(error) => return Err(error),
             };
@@ -179,7 +178,7 @@ impl Repairing<'_> {
         }
     }
 
-    /// Where the first segment of the write-ahead log that is not sealed begins.
+    /// The beginning of the first segment of the write-ahead log that is not sealed.
     fn log_begins_behind(&self, end: &Durable) -> Result<Option<Durable>, Error> {
         let directory = self.directory.join(wal::DIRECTORY);
         for listed in self.disk.list(&directory)? {
@@ -191,7 +190,7 @@ impl Repairing<'_> {
         Ok(None)
     }
 
-    /// Makes an epoch beside the others, and seals it.
+    /// Builds an epoch beside the others, and seals it.
     fn make(&self, hole: &Hole, source: &dyn Source) -> Result<(), Error> {
         let making = self.directory.join(MAKING);
         self.disk.remove_directory(&making)?;
@@ -214,7 +213,7 @@ impl Repairing<'_> {
         Ok(())
     }
 
-    /// Puts the epoch that was made in its place, and gives where that is now which was there.
+    /// Installs the rebuilt epoch, and returns the new places of the files that it replaced.
     fn place(&self, hole: &Hole) -> Result<Vec<PathBuf>, Error> {
         let made = Epoch::new(&self.directory.join(MAKING), hole.before);
         let place = Epoch::new(&self.epochs(), hole.before);
@@ -249,7 +248,7 @@ impl Repairing<'_> {
     }
 }
 
-/// What is missing between two positions.
+/// The missing entries between two positions.
 fn gap(directory: &Path, end: &Durable, next: &Durable) -> Option<Hole> {
     (next.sequence > end.sequence).then(|| Hole {
         before: *end,
@@ -278,7 +277,7 @@ fn through<'a>(frames: &'a [u8], before: &Durable, last: u64) -> (&'a [u8], Dura
     (&frames[..at], position)
 }
 
-/// An epoch, for what it still holds.
+/// An epoch as the source of its own remaining entries.
 struct OwnEpoch<'a> {
     epoch: &'a Epoch,
     disk: &'a dyn Disk,

@@ -1,6 +1,6 @@
 //! Snapshots: a stored state, so that replay need not start at the beginning. Files of their own,
-//! `snapshots/SEQUENCE.snapshot`: a record with position, length and BLAKE3 hash of the content, then
-//! the content, which the journal does not look into.
+//! `snapshots/SEQUENCE.snapshot`: a record with position, length and BLAKE3 hash of the content, then the content,
+//! which the journal does not interpret.
 
 use planted::Bug;
 use std::{
@@ -16,8 +16,8 @@ use super::{
     throttle::Throttle,
 };
 
-/// Compaction leaves what has to be replayed from the older of this many newest snapshots, so that one
-/// damaged snapshot does no harm.
+/// Compaction keeps the entries needed for a replay from the oldest of this many newest snapshots, so that one damaged
+/// snapshot does no harm.
 pub(super) const SNAPSHOTS_NEEDED: usize = 2;
 
 /// Directory of the snapshots, in the data directory.
@@ -27,13 +27,13 @@ const MAGIC: [u8; 3] = *b"QLN";
 const ENDING: &str = ".snapshot";
 pub(super) const HEADER_BYTES: usize = record_bytes(POSITION_BYTES + 8 + 32);
 
-/// Buffer of a snapshot that is being written or read, in bytes.
+/// Buffer for writing and reading a snapshot, in bytes.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// So much is written between two syncs, in bytes: a large snapshot must not keep the disk from the write-ahead log.
+/// Bytes written between two syncs: a large snapshot must not delay the syncs of the write-ahead log.
 const STEP_BYTES: u64 = 1024 * 1024;
 
-/// What a snapshot's header says.
+/// The header of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotInfo {
     /// The last entry that it holds, the chain hash there, and the ledger time.
@@ -68,8 +68,8 @@ impl Snapshots {
         &self.directory
     }
 
-    /// Begins a snapshot of the state at `position`, which has to be durable and the end of a batch.
-    /// The content is written to the result; nothing is in place before [`SnapshotWriter::finish`].
+    /// Begins a snapshot of the state at `position`, which has to be durable and the end of a batch. The content is
+    /// written to the result; the snapshot is installed by [`SnapshotWriter::finish`].
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -92,7 +92,7 @@ impl Snapshots {
         })
     }
 
-    /// The snapshots whose headers can be read, oldest first, and what is wrong with the others.
+    /// The snapshots with readable headers, oldest first, and the damage to the others.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -128,7 +128,7 @@ impl Snapshots {
         }))
     }
 
-    /// Reads the whole content and compares its hash; nothing if it is right, otherwise what is wrong.
+    /// Reads the whole content and compares its hash. Returns nothing if the hash is right, otherwise the damage.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -163,15 +163,14 @@ impl Snapshots {
         })
     }
 
-    /// Makes the snapshots durable as they are: what was read back after a kill may never have reached
-    /// the disk.
+    /// Makes the snapshots durable as they were read: after a kill they may never have reached the disk.
     pub(super) fn sync(&self, info: &SnapshotInfo) -> Result<(), Error> {
         self.disk.open(&info.path)?.sync()
     }
 
-    /// Removes the snapshots that are too many: the newest `keep` stay (at least the two that compaction
-    /// needs), and of the older ones one in each span of distances from the newest that is four times as
-    /// long as the span before it. Gives how many were removed.
+    /// Removes surplus snapshots: the newest `keep` stay (at least the two that compaction needs), and of the older
+    /// ones one in each span of distances from the newest that is four times as long as the span before it. Returns the
+    /// number of removed snapshots.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -196,10 +195,10 @@ impl Snapshots {
     }
 }
 
-/// Which of the snapshots at these sequences (ascending) are too many. The newest `keep` stay. Of the
-/// older ones one stays, the oldest, in each span of distances from the newest that is four times as
-/// long as the one before it: near times can be reached by a short replay, far ones by a longer one, and
-/// there are never more than about thirty.
+/// The surplus ones of the snapshots at these sequences (ascending). The newest `keep` stay. Of the older ones one
+/// stays, the oldest, in each span of distances from the newest that is four times as long as the one before it: recent
+/// times can be reached by a short replay, earlier ones by a longer one, and there are never more than about thirty
+/// snapshots.
 pub(super) fn surplus(sequences: &[u64], keep: usize) -> Vec<u64> {
     let Some(newest) = sequences.last() else {
         return Vec::new();
@@ -261,8 +260,8 @@ fn damage(path: &Path, why: String) -> Damage {
     }
 }
 
-/// Takes the content of a snapshot. Dropped without [`SnapshotWriter::finish`] it leaves a temporary
-/// file, which the next open removes.
+/// Writes the content of a snapshot. If dropped without [`SnapshotWriter::finish`], it leaves a temporary file, which
+/// the next open removes.
 pub struct SnapshotWriter {
     disk: Arc<dyn Disk>,
     file: Arc<dyn File>,
@@ -273,13 +272,13 @@ pub struct SnapshotWriter {
 }
 
 impl SnapshotWriter {
-    /// Where the snapshot will be.
+    /// The final path of the snapshot.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.info.path
     }
 
-    /// Puts the snapshot in place, durably.
+    /// Installs the snapshot, durably.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -326,7 +325,7 @@ impl Write for SnapshotWriter {
         if self.buffer.len() >= BUFFER_BYTES {
             self.drain().map_err(io::Error::other)?;
         }
-        // It has been encoded, or hashed and written.
+        // The piece has been encoded, or hashed and written.
         self.throttle.pause();
         Ok(taken)
     }
@@ -346,7 +345,7 @@ pub struct SnapshotReader {
 }
 
 impl SnapshotReader {
-    /// As [`Snapshots::verify`], also when the file has lost its name.
+    /// As [`Snapshots::verify`], also if the file was removed since.
     pub(super) fn verify(&self, info: &SnapshotInfo) -> Result<Option<Damage>, Error> {
         content_is_right(self.file.as_ref(), info, &Throttle::default())
     }

@@ -1,17 +1,17 @@
-//! How much there is of everything.
+//! Sizes and counts of the parts of a journal.
 
 use super::{Durable, snapshot::SnapshotInfo};
 
-/// How much there is of everything.
+/// Sizes and counts of the parts of a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stats {
-    /// How far the journal is durable.
+    /// The durable position.
     pub durable: Durable,
-    /// The first sequence that can be read, from the archive if need be.
+    /// The first sequence that can be read, including the archive.
     pub first_sequence: u64,
     /// The first sequence in the data directory.
     pub kept_from: u64,
-    /// How far entries have been flushed into sled.
+    /// The sequence up to which entries have been flushed into sled.
     pub flushed: u64,
     /// Bytes of the write-ahead log's files.
     pub wal_bytes: u64,
@@ -27,6 +27,6 @@ pub struct Stats {
     pub snapshots: Vec<SnapshotInfo>,
     /// Bytes of the archive's files.
     pub archive_bytes: u64,
-    /// Bytes that are free where the data directory is.
+    /// Free bytes of the data directory's file system.
     pub free_bytes: u64,
 }

@@ -1,15 +1,15 @@
-//! Background work, cut into steps.
+//! Throttling of background work, which is divided into steps.
 
 use std::{fmt, sync::Arc};
 
-/// What is done between the steps of such work: moving frames, sealing, compaction, snapshots. A step takes little
-/// more than a millisecond. Whoever has the journal may wait there, so that others get the processors; by default nothing
-/// is done.
+/// A function that is called between the steps of background work: moving frames, sealing, compaction, snapshots. A
+/// step takes little more than a millisecond. The function may wait, so that other work gets the processors; by default
+/// nothing is called.
 #[derive(Clone, Default)]
 pub struct Throttle(Option<Arc<dyn Fn() + Send + Sync>>);
 
 impl Throttle {
-    /// Does this between two steps, on the thread that takes them.
+    /// Calls `pause` between two steps, on the thread that does them.
     pub fn new(pause: impl Fn() + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(pause)))
     }

@@ -1,6 +1,5 @@
-//! The deep check: every frame, seal, snapshot and archive file of a ledger at rest, each part with the
-//! chain and with the others. Unlike recovery it continues behind damage and reports all of it, and it changes
-//! nothing.
+//! The deep check: every frame, seal, snapshot and archive file of a ledger at rest, each part with the chain and with
+//! the others. Unlike recovery it continues behind damage and reports all of it, and it changes nothing.
 
 mod frames;
 mod parts;
@@ -17,52 +16,53 @@ use super::{
 };
 use parts::Verifier;
 
-/// Follows a check while it goes on, from as many threads as check.
+/// Observes a running check, from all of its threads.
 pub trait Observer: Sync {
-    /// A part has been begun: what it is, and how many bytes have been checked, of how many.
+    /// A part has begun: its name, the bytes checked so far, and the total.
     fn progress(&self, part: &str, checked: u64, total: u64) {
         let _ = (part, checked, total);
     }
 
-    /// A batch that is right so far. They come in order only if one thread checks. What is found to be wrong with its payload is reported.
+    /// A batch that is valid so far. The batches come in order only if one thread checks. Errors in the payload are
+    /// reported as damage.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The error in the payload.
     fn batch(&self, batch: BatchRef<'_>) -> Result<(), String> {
         let _ = batch;
         Ok(())
     }
 }
 
-/// Follows nothing.
+/// Observes nothing.
 impl Observer for () {}
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
-    /// Everything that is damaged or missing. Empty: the ledger is whole.
+    /// Everything that is damaged or missing. Empty: the ledger is intact.
     pub damages: Vec<Damage>,
-    /// What is no damage, but is put right when the ledger is opened.
+    /// Findings that are not damage, but are repaired when the ledger is opened.
     pub notes: Vec<String>,
-    /// Batches that were checked.
+    /// The number of checked batches.
     pub batches: u64,
-    /// Entries in them.
+    /// The number of entries in them.
     pub entries: u64,
-    /// Sequence of the first entry that was checked; 0 if there is none.
+    /// Sequence of the first checked entry; 0 if there is none.
     pub first_sequence: u64,
-    /// Where the chain ends.
+    /// The end of the chain.
     pub last: Option<Durable>,
-    /// Snapshots that are right.
+    /// The number of valid snapshots.
     pub snapshots: usize,
-    /// Bytes of frames that were checked.
+    /// The checked bytes of frames.
     pub bytes: u64,
 }
 
-/// Checks a data directory, with its archive if that is named, or an archive directory alone.
+/// Checks a data directory, with its archive if that is given, or an archive directory alone.
 ///
 /// # Errors
-/// [`Error::Locked`] while a daemon runs; [`Error::Io`] if something cannot be read, and not found if there
-/// is no ledger. Damage is no error here: it is what is answered.
+/// [`Error::Locked`] while a daemon runs; [`Error::Io`] if a file cannot be read, and not found if there is no ledger.
+/// Damage is not an error here, but part of the result.
 pub fn verify(
     disk: Arc<dyn Disk>,
     directory: &Path,
@@ -72,7 +72,7 @@ pub fn verify(
     verify_with(disk, directory, archive, 1, observer)
 }
 
-/// As [`verify`], with so many threads, of which each looks at one epoch or archive file at a time.
+/// As [`verify`], with this many threads, each of which checks one epoch or archive file at a time.
 ///
 /// # Errors
 /// As [`verify`].
@@ -103,7 +103,7 @@ pub fn verify_with(
         true => Some(disk.lock(&directory.join(super::recovery::LOCK))?),
         false => None,
     };
-    // That it cannot be read is found out below.
+    // An unreadable base is reported below.
     let base = base::read(disk.as_ref(), directory).ok().flatten();
     let removed = match base.filter(|_| is_data) {
         Some(base) => files.partition_point(|file| file.first_sequence <= base.position.sequence),

@@ -1,11 +1,11 @@
 //! The durable watermark: the last acknowledged position, in the file `anchor` beside the write-ahead log.
 //!
-//! A write-ahead log that ends in garbage was torn by a crash, or was damaged. If the watermark has a
-//! sequence behind that place, it was damaged. The note is written after each sync of the log, and is
-//! itself synced only when a segment or the journal is closed: a killed process loses nothing of it, a
-//! power cut may leave an older note, which is never wrong, only less sharp.
+//! A write-ahead log that ends in garbage was torn by a crash, or was damaged. If the watermark is behind that place,
+//! it was damaged. The note is written after each sync of the log, and is itself synced only when a segment or the
+//! journal is closed: a killed process loses nothing of it, a power loss may leave an older note, which is still
+//! correct, but less precise.
 //!
-//! The file has two slots, 512 bytes apart, so that a torn note leaves the one before.
+//! The file has two slots, 512 bytes apart, so that a torn note leaves the previous one intact.
 
 use std::{path::Path, sync::Arc};
 
@@ -33,7 +33,7 @@ pub(super) struct DurableWatermark {
 pub(super) struct Notes {
     /// The later of its notes; none if no slot can be read.
     pub(super) position: Option<Durable>,
-    /// Slots that hold something unreadable.
+    /// Slots with unreadable content.
     pub(super) unreadable: usize,
 }
 
@@ -54,7 +54,7 @@ pub(super) fn read(disk: &dyn Disk, directory: &Path) -> Result<Notes, Error> {
             Some(position) => {
                 let later = noted
                     .position
-                    .is_none_or(|known| known.sequence < position.sequence);
+                    .is_none_or(|earlier| earlier.sequence < position.sequence);
                 if later {
                     noted.position = Some(position);
                 }
@@ -70,8 +70,8 @@ fn parse(slot: &[u8]) -> Option<Durable> {
 }
 
 impl DurableWatermark {
-    /// Writes a new watermark at `position`, durably, over whatever was there. Both slots get the note, one
-    /// after the other, so that no older one is left to be chosen.
+    /// Creates the watermark file at `position`, durably, replacing any other. Both slots get the note, one after the
+    /// other, so that no older one is left.
     pub(super) fn create(
         disk: &dyn Disk,
         directory: &Path,
@@ -87,7 +87,7 @@ impl DurableWatermark {
         })
     }
 
-    /// Notes a position that has become durable.
+    /// Writes a note of a position that has become durable.
     pub(super) fn note(&mut self, position: &Durable) -> Result<(), Error> {
         let record = Record::new(MAGIC).position(position).finish();
         let offset = self.next.saturating_mul(SLOT_BYTES) as u64;

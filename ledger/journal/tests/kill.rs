@@ -1,7 +1,7 @@
-//! A real process, killed at any moment, on the real disk and with the real sled: what it acknowledged is
-//! there again. The test runs itself as the process to be killed.
+//! A real process, killed at any moment, on the real disk and with the real sled: all acknowledged entries are there
+//! again. The test runs itself as the process to be killed.
 
-#![allow(clippy::unwrap_used, reason = "a test: what is unexpected ends it")]
+#![allow(clippy::unwrap_used, reason = "a test: an unexpected result ends it")]
 
 use std::{
     ffi::OsStr,
@@ -17,7 +17,7 @@ use quota_journal::{
 };
 use quota_semantics::Timestamp;
 
-/// Names the data directory to the process that is to be killed.
+/// The environment variable with the data directory for the process that is to be killed.
 const DIRECTORY: &str = "QUOTA_LEDGER_KILL_TEST_DIRECTORY";
 
 const ROUNDS: u64 = 40;
@@ -30,7 +30,7 @@ fn main() {
 }
 
 fn open(directory: &Path) -> (FileJournal, FileReader, Recovery) {
-    // Small, so that segments, epochs and compactions come often.
+    // Small, so that segments, epochs and compactions are frequent.
     let options = Options {
         segment_bytes: 64 * 1024,
         epoch_bytes: 128 * 1024,
@@ -78,8 +78,7 @@ fn write_until_killed(directory: &Path) {
     }
 }
 
-/// Runs the process until it has acknowledged so many groups, kills it, and gives the last sequence that
-/// it acknowledged.
+/// Runs the process until it has acknowledged this many groups, kills it, and returns the last acknowledged sequence.
 fn run_and_kill(directory: &OsStr, groups: u64) -> Option<u64> {
     let mut process = Command::new(std::env::current_exe().unwrap())
         .env(DIRECTORY, directory)
@@ -110,7 +109,7 @@ fn kill_again_and_again() {
         let groups = round * 37 % 61;
         acknowledged = run_and_kill(data.as_os_str(), groups).unwrap_or(acknowledged);
         if round % 3 == 0 {
-            // Killed several times before anybody looks.
+            // Killed several times before the check.
             continue;
         }
         let (journal, reader, recovery) = open(&data);

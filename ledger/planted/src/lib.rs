@@ -1,12 +1,12 @@
-//! Bugs that can be planted, to see whether the tests find them. Only with the feature `planted-bugs`, and
-//! never in a release build; without it, every question below is answered by the compiler.
+//! Bugs that can be planted, to verify that the tests find them. Only with the feature `planted-bugs`, and never in a
+//! release build; without the feature every check below is resolved at compile time.
 
 #[cfg(all(feature = "planted-bugs", not(debug_assertions)))]
 compile_error!("planted bugs are for tests");
 
 macro_rules! bugs {
     ($($list:ident: $list_what:literal { $($name:ident: $what:literal,)+ })+) => {
-        /// A bug that programs like these could have.
+        /// A typical bug of programs like these.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Bug {
             $($(#[doc = $what] $name,)+)+
@@ -18,7 +18,7 @@ macro_rules! bugs {
                 pub const $list: &[Self] = &[$(Self::$name,)+];
             )+
 
-            /// The bug by this name, as [`fmt::Debug`](std::fmt::Debug) writes names.
+            /// The bug of this name, in the format of [`fmt::Debug`](std::fmt::Debug).
             #[must_use]
             pub fn named(name: &str) -> Option<Self> {
                 match name {
@@ -27,7 +27,7 @@ macro_rules! bugs {
                 }
             }
 
-            /// What goes wrong with it.
+            /// The description of the bug.
             #[must_use]
             pub const fn what(self) -> &'static str {
                 match self {
@@ -76,7 +76,7 @@ bugs! {
     }
 }
 
-/// The environment variable that names the bug of a process.
+/// The environment variable with the bug of a process.
 pub const VARIABLE: &str = "QUOTA_PLANTED_BUG";
 
 #[cfg(feature = "planted-bugs")]
@@ -91,17 +91,17 @@ mod switch {
         static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
     }
 
-    /// From now on this thread has this bug, or none.
+    /// Sets the bug of this thread, or none.
     pub fn plant(bug: Option<Bug>) {
         PLANTED.set(bug);
     }
 
-    /// All threads of this process have this bug, unless another one was given before.
+    /// Sets the bug of all threads of this process, unless another one was set before.
     pub fn plant_in_process(bug: Bug) {
         OF_PROCESS.get_or_init(|| bug);
     }
 
-    /// Whether this thread, or all of this process, has this bug.
+    /// Whether this thread, or the whole process, has this bug.
     #[must_use]
     pub fn is(bug: Bug) -> bool {
         PLANTED.get() == Some(bug) || OF_PROCESS.get() == Some(&bug)
@@ -112,7 +112,7 @@ mod switch {
 mod switch {
     use super::Bug;
 
-    /// Never.
+    /// Always false.
     #[must_use]
     pub const fn is(_: Bug) -> bool {
         false

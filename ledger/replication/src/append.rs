@@ -1,18 +1,18 @@
-//! An append that is on its way, from its first sending until it is known what is at its place.
+//! An append in flight: from its first sending until the message at its sequence has been read.
 
 use std::sync::Arc;
 
 use crate::{clock::Millis, message::Message};
 
-/// What was heard of a publish. Only that it was stored settles anything: a server that does not lead the stream any
-/// more refuses what the true one stores.
+/// The reply to a publish. Only `Stored` is conclusive: a server that no longer leads the stream refuses messages that
+/// the true leader stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// Stored, at this sequence of the log's stream.
     Stored(u64),
-    /// Refused, with the last sequence that the server named. It may be too low, or too high.
+    /// Refused, with the last sequence according to the server, which may be too low or too high.
     Refused(Option<u64>),
-    /// Nobody listens, the connection was lost, or something else was said.
+    /// No responders, a lost connection, or any other reply.
     Unknown,
 }
 
@@ -20,7 +20,7 @@ pub enum Reply {
 pub(crate) struct Append {
     pub(crate) message: Message,
     pub(crate) bytes: Arc<[u8]>,
-    /// When it was sent first: what it proves about leading, it proves for that time.
+    /// When it was sent first. A stored append proves leadership at that time only.
     pub(crate) first_sent: Millis,
     pub(crate) phase: Phase,
     /// How often it was sent.
@@ -29,21 +29,21 @@ pub(crate) struct Append {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Sent; a reply is awaited until then.
+    /// Sent; a reply is awaited.
     Sent {
         /// When it becomes ambiguous.
         until: Millis,
     },
-    /// Ambiguous: what is at its place is being read.
+    /// Ambiguous: the message at its sequence is being read.
     Reading,
-    /// Nothing was there: the same is sent again then.
+    /// No message was there: the same bytes are sent again after a pause.
     Pausing {
         /// When.
         until: Millis,
     },
 }
 
-/// First wait before the same is sent again; doubled up to [`LONGEST_PAUSE`].
+/// First pause before the same bytes are sent again; doubled up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Millis = 20;
 const LONGEST_PAUSE: Millis = 1_000;
 

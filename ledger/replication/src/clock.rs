@@ -1,4 +1,4 @@
-//! Time as members see it.
+//! The clock of members.
 
-/// Milliseconds of a clock that never goes back. Clocks of different members need not agree.
+/// Milliseconds of a monotonic clock. Clocks of different members need not agree.
 pub type Millis = u64;

@@ -1,4 +1,4 @@
-//! Who takes part, and in which ledger.
+//! Identities of members and ledgers.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Most bytes of a node's name.
 const NAME_MAX: usize = 63;
 
-/// A text that is no name or id.
+/// A text that is not a valid name or id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ParseError(&'static str);
@@ -58,8 +58,8 @@ impl fmt::Display for NodeName {
     }
 }
 
-/// What distinguishes one replicated ledger from every other, also from an earlier one by the same name. Drawn at random
-/// when the cluster is initialised; printed as 32 hexadecimal digits.
+/// Identifies a replicated ledger, and distinguishes it from an earlier one of the same name. Drawn at random when the
+/// cluster is initialised; printed as 32 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct LedgerId([u8; 16]);
@@ -115,14 +115,14 @@ impl fmt::Debug for LedgerId {
     }
 }
 
-/// Who a member is.
+/// The identity of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Its node.
     pub node: NodeName,
-    /// Drawn at random at each start, so that what an earlier process wrote is never taken for this one's.
+    /// Drawn at random at each start, so that messages of an earlier process are never taken for those of this one.
     pub instance: u64,
-    /// The partition of the ledger. There is one so far: 0.
+    /// The partition of the ledger. There is only one so far: 0.
     pub partition: u32,
 }
 

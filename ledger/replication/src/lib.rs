@@ -1,11 +1,12 @@
-//! How several replicas of one ledger agree on its log.
+//! The agreement of several replicas of one ledger on its log.
 //!
-//! The log is a replicated stream that takes a message only if it follows the sequence that its sender names. Everything
-//! rests on one rule: **whoever decided a message had applied every message before it**. So the expected sequence is what
-//! the sender itself has applied, and nothing else; and an append whose outcome is ambiguous is resolved by reading what
-//! is at its place, never by giving up, and never by trying other bytes.
+//! The log is a replicated stream that accepts a message only if the message follows the sequence that its sender
+//! expects. Everything depends on one rule: **the sender of a decision had applied every message before it**. So the
+//! expected sequence is always the one that the sender itself has applied; and an append with an ambiguous outcome is
+//! resolved by reading the message at its sequence, never by giving up, and never by sending other bytes.
 //!
-//! Pure: [`Member`] is a state machine that takes the time, replies and messages, and says what to do. The daemon does it.
+//! Pure: [`Member`] is a state machine that takes the time, replies and messages, and returns actions. The daemon
+//! carries them out.
 
 mod append;
 mod bookmark;

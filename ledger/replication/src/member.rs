@@ -1,7 +1,8 @@
-//! A member of the cluster: follows the log, leads it when it may, and never decides on what it has not applied.
+//! A member of the cluster: follows the log, leads when it may, and never decides on a state that lacks applied
+//! messages.
 //!
-//! A state machine. Time, replies and messages come in; [`Action`]s come out, to be carried out in their order.
-//! Times are milliseconds of a clock that never goes back.
+//! A state machine: time, replies and messages are its inputs; [`Action`]s are its outputs, to be carried out in order.
+//! Times are milliseconds of a monotonic clock.
 
 mod lead;
 
@@ -18,35 +19,37 @@ use crate::{
     verify::{self, Followed, Position, Stop},
 };
 
-/// How quickly leaders change. None of it decides whether a grant is right.
+/// Timing of leader changes. No setting affects the correctness of grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// After so long without a message of the leader another takes over; up to a third more is added at random.
+    /// After this time without a message of the leader another member takes over; up to a third more is added at
+    /// random.
     pub silence: Millis,
-    /// A leader that had nothing to append for so long shows that it is there.
+    /// An idle leader appends a heartbeat at this interval.
     pub heartbeat: Millis,
-    /// For so long after its last append was sent a leader knows that nobody else leads. Shorter than `silence`.
+    /// For this time after the sending of its last append a leader is certain to be the only one. Shorter than
+    /// `silence`.
     pub lease: Millis,
-    /// An append that nothing was heard of for so long is ambiguous.
+    /// An append without a reply for this time is ambiguous.
     pub ack_wait: Millis,
-    /// How often a follower looks for messages that nobody told it of.
+    /// The interval at which a follower reads the stream without a hint.
     pub poll: Millis,
 }
 
-/// What a member is.
+/// The role of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Applies what others append.
+    /// Applies the messages of others.
     Follower,
     /// Tries to append a fence.
     Candidate,
-    /// Decides.
+    /// Decides and appends.
     Leader,
-    /// Must not go on in this process: see [`Action::Deposed`] and [`Action::Stop`].
+    /// Must not continue in this process: see [`Action::Deposed`] and [`Action::Stop`].
     Over,
 }
 
-/// What is to be done.
+/// An action to be carried out.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Action {
     /// Append these bytes to the stream, if its last sequence is `expected`.
@@ -56,51 +59,52 @@ pub enum Action {
         /// The message.
         bytes: Arc<[u8]>,
     },
-    /// Read the stream from this sequence on, and say what came of it by [`Member::read`].
+    /// Read the stream from this sequence on, and pass the result to [`Member::read`].
     Read {
         /// The first sequence.
         from: u64,
     },
-    /// Append a batch that was not decided here to the replica, and apply it.
+    /// Append a batch of another member to the replica, and apply it.
     Apply(StoredBatch),
-    /// From now on this member decides: the state is complete up to its own fence.
+    /// This member decides from now on: the state is complete up to its own fence.
     Lead {
         /// Its term.
         epoch: u64,
     },
-    /// The proposed batch is in the log: append it to the replica, then let its answers go.
+    /// The proposed batch is in the log: append it to the replica, then send its answers.
     Committed(StoredBatch),
-    /// The lead was given away; this member follows.
+    /// The leadership was handed over; this member follows.
     HandedOver {
-        /// To this node.
+        /// The new leader.
         to: NodeName,
     },
-    /// Another has appended at the place of this leader's append: what was decided for it must be forgotten, unanswered.
+    /// Another member has appended at the sequence of this leader's append: the decisions for that append must be
+    /// discarded without answers.
     Deposed,
     /// The stream does not continue the replica.
     Stop(Stop),
 }
 
-/// What has happened, for metrics.
+/// Counters for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Appends whose outcome was ambiguous.
     pub ambiguous: u64,
     /// Of these, the ones that turned out to be stored.
     pub resolved: u64,
-    /// Refusals of appends that were stored all the same.
+    /// Refusals of appends that were stored nevertheless.
     pub false_refusals: u64,
     /// How often the same bytes were sent again.
     pub resent: u64,
-    /// Fences that others were quicker than.
+    /// Fences that lost against a concurrent one.
     pub lost_fences: u64,
-    /// Messages of leaders who were replaced.
+    /// Messages of replaced leaders.
     pub skipped: u64,
     /// Messages that no ledger wrote.
     pub foreign: u64,
 }
 
-/// One process that takes part.
+/// One process of the cluster.
 #[derive(Debug)]
 pub struct Member {
     identity: Identity,
@@ -110,13 +114,13 @@ pub struct Member {
     append: Option<Append>,
     /// A batch that waits until a heartbeat is settled.
     proposed: Option<Batch>,
-    /// To whom the lead is to be given.
+    /// The node to which the leadership is to be handed over.
     transfer: Option<NodeName>,
-    /// When something was applied, or this process began.
+    /// When the last message was applied, or this process began.
     heard: Millis,
-    /// When a reader last found that there was nothing more.
+    /// When a read last found no more messages.
     caught_up: Option<Millis>,
-    /// Whether something keeps this member from leading.
+    /// Whether this member is prevented from leading.
     is_barred: bool,
     is_reading: bool,
     next_read: Millis,
@@ -152,31 +156,31 @@ impl Member {
         }
     }
 
-    /// What it is.
+    /// Its role.
     #[must_use]
     pub const fn role(&self) -> Role {
         self.role
     }
 
-    /// How far it has applied the log.
+    /// The position up to which it has applied the log.
     #[must_use]
     pub const fn position(&self) -> &Position {
         &self.position
     }
 
-    /// What has happened.
+    /// The counters.
     #[must_use]
     pub const fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// When a reader last found that nothing followed; for a leader, when its last settled append was sent.
+    /// When a read last found no more messages; for a leader, when its last settled append was sent.
     #[must_use]
     pub const fn caught_up(&self) -> Option<Millis> {
         self.caught_up
     }
 
-    /// Until when nobody else can lead: answers that rest on no append may leave before. 0: not at all.
+    /// Until when no other member can lead: answers without an append may be sent before. 0: never.
     #[must_use]
     pub fn lease_until(&self) -> Millis {
         match self.role {
@@ -186,28 +190,29 @@ impl Member {
         }
     }
 
-    /// Since when an append is on its way, if one is.
+    /// When the append in flight was first sent, if there is one.
     #[must_use]
     pub fn in_flight_since(&self) -> Option<Millis> {
         self.append.as_ref().map(|append| append.first_sent)
     }
 
-    /// The actions that have come up, oldest first.
+    /// The pending actions, oldest first.
     pub fn take_actions(&mut self) -> Vec<Action> {
         std::mem::take(&mut self.actions)
     }
 
-    /// Whether something outside of the log keeps this member from leading, such as a replica that cannot be written.
+    /// Sets whether a condition outside the log prevents this member from leading, such as a replica that cannot be
+    /// written.
     pub const fn set_barred(&mut self, is_barred: bool) {
         self.is_barred = is_barred;
     }
 
-    /// The stream has something new, as far as somebody says.
+    /// Takes a hint that the stream has new messages.
     pub const fn hint(&mut self, now: Millis) {
         self.next_read = now;
     }
 
-    /// Time has passed. `wall` is the time of day, for a fence's entry.
+    /// Advances the time. `wall` is the time of day, for a fence's entry.
     pub fn tick(&mut self, now: Millis, wall: Timestamp) {
         self.press_on(now);
         match self.role {
@@ -219,7 +224,7 @@ impl Member {
         }
     }
 
-    /// When [`Member::tick`] has something to do, at the latest.
+    /// The latest time of the next call of [`Member::tick`].
     #[must_use]
     pub fn next_tick(&self) -> Millis {
         match (&self.append, self.role) {
@@ -233,8 +238,7 @@ impl Member {
         }
     }
 
-    /// What reading from a sequence on has brought: messages in their order, none if nothing is there yet; or `None` if
-    /// nobody answered.
+    /// Takes the result of a read: messages in order, empty if there are none yet; or `None` if no server answered.
     pub fn read(&mut self, now: Millis, messages: Option<&[(u64, Vec<u8>)]>) {
         self.is_reading = false;
         let found = messages.unwrap_or_default();
@@ -309,7 +313,8 @@ impl Member {
         }
     }
 
-    /// How long this member bears silence: different for each, so that not all run at once.
+    /// The time without messages after which this member takes over: different for each, so that not all compete at
+    /// once.
     fn patience(&self) -> Millis {
         let mut mixed = self.identity.instance ^ self.position.stream.rotate_left(32);
         mixed = (mixed ^ (mixed >> 31)).wrapping_mul(0x9E37_79B9_7F4A_7C15);

@@ -11,7 +11,7 @@
 //! 45  expected       u64: the sequence of the stream that the sender had applied
 //! 53  previous       32 bytes: the chain hash of the last batch before
 //! 85  node           u8 length, then the name
-//!     genesis:       ledger sequence u64 and time i64 that the ledger begins behind
+//!     genesis:       ledger sequence u64 and time i64 behind which the ledger begins
 //!     fence, group:  the batch's frame, as in the write-ahead log
 //!     handover:      u8 length and name of the node that is to lead
 //! ```
@@ -29,54 +29,53 @@ const CHECKED_FROM: usize = 8;
 /// One message of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// The ledger that it belongs to.
+    /// Its ledger.
     pub ledger: LedgerId,
     /// The partition of that ledger.
     pub partition: u32,
-    /// The term of the leader who wrote it: each fence begins the next.
+    /// The term of its sender: each fence begins the next term.
     pub epoch: u64,
-    /// Who wrote it.
+    /// The sender's node.
     pub node: NodeName,
-    /// Which of this node's processes.
+    /// The sender's process.
     pub instance: u64,
-    /// The sequence of the stream that the sender had applied: the message is right behind it.
+    /// The sequence of the stream that the sender had applied: the message is directly behind it.
     pub expected: u64,
-    /// Chain hash of the last batch before it.
+    /// The chain hash of the last batch before it.
     pub previous: Hash,
-    /// What it says.
+    /// Its content.
     pub kind: Kind,
 }
 
-/// What a message says.
+/// The content of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The first message of the stream: which ledger it is, and behind what it begins. An existing ledger that was moved
-    /// in goes on where it stood; the hash is the message's `previous`.
+    /// The first message of the stream: the identity of the ledger, and the entry behind which it begins. An existing
+    /// ledger that was moved into the stream continues behind its last entry; the hash is the message's `previous`.
     Genesis {
         /// The last entry before the stream; 0 for a new ledger.
         sequence: u64,
         /// The ledger time of that entry.
         time: Timestamp,
     },
-    /// A new leader: whatever an earlier one has on its way can never be stored any more. Its batch has the one entry
-    /// `LeaderChanged`.
+    /// A new leader: messages of earlier leaders can no longer be stored. Its batch has the one entry `LeaderChanged`.
     Fence(StoredBatch),
-    /// The leader gives the lead to a node, and decides nothing more.
+    /// The leader hands over to a node, and decides nothing more.
     Handover {
-        /// The node that is to lead.
+        /// The new leader.
         to: NodeName,
     },
     /// A batch of decisions.
     Group(StoredBatch),
-    /// The leader is there, and had nothing to say.
+    /// The leader is alive, and has nothing to append.
     Heartbeat,
 }
 
-/// Why bytes are no message of this version.
+/// Why bytes are not a message of this version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// Somebody else wrote it.
-    #[error("no message of a ledger")]
+    /// It was not written by a ledger.
+    #[error("not a message of a ledger")]
     Foreign,
     /// A newer version wrote it.
     #[error("a newer version wrote it, in the unknown format {0}: upgrade this node")]
@@ -84,7 +83,7 @@ pub enum DecodeError {
     /// A newer version wrote it.
     #[error("a newer version wrote it, a message of the unknown kind {0}: upgrade this node")]
     Kind(u8),
-    /// It is not what was written.
+    /// The bytes are damaged.
     #[error("a damaged message: {0}")]
     Damaged(String),
 }
@@ -149,8 +148,8 @@ impl Message {
         bytes
     }
 
-    /// The message of these bytes. That a batch follows from `previous` is checked; that `previous` is where the reader
-    /// stands is not.
+    /// Decodes a message. Checks that a batch follows from `previous`, but not that `previous` is the reader's
+    /// position.
     ///
     /// # Errors
     /// [`DecodeError`].
@@ -201,7 +200,7 @@ impl Message {
         })
     }
 
-    /// Where the chain is behind it, if it stood at `before`.
+    /// The chain position behind it, if the position before is `before`.
     #[must_use]
     pub const fn end(&self, before: Durable) -> Durable {
         match self.kind.batch() {
@@ -221,7 +220,7 @@ fn put_name(bytes: &mut Vec<u8>, name: &NodeName) {
     bytes.extend_from_slice(name);
 }
 
-/// What is left to be read.
+/// The bytes that are still to be decoded.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {

@@ -1,4 +1,4 @@
-//! What a reader of the log checks before it applies a message.
+//! The checks of a reader before it applies a message.
 
 use planted::Bug;
 use quota_journal::{Durable, StoredBatch};
@@ -9,20 +9,20 @@ use crate::{
     message::{DecodeError, Kind, Message},
 };
 
-/// How far a member has applied the log, and who wrote there.
+/// The position of a member in the log, with the leader there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Position {
     /// The ledger, once its first message was read.
     pub ledger: Option<LedgerId>,
     /// Sequence of the last message of the stream that was applied.
     pub stream: u64,
-    /// Where the ledger's chain is there.
+    /// The position of the ledger's chain there.
     pub end: Durable,
-    /// The leader of that time; none before the first.
+    /// The leader there; none before the first.
     pub leader: Option<Leader>,
 }
 
-/// Who may write.
+/// A leader: the member that may append.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leader {
     /// Its term.
@@ -31,20 +31,20 @@ pub struct Leader {
     pub node: NodeName,
     /// Its process.
     pub instance: u64,
-    /// Whom it has given the lead to: it writes nothing more.
+    /// The node that it has handed over to: it appends nothing more.
     pub handed_to: Option<NodeName>,
 }
 
-/// Why a member must not go on: the stream does not continue its replica, or cannot be understood. Starting again does
+/// Why a member must not continue: the stream does not continue its replica, or cannot be understood. A restart does
 /// not help.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Stop {
-    /// Messages between the replica and the stream's first are gone.
+    /// Messages between the replica and the first message of the stream were removed.
     #[error("the stream begins at {first}, and this replica has applied up to {applied} only")]
     Purged {
-        /// The first message there is.
+        /// The first message of the stream.
         first: u64,
-        /// The last one applied.
+        /// The last message applied.
         applied: u64,
     },
     /// A message cannot be read.
@@ -52,29 +52,29 @@ pub enum Stop {
     Undecodable {
         /// Its sequence.
         sequence: u64,
-        /// Why not.
+        /// The error.
         why: DecodeError,
     },
-    /// A message does not follow from what was applied before it.
+    /// A message does not follow from the messages before it.
     #[error("message {sequence} does not continue this replica: {why}")]
     Broken {
         /// Its sequence.
         sequence: u64,
-        /// What is wrong.
+        /// The error.
         why: String,
     },
-    /// An append was acknowledged at another place than its own.
+    /// An append was acknowledged at another sequence than its own.
     #[error("an append behind {expected} was acknowledged at {sequence}")]
     Misplaced {
         /// The sequence that was expected to be the last.
         expected: u64,
-        /// Where it was said to be stored.
+        /// The acknowledged sequence.
         sequence: u64,
     },
 }
 
 impl Position {
-    /// Before anything was read.
+    /// The position before the first message.
     pub const NOTHING: Self = Self {
         ledger: None,
         stream: 0,
@@ -89,18 +89,18 @@ impl Position {
     }
 }
 
-/// What became of a message that was read.
+/// The result of a message that was read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Followed {
     /// It was applied, with the batch that it carries.
     Applied(Option<StoredBatch>),
-    /// Not written by a ledger: it is in the stream, and means nothing.
+    /// Not written by a ledger: ignored.
     Foreign,
-    /// From a leader who was replaced: it means nothing.
+    /// From a replaced leader: ignored.
     Old,
 }
 
-/// Takes the position behind the next message of the stream, or says why that cannot be.
+/// Moves the position behind the next message of the stream, or returns why that is impossible.
 pub(crate) fn follow(
     position: &mut Position,
     partition: u32,
@@ -117,10 +117,7 @@ pub(crate) fn follow(
         Err(why) => return Err(Stop::Undecodable { sequence, why }),
     };
     if message.expected + 1 != sequence {
-        return Err(broken(format!(
-            "it was written to follow {}",
-            message.expected
-        )));
+        return Err(broken(format!("it expects to follow {}", message.expected)));
     }
     if message.partition != partition {
         return Err(broken(format!("it is of partition {}", message.partition)));
@@ -195,7 +192,7 @@ fn continues(position: &Position, message: &Message) -> Result<(), String> {
     }
 }
 
-/// Moves on behind a message that continues the position.
+/// Moves the position behind a message that continues it.
 pub(crate) fn advance(position: &mut Position, sequence: u64, message: &Message) {
     position.stream = sequence;
     position.ledger = Some(message.ledger);

@@ -1,4 +1,4 @@
-//! Who causes entries and denials.
+//! The actors of entries and denials.
 
 use std::sync::Arc;
 
@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::Name;
 
-/// Who caused something, and where it can be looked up elsewhere.
+/// The principal behind an entry or denial, and references to logs and traces elsewhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Actor {
     /// The authenticated principal, the stream, or the daemon itself.
     pub principal: Name,
-    /// The user on whose behalf it acted, as an AdmissionReview's `userInfo` tells.
+    /// The user on whose behalf the principal acted, from an AdmissionReview's `userInfo`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<Name>,
     /// The request's id (`X-Request-Id`).
@@ -21,13 +21,13 @@ pub struct Actor {
     /// The W3C trace context of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<Name>,
-    /// Why, in the actor's own words.
+    /// The reason that the actor gave.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<Name>,
 }
 
 impl Actor {
-    /// An actor of whom nothing but the name is known.
+    /// An actor of which only the name is recorded.
     #[must_use]
     pub fn named(principal: &str) -> Arc<Self> {
         Arc::new(Self {

@@ -1,4 +1,4 @@
-//! The rules of Kubernetes' quotas: quantities, what an object counts for, scopes, and what is admitted.
+//! The rules of Kubernetes' quotas: quantities, footprints of objects, scopes, and admission.
 //!
 //! Pure: plain data in, plain data out, no clock, no disk, no network, no randomness.
 

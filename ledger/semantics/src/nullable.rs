@@ -1,4 +1,4 @@
-//! Fields of Kubernetes' objects that may be null, or left out.
+//! Fields of Kubernetes' objects that may be null or absent.
 
 use serde::{Deserialize, Deserializer};
 
@@ -11,7 +11,7 @@ where
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// Whether a field need not be written.
+/// Whether a field can be left out on writing.
 pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

@@ -1,4 +1,4 @@
-//! Lengths of time as people write them.
+//! Periods of time in configuration files.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -12,35 +12,35 @@ use crate::Span;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Period(Duration);
 
-/// Longer than any run of the daemon, and far from the ends of every clock.
+/// Longer than any run of the daemon, and far from the limits of every clock.
 const LONGEST_PERIOD: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 impl Period {
-    /// So many seconds.
+    /// A period in seconds.
     #[must_use]
     pub const fn from_secs(seconds: u32) -> Self {
         Self(Duration::from_secs(seconds as u64))
     }
 
-    /// So many milliseconds.
+    /// A period in milliseconds.
     #[must_use]
     pub const fn from_millis(milliseconds: u32) -> Self {
         Self(Duration::from_millis(milliseconds as u64))
     }
 
-    /// As the standard library and tokio's timers take it.
+    /// As a duration of the standard library.
     #[must_use]
     pub const fn get(self) -> Duration {
         self.0
     }
 
-    /// As the ledger takes it.
+    /// As a span of the ledger.
     #[must_use]
     pub fn span(self) -> Span {
         Span::from_nanoseconds(i64::try_from(self.0.as_nanos()).unwrap_or(i64::MAX))
     }
 
-    /// Whether it is no time at all.
+    /// Whether the period is zero.
     #[must_use]
     pub const fn is_zero(self) -> bool {
         self.0.is_zero()

@@ -1,4 +1,4 @@
-//! Resource lists: how much of each resource, by name.
+//! Resource lists: amounts by resource name.
 
 use std::{cmp::Ordering, fmt};
 
@@ -12,20 +12,20 @@ use crate::{
     quantity::{Quantity, Scale},
 };
 
-/// The longest list in which a name is looked for one after the other.
+/// The longest list that is searched linearly.
 const SHORT: usize = 8;
 
-/// How many times longer than another a list is if it is quicker to look for each name of the other in it than to go
-/// through both.
+/// If one list is this many times longer than another, searching it for each name of the other is faster than merging
+/// both.
 const LONG: usize = 16;
 
-/// The same where both are sorted, and each name is looked for behind the one before.
+/// The same factor where both are sorted, and each search begins behind the previous name.
 const SPARSE: usize = 8;
 
 /// Quantities by resource name, sorted by name; each name at most once.
 ///
-/// A name with a zero quantity is not the same as no name: whether a name is present decides what
-/// counts as mentioned. Two lists are equal if they have the same names with equal numbers.
+/// A name with a zero quantity differs from an absent name: only a present name counts as mentioned. Two lists are
+/// equal if they have the same names with equal numbers.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct ResourceList(Vec<(Name, Quantity)>);
 
@@ -36,13 +36,13 @@ impl ResourceList {
         Self(Vec::new())
     }
 
-    /// How many names there are.
+    /// The number of names.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is no name.
+    /// Whether there are no names.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -56,7 +56,7 @@ impl ResourceList {
     /// The quantity of a name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Quantity> {
-        // Most names differ in length already, which is seen faster than which comes first.
+        // Most names differ in length, which is faster to compare than their order.
         if self.0.len() <= SHORT {
             let found = self.0.iter().find(|(other, _)| other == name);
             return found.map(|(_, quantity)| quantity);
@@ -64,7 +64,7 @@ impl ResourceList {
         self.place(name).ok().map(|at| &self.0[at].1)
     }
 
-    /// The names that are in `other` too, sorted, with both quantities: takes less than to look for each of them.
+    /// The names that are in `other` too, sorted, with both quantities. Faster than a search for each of them.
     pub fn common<'a>(
         &'a self,
         other: &'a Self,
@@ -106,7 +106,7 @@ impl ResourceList {
         }
     }
 
-    /// Takes a name out.
+    /// Removes a name.
     pub fn remove(&mut self, name: &str) -> Option<Quantity> {
         self.place(name).ok().map(|at| self.0.remove(at).1)
     }
@@ -121,19 +121,17 @@ impl ResourceList {
         self.0.iter().map(|(name, _)| name)
     }
 
-    /// Adds each quantity of `other`; names that are not here yet are created as they are there.
+    /// Adds each quantity of `other`; absent names are copied.
     pub fn add(&mut self, other: &Self) {
         self.merge(other, Quantity::add_assign, Clone::clone);
     }
 
-    /// Subtracts each quantity of `other`; names that are not here yet start from zero, so that they
-    /// become negative.
+    /// Subtracts each quantity of `other`; absent names start from zero, so that they become negative.
     pub fn subtract(&mut self, other: &Self) {
         self.merge(other, Quantity::sub_assign, Quantity::negated);
     }
 
-    /// Raises each name to the quantity in `other`, if that is at least as much. Names that are only
-    /// there are taken over.
+    /// Raises each name to the quantity in `other`, if that is at least as much. Absent names are copied.
     pub fn max(&mut self, other: &Self) {
         let raise = |mine: &mut Quantity, theirs: &Quantity| {
             if *mine <= *theirs {
@@ -186,8 +184,8 @@ impl ResourceList {
         }
     }
 
-    /// What must be granted to get from `old` to this: for each name of this list, by how much it
-    /// exceeds `old`, or zero.
+    /// The amounts to be granted for a change from `old` to this list: for each name of this list, the excess over
+    /// `old`, or zero.
     #[must_use]
     pub fn delta_over(&self, old: &Self) -> Self {
         let delta = |name: &Name, new: &Quantity| match old.get(name) {
@@ -232,16 +230,16 @@ impl ResourceList {
         self.0.retain(|(name, quantity)| passes(name, quantity));
     }
 
-    /// Rounds each quantity away from zero to thousandths, as Kubernetes' v1 defaulting does with
-    /// every resource list that comes in.
+    /// Rounds each quantity away from zero to thousandths, as Kubernetes' v1 defaulting does with every resource list
+    /// of a request.
     pub fn round_up_to_thousandths(&mut self) {
         for (_, quantity) in &mut self.0 {
             quantity.round_up(Scale::Milli);
         }
     }
 
-    /// The names, sorted, of which there is more here than in `hard`. Names that are missing on
-    /// either side never exceed.
+    /// The names, sorted, whose quantity here exceeds that in `hard`. Names that are absent on either side never
+    /// exceed.
     #[must_use]
     pub(crate) fn exceeding(&self, hard: &Self) -> Vec<Name> {
         let exceeds = |(name, quantity): &&(Name, Quantity)| {
@@ -254,7 +252,7 @@ impl ResourceList {
             .collect()
     }
 
-    /// The list as Kubernetes' messages show it: `cpu=1,pods=2`.
+    /// The list in the format of Kubernetes' messages: `cpu=1,pods=2`.
     #[must_use]
     pub fn pretty(&self) -> String {
         self.to_string()
@@ -277,7 +275,7 @@ impl fmt::Debug for ResourceList {
     }
 }
 
-/// Of several quantities for one name, the last one counts.
+/// Of several quantities for one name, the last one is kept.
 impl FromIterator<(Name, Quantity)> for ResourceList {
     fn from_iter<T: IntoIterator<Item = (Name, Quantity)>>(entries: T) -> Self {
         let mut entries: Vec<_> = entries.into_iter().collect();
@@ -285,7 +283,7 @@ impl FromIterator<(Name, Quantity)> for ResourceList {
             return Self(entries);
         }
         entries.sort_by(|(a, _), (b, _)| a.cmp(b));
-        // Keeps the first of a run, which therefore has to take over what comes later.
+        // `dedup_by` keeps the first item of a run, which therefore has to take the later value.
         entries.dedup_by(|later, kept| {
             let same = later.0.cmp(&kept.0) == Ordering::Equal;
             if same {
@@ -311,7 +309,7 @@ impl Serialize for ResourceList {
     }
 }
 
-/// From a JSON object; `null` is the empty list.
+/// Read from a JSON object; `null` is the empty list.
 impl<'de> Deserialize<'de> for ResourceList {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(ListVisitor)

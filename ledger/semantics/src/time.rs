@@ -1,4 +1,4 @@
-//! Points in time and lengths of time. The core never reads a clock: both are handed in.
+//! Points in time and spans of time. The core never reads a clock: the caller passes the time.
 
 use std::{cell::Cell, fmt, str::FromStr};
 
@@ -11,7 +11,7 @@ pub struct Timestamp(i64);
 impl Timestamp {
     /// 1970-01-01T00:00:00Z.
     pub const EPOCH: Self = Self(0);
-    /// The latest time that can be written, in the year 2262.
+    /// The latest time that can be represented, in the year 2262.
     pub const MAX: Self = Self(i64::MAX);
 
     /// The time `nanoseconds` after the epoch.
@@ -26,13 +26,13 @@ impl Timestamp {
         self.0
     }
 
-    /// This time plus a span, held at [`Timestamp::MAX`].
+    /// This time plus a span, clamped at [`Timestamp::MAX`].
     #[must_use]
     pub const fn plus(self, span: Span) -> Self {
         Self(self.0.saturating_add(span.0))
     }
 
-    /// This time minus a span, held at the earliest time that can be written.
+    /// This time minus a span, clamped at the earliest time that can be represented.
     #[must_use]
     pub const fn minus(self, span: Span) -> Self {
         Self(self.0.saturating_sub(span.0))
@@ -44,13 +44,13 @@ impl Timestamp {
         Span(self.0.saturating_sub(earlier.0))
     }
 
-    /// This time without what is below a microsecond: many libraries read no more digits of a second's fraction.
+    /// This time truncated to microseconds: many libraries do not parse more digits of a second's fraction.
     #[must_use]
     pub const fn whole_microseconds(self) -> Self {
         Self(self.0.saturating_sub(self.0.rem_euclid(1000)))
     }
 
-    /// This time without its fraction of a second, as Kubernetes stores times.
+    /// This time truncated to seconds, as Kubernetes stores times.
     #[must_use]
     pub const fn whole_seconds(self) -> Self {
         Self(self.0.saturating_sub(self.0.rem_euclid(1_000_000_000)))
@@ -58,12 +58,12 @@ impl Timestamp {
 }
 
 thread_local! {
-    /// Whether times are serialized without what is below a microsecond.
+    /// Whether times are serialized with microseconds only.
     static IN_MICROSECONDS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Has every time that `serialize` serializes end at the microsecond, as the HTTP API shows times. Elsewhere (in an
-/// exported ledger, say) they are exact.
+/// Calls `serialize` with all times truncated to microseconds, as the HTTP API shows them. Elsewhere (in an exported
+/// ledger, say) they are exact.
 pub fn in_microseconds<R>(serialize: impl FnOnce() -> R) -> R {
     struct Restore(bool);
     impl Drop for Restore {
@@ -75,13 +75,13 @@ pub fn in_microseconds<R>(serialize: impl FnOnce() -> R) -> R {
     serialize()
 }
 
-/// A time as text, in its place.
+/// The text of a time, in a fixed buffer.
 struct Printed {
     text: [u8; 30],
     length: usize,
 }
 
-/// Every time that can be written lies in a year of four digits.
+/// Every time that can be represented has a year of four digits.
 fn print(time: Timestamp) -> Printed {
     let second = time.0.div_euclid(1_000_000_000);
     let fraction = time.0.rem_euclid(1_000_000_000).unsigned_abs();
@@ -110,7 +110,7 @@ fn print(time: Timestamp) -> Printed {
 
 /// Year, month and day of a day since 1970-01-01, in the Gregorian calendar: Howard Hinnant's `civil_from_days`.
 fn civil(day: i64) -> (u64, u64, u64) {
-    // From 0000-03-01 on, which lies before all times that can be written.
+    // Days are counted from 0000-03-01, which is before all times that can be represented.
     let day = day.saturating_add(719_468).unsigned_abs();
     let (era, day) = (day / 146_097, day % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
@@ -177,21 +177,21 @@ impl<'de> Deserialize<'de> for Timestamp {
     }
 }
 
-/// A length of time in nanoseconds; may be negative.
+/// A span of time in nanoseconds; may be negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span(i64);
 
 impl Span {
-    /// No time at all.
+    /// The empty span.
     pub const ZERO: Self = Self(0);
 
-    /// A span of so many nanoseconds.
+    /// A span of nanoseconds.
     #[must_use]
     pub const fn from_nanoseconds(nanoseconds: i64) -> Self {
         Self(nanoseconds)
     }
 
-    /// A span of so many seconds, held at the longest span that can be written (292 years).
+    /// A span of seconds, clamped to the longest span that can be represented (292 years).
     #[must_use]
     pub const fn from_seconds(seconds: i64) -> Self {
         Self(seconds.saturating_mul(1_000_000_000))

@@ -7,14 +7,14 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 /// The longest uid that is accepted, in bytes.
 pub const UID_MAX_BYTES: usize = 128;
 
-/// The `metadata.uid` of an object, or whatever else a producer identifies its objects by.
+/// The `metadata.uid` of an object, or any other identifier that a producer uses for its objects.
 ///
-/// Kubernetes' uids are UUIDs, and there may be millions of them: those in canonical spelling are kept in
-/// 16 bytes. Every uid prints exactly as it was given.
+/// Kubernetes' uids are UUIDs, and there may be millions of them: those in canonical spelling are stored in 16 bytes.
+/// Every uid prints exactly as it was given.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Uid(Form);
 
-/// How a uid is kept, for those who store it.
+/// The stored form of a uid.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Form {
     /// A UUID in canonical spelling.
@@ -23,7 +23,7 @@ pub enum Form {
     Text(Box<str>),
 }
 
-/// A uid that is empty, longer than [`UID_MAX_BYTES`], or holds other than printable ASCII characters.
+/// A uid that is empty, longer than [`UID_MAX_BYTES`], or holds characters other than printable ASCII.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a uid is 1 to {UID_MAX_BYTES} printable ASCII characters")]
 pub struct InvalidUid;
@@ -50,7 +50,7 @@ impl Uid {
         Self(Form::Uuid(bytes))
     }
 
-    /// How many bytes it takes besides its place; none, if it is a UUID.
+    /// The number of allocated bytes; zero for a UUID.
     #[must_use]
     pub fn text_len(&self) -> usize {
         match &self.0 {
@@ -59,24 +59,24 @@ impl Uid {
         }
     }
 
-    /// How it is kept.
+    /// The stored form.
     #[must_use]
     pub const fn form(&self) -> &Form {
         &self.0
     }
 
-    /// The uid that was kept as `form`; takes what [`Self::form`] gave, and does not check it again.
+    /// The uid of a stored form, which [`Self::form`] returned. It is not checked again.
     #[must_use]
     pub const fn from_form(form: Form) -> Self {
         Self(form)
     }
 }
 
-/// Where the digits of each byte of a UUID stand, and where its hyphens do.
+/// The offsets of the digits of each byte of a UUID, and those of its hyphens.
 const DIGITS: [usize; 16] = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
 const HYPHENS: [usize; 4] = [8, 13, 18, 23];
 
-/// What a character is as a digit; above 15 for what is none.
+/// The value of each character as a digit; above 15 if it is none.
 const VALUES: [u8; 256] = {
     let mut values = [u8::MAX; 256];
     let mut digit = 0;
@@ -115,7 +115,7 @@ impl fmt::Display for Uid {
     }
 }
 
-/// The canonical spelling of a UUID: what [`parse_uuid`] reads.
+/// The canonical spelling of a UUID, the inverse of [`parse_uuid`].
 fn print_uuid(bytes: &[u8; 16]) -> [u8; 36] {
     const CHARACTERS: &[u8; 16] = b"0123456789abcdef";
     let mut text = [b'-'; 36];

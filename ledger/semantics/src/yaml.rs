@@ -1,4 +1,4 @@
-//! Objects in YAML, whose amounts are taken as they are written. The reader of YAML is the caller's.
+//! Objects in YAML whose amounts are kept as they are written. The caller provides the YAML parser.
 
 use std::fmt;
 
@@ -8,8 +8,8 @@ use serde::{
 };
 use serde_json::{Map, Value};
 
-/// An object as JSON. The amounts of a quota (`spec.hard`, `status.hard`, `status.used`) are strings with their very
-/// text: a number of JSON would not hold all that can be written.
+/// An object as JSON. The amounts of a quota (`spec.hard`, `status.hard`, `status.used`) are strings with their exact
+/// text: a JSON number would not hold every amount.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Object(pub Value);
 
@@ -25,7 +25,7 @@ enum Location {
     Elsewhere,
     /// Below `spec` or `status`.
     Part,
-    /// Below `hard` or `used` of such a part.
+    /// Below `hard` or `used` of `spec` or `status`.
     Amounts,
 }
 

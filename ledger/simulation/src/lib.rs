@@ -1,7 +1,7 @@
-//! What simulations have in common: their seeds run on all processors, each seed gives the same run again, and each
-//! planted bug is found by some seed. Worlds are in the tests of `quota-ledger` and `quota-replication`.
+//! The common part of simulations: seeds run on all processors, a seed always gives the same run, and each planted bug
+//! is found by some seed. The worlds are in the tests of `quota-ledger` and `quota-replication`.
 //!
-//! `QUOTAD_SIM_SEEDS`: how many seeds from 0 on (20,000). `QUOTAD_SIM_FRESH`: how many besides that were never run
+//! `QUOTAD_SIM_SEEDS`: the number of seeds, from 0 on (20,000). `QUOTAD_SIM_FRESH`: the number of additional new seeds
 //! (2,000), from `QUOTAD_SIM_BASE` or from the clock. `QUOTAD_SIM_SEED`: the seed of the test `one`.
 
 #![allow(
@@ -29,50 +29,50 @@ use planted::Bug;
 pub use random::Random;
 pub use report::Report;
 
-/// A planted bug has to be found within so many seeds: the fewest that are ever run.
+/// A planted bug has to be found within this many seeds: no run has fewer.
 const BUDGET: u64 = 20_000;
 
 /// A simulated world.
 pub trait World: Sized {
     /// The bugs that it has to find.
     const BUGS: &'static [Bug];
-    /// Events that have to happen in a run of many seeds, or the rig is at fault.
+    /// Events that have to happen in a run of many seeds; otherwise the simulation itself is faulty.
     const EXPECTED: &'static [&'static str];
     /// Runs of fewer seeds may lack an expected event.
     const ENOUGH: u64;
-    /// Seeds that have failed once, a line for each: the seed, then what was wrong.
+    /// Seeds that have failed before, one per line: the seed, then the error.
     const KEPT: &'static str = "";
 
-    /// The world of a seed. If `verbose`, everything that happens is printed.
+    /// The world of a seed. If `verbose`, all events are printed.
     fn new(seed: u64, verbose: bool) -> Self;
 
     /// Plants a bug in this thread, or removes it.
     fn plant(bug: Option<Bug>);
 
-    /// Runs until everything has come to rest.
+    /// Runs until the world is at rest.
     ///
     /// # Errors
-    /// What was wrong.
+    /// The violated invariant.
     fn run(&mut self) -> Result<(), String>;
 
-    /// A hash of all that has happened.
+    /// A hash of all events.
     fn trace(&self) -> String;
 
     /// How often each event happened.
     fn report(&self) -> &Report;
 }
 
-/// The end of a run.
+/// The result of a run.
 #[derive(Debug)]
 struct Outcome {
     seed: u64,
-    /// What was wrong.
+    /// The error.
     failed: Option<String>,
     trace: String,
     report: Report,
 }
 
-/// Runs `QUOTAD_SIM_SEED`, if it is set, and prints everything that happens.
+/// Runs `QUOTAD_SIM_SEED`, if it is set, and prints all events.
 pub fn one<W: World>() {
     let Some(seed) = number("QUOTAD_SIM_SEED") else {
         return;
@@ -82,7 +82,7 @@ pub fn one<W: World>() {
     assert_eq!(outcome.failed, None, "seed {seed}");
 }
 
-/// Runs each of so many seeds twice: both runs have to be the same.
+/// Runs each of this many seeds twice: both runs have to be the same.
 pub fn repeat<W: World>(count: u64) {
     let quiet = |seed| run::<W>(seed, None, false);
     for seed in 0..count {
@@ -96,7 +96,7 @@ pub fn repeat<W: World>(count: u64) {
     assert_ne!(quiet(1).trace, quiet(2).trace);
 }
 
-/// Runs the kept seeds, those from 0 on, and some that were never run: none may fail.
+/// Runs the kept seeds, those from 0 on, and some new ones: none may fail.
 pub fn seeds<W: World>() {
     let count = number("QUOTAD_SIM_SEEDS").unwrap_or(BUDGET);
     let fresh = number("QUOTAD_SIM_FRESH").unwrap_or(2_000);
@@ -190,7 +190,7 @@ fn run_all<W: World>(seeds: impl Iterator<Item = u64> + Send) -> (Report, Vec<Ou
     (report, failed)
 }
 
-/// The first of the seeds that finds a planted bug.
+/// The first seed that finds a planted bug.
 fn first_failing<W: World>(seeds: impl Iterator<Item = u64> + Send, bug: Bug) -> Option<Outcome> {
     let found: Mutex<Option<Outcome>> = Mutex::new(None);
     each(seeds, |seed| {
@@ -204,7 +204,7 @@ fn first_failing<W: World>(seeds: impl Iterator<Item = u64> + Send, bug: Bug) ->
     found.into_inner().unwrap()
 }
 
-/// Hands out seeds in order to a thread per processor, until one visit returns false or none are left.
+/// Distributes seeds in order to one thread per processor, until a visit returns false or none are left.
 fn each(seeds: impl Iterator<Item = u64> + Send, visit: impl Fn(u64) -> bool + Sync) {
     let seeds = Mutex::new(seeds);
     let work = || {

@@ -1,4 +1,4 @@
-//! Randomness that follows from a seed alone.
+//! Random numbers that depend on a seed alone.
 
 /// Numbers by splitmix64.
 #[derive(Clone, Debug)]
@@ -32,12 +32,12 @@ impl Random {
         low + i64::try_from(self.below(span)).unwrap_or(0)
     }
 
-    /// True so many times in a thousand.
+    /// True with a probability of `permille` in a thousand.
     pub fn chance(&mut self, permille: u64) -> bool {
         self.below(1000) < permille
     }
 
-    /// One of the choices, of which there is at least one.
+    /// One of the choices, which must not be empty.
     pub fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
         let at = self.below(choices.len() as u64);
         choices[usize::try_from(at).unwrap_or(0)]

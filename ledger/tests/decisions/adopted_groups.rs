@@ -11,7 +11,7 @@ use quota_semantics::group::{Extensions, Spec as GroupSpec, manifest::RESOURCE};
 
 use super::*;
 
-/// A group over one namespace, as it was seen in a version.
+/// A group over one namespace, as observed in a version.
 fn seen(name: &str, version: u64, hard: &str, extensions: &[(&str, &str)]) -> GroupRecord {
     let annotations = extensions
         .iter()
@@ -68,7 +68,8 @@ impl Given {
             .collect()
     }
 
-    /// Takes in what a source reported, in one batch, and ends what its relists have not listed. Answers how they ended.
+    /// Records the reports of a source in one batch, and ends the groups that its relists have not listed. Returns how
+    /// the relists ended.
     fn takes_in(&mut self, items: Vec<Item>) -> Vec<RelistOutcome> {
         let now = self.now();
         let actor = Actor::named("test");
@@ -126,7 +127,7 @@ fn what_a_source_shows_is_a_group_until_it_is_deleted() {
     assert!(given.shows(seen("g", 5, "pods=3", &[])));
     denied(given.reserve(&reserve_request("a", "pods=4")));
     given.reserve(&reserve_request("b", "pods=3")).unwrap();
-    // Old, and of another version with the same content.
+    // An old version, and another version with the same content.
     assert!(!given.shows(seen("g", 5, "pods=9", &[])));
     assert!(!given.shows(seen("g", 6, "pods=3", &[])));
     assert!(given.shows(seen("g", 7, "pods=5", &[])));
@@ -149,7 +150,7 @@ fn what_a_source_shows_is_a_group_until_it_is_deleted() {
         "pods=1",
         "another one by its name"
     );
-    // Of one that was never seen the end is remembered.
+    // The end is remembered even of a group that was never observed.
     assert!(given.sees(&gone("h")));
     assert!(!given.shows(seen("h", 3, "pods=1", &[])));
 }
@@ -274,7 +275,7 @@ fn a_list_ends_the_groups_that_it_does_not_show() {
     };
     let set = set_group(&given.state, given.now(), &own, &GroupBounds::default());
     given.record(set.unwrap());
-    // Seen before, changed, and seen by the ledger in a later version than the list is of.
+    // Observed before, changed, and recorded in a later version than that of the list.
     let listed = vec![seen("a", 1, "pods=3", &[])];
     assert_eq!(
         given.takes_in(listing(listed, 2, false)),
@@ -288,7 +289,7 @@ fn a_list_ends_the_groups_that_it_does_not_show() {
             .collect()
     };
     assert_eq!(left(&given), ["a", "c", "own"]);
-    // What was ended is not deleted for good.
+    // A group that was ended by a relist is not deleted for good.
     let listed = vec![seen("a", 1, "pods=3", &[]), seen("b", 2, "pods=4", &[])];
     given.takes_in(listing(listed, 9, false));
     assert_eq!(left(&given), ["a", "b", "own"]);

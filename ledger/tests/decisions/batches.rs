@@ -35,7 +35,7 @@ fn all_or_none_of_a_batch() {
     );
 }
 
-/// Carries out a batch; gives the number of entries.
+/// Reserves a batch. Returns the number of entries.
 fn reserve_together(given: &mut Given, requests: &[Request]) -> Result<usize, (usize, Refusal)> {
     let all = given.reserve_all(requests)?;
     let events: Vec<Event> = all.into_iter().flat_map(|one| one.events).collect();

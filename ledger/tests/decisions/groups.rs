@@ -89,14 +89,14 @@ impl Given {
         assert!(self.sees(&Sighting::Namespace(Arc::new(record))));
     }
 
-    /// Reserves, and answers what is said of it.
+    /// Reserves, and returns the notices.
     fn takes(&mut self, namespace: &str, id: &str, amounts: &str) -> Vec<Notice> {
         self.reserve(&in_namespace(namespace, id, amounts))
             .unwrap()
             .notices
     }
 
-    /// Groups with what is used, reserved and guaranteed to others of each.
+    /// Checks the used, reserved and guaranteed amounts of groups.
     fn counts(&self, groups: &[(&str, &str)]) {
         for (name, expected) in groups {
             let view = self.state.group(name).unwrap();
@@ -126,7 +126,7 @@ fn a_group_counts_all_its_namespaces() {
     );
     assert_eq!(denied.quotas.len(), 1);
     assert_eq!(denied.quotas[0].kind, LimitKind::ClusterResourceQuota);
-    // Any of the group's reservations makes room.
+    // The end of any of the group's reservations makes room.
     assert_eq!(denied.retry_after, Some(at(30)));
     given.passes(31, Timestamp::MAX);
     given.takes("team-b", "b2", "pods=3");
@@ -194,7 +194,7 @@ fn what_others_are_guaranteed_is_no_room_either_when_nothing_else_counts() {
     for (amount, fits) in [("pods=6", true), ("pods=7", false)] {
         let denied = denied(given.reserve(&in_namespace("team-a", "y", amount)));
         assert_eq!(denied.fits_when_empty, fits, "{amount}");
-        // Waiting is of use exactly where it is said.
+        // Waiting helps exactly if the denial says so.
         assert_eq!(denied.retry_after.is_some(), fits, "{amount}");
     }
 }
@@ -217,7 +217,7 @@ fn siblings_that_are_guaranteed_the_same_in_one_namespace_contend() {
         let found = given.state.contender(name);
         found.map(|(group, namespace)| format!("{group} in {namespace}"))
     };
-    assert_eq!(contender(&given, "a"), None, "nobody is in team-b");
+    assert_eq!(contender(&given, "a"), None, "no namespace is shared");
     given.takes("team-b", "x", "pods=1");
     assert_eq!(contender(&given, "a").unwrap(), "b in team-b");
     assert_eq!(contender(&given, "b").unwrap(), "a in team-b");
@@ -280,11 +280,11 @@ fn labels_that_are_not_known_are_waited_for_where_they_matter() {
         matches!(&refused, Refusal::NotReady { group, .. } if *group == *"red"),
         "{refused:?}"
     );
-    // What the group does not limit, and namespaces that are known, are decided.
+    // Resources that the group does not limit, and namespaces with recorded labels, are decided.
     given.takes("team-a", "y", "secrets=1");
     given.labels("team-a", 1, "blue");
     given.takes("team-a", "x", "pods=1");
-    // A list of namespaces asks for no label.
+    // A list of namespaces needs no labels.
     let mut listed = Given::default();
     listed.group(&group("listed", by_names(&["team-b"]), "pods=0"));
     listed.reserve(&reserve_request("x", "pods=1")).unwrap();
@@ -303,10 +303,10 @@ fn limits_for_each_hold_for_every_namespace_alone() {
         denied.detail,
         "exceeded quota: compute, requested: pods=1, used: pods=2, limited: pods=2; reserved: pods=2"
     );
-    // A quota of the same name takes its place.
+    // A quota of the same name replaces it.
     given.quota("pods=3");
     given.takes("team-a", "a2", "pods=1");
-    // Also of several in one decision.
+    // Also several in one decision.
     let two = ["c", "d"].map(|id| in_namespace("team-b", id, "pods=2"));
     assert!(given.reserve_all(&two).is_err());
 }
@@ -401,7 +401,7 @@ fn an_override_ends_by_an_entry_when_its_time_is_over() {
     );
     assert_eq!(given.state.next_override_end(), None);
     given.counts(&[("pool", "0+2+0,0+0+0")]);
-    // One that is over when it is set is never in force.
+    // An override that has ended when it is set never applies.
     given.record(delete_group(&given.state, &"pool".into(), None).unwrap());
     given.group(&raised);
     assert_eq!(given.passes(0, Timestamp::EPOCH), 0);
@@ -436,7 +436,7 @@ fn groups_with_scopes_count_what_matches() {
         request
     };
     given.reserve(&high("x")).unwrap();
-    // The parent counts of the namespace what its child does.
+    // The parent counts the part of the namespace that its child counts.
     given.counts(&[("high", "0+1+0"), ("root", "0+1+0")]);
     assert!(given.reserve(&high("y")).is_err());
 }
@@ -473,7 +473,7 @@ fn groups_are_refused_where_they_cannot_stand() {
         let refused = given.refuses(&change, &bounds);
         assert!(refused.contains(why), "{refused}");
     }
-    // Namespaces are counted by so many groups at most, if they are there.
+    // The number of groups that count a namespace is limited, if the namespace exists.
     given.quota("pods=9");
     let refused = given.refuses(&group("third", by_names(&["team-a"]), "pods=1"), &bounds);
     assert!(refused.contains("groups.max_per_namespace"), "{refused}");

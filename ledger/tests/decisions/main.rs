@@ -1,4 +1,4 @@
-//! Given entries, when a command comes, then these events or this refusal.
+//! Given entries, a command results in these events or this refusal.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 

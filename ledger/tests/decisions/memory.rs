@@ -1,4 +1,4 @@
-//! What is remembered of the past, and what of it has to go first.
+//! The memory of ended reservations, and the order in which they are forgotten.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn elsewhere(id: &str) -> Request {
 }
 
 impl Given {
-    /// Reserves, gives back, and lets the clock do what it does between two requests.
+    /// Reserves, releases, and records the events that are due between two requests.
     fn churn(&mut self, request: &Request) {
         self.reserve(request).unwrap();
         let released = decide::release(&self.state, &by(), &request.namespace, &request.uid);
@@ -20,12 +20,12 @@ impl Given {
         self.record(bounded.into_iter().collect());
     }
 
-    /// Whether it is known that this one has ended.
+    /// Whether this reservation is remembered as ended.
     fn is_remembered(&mut self, request: &Request) -> bool {
         matches!(self.reserve(request), Err(Refusal::Ended(_)))
     }
 
-    /// The same, as it is read from a snapshot.
+    /// The same, read from a snapshot.
     fn read_back(&self) -> Self {
         let mut bytes = Vec::new();
         self.state.image().write(&mut bytes).unwrap();

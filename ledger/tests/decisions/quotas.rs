@@ -1,4 +1,4 @@
-//! Changes of limits, by an editor or as they are sighted.
+//! Changes of limits, by an editor or by adoption.
 
 use super::*;
 

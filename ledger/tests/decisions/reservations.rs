@@ -69,7 +69,7 @@ fn retry_is_worth_it_once_enough_reservations_have_expired() {
     );
 }
 
-/// Others wait for it, so it takes bounded work: that of one search for all requests that come together.
+/// Other requests wait for the search, so its work is bounded: all requests of one call share the work of one search.
 #[test]
 fn the_search_for_room_is_bounded_and_shared() {
     let mut given = Given::hard("pods=800");
@@ -456,7 +456,7 @@ fn of_what_is_pending_for_the_name_of_an_observed_object_the_latest_waits_and_wh
     let mut given = Given::hard("pods=9");
     let [other, third] = ["other", "third"].map(By::holder);
     given.reserve(&named("a", "web", "pods=1")).unwrap();
-    // Decided as an API server's, it stands beside what is another's.
+    // For an API server, the reservation is decided beside that of another principal.
     for (by, uid, pods) in [(&third, "c", "pods=3"), (&other, "b", "pods=2")] {
         let review = decide::Review {
             request: named(uid, "web", pods).into(),
@@ -469,7 +469,7 @@ fn of_what_is_pending_for_the_name_of_an_observed_object_the_latest_waits_and_wh
     assert_eq!(given.counted(), ("0".into(), "6".into()));
     given.sees(&alive("web", 1, "pods=1"));
     let ends = ["a", "b", "c"].map(|uid| given.end(uid));
-    // The largest may be what was stored after the observed one.
+    // The largest may be that of the object that was stored after the observed one.
     assert_eq!(ends, [Some(End::Superseded), None, None]);
     assert_eq!(given.counted(), ("1".into(), "4".into()));
 }

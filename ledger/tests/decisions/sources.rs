@@ -1,4 +1,4 @@
-//! What sources say, and how far they have been consumed.
+//! Reports of sources, and how far sources are consumed.
 
 use quota_core::{
     decide::Finish,
@@ -77,16 +77,16 @@ fn how_far_a_source_was_consumed_stays_known_however_often_it_begins_anew() {
     consumes(&mut given, 9, at(90));
     assert!(!was_before(&given, at(0)));
     assert_eq!(resets(&mut given), 2);
-    let known = |given: &Given| [0, 90, 91].map(|time| was_before(given, at(time)));
-    assert_eq!(known(&given), [true, true, false]);
-    // It goes back again before it has come as far.
+    let consumed_before = |given: &Given| [0, 90, 91].map(|time| was_before(given, at(time)));
+    assert_eq!(consumed_before(&given), [true, true, false]);
+    // The source goes back again before it has reached the former position.
     consumes(&mut given, 5, at(50));
     assert_eq!(resets(&mut given), 1);
-    assert_eq!(known(&given), [true, true, false]);
+    assert_eq!(consumed_before(&given), [true, true, false]);
     assert_eq!(resets(&mut given), 1);
     consumes(&mut given, 5, at(91));
     assert_eq!(resets(&mut given), 2);
-    assert_eq!(known(&given), [true; 3]);
+    assert_eq!(consumed_before(&given), [true; 3]);
     assert_eq!(given.state.sources()["OBJECTS"].position, 0);
 }
 

@@ -52,7 +52,7 @@ pub(super) fn time(seconds: i64) -> Timestamp {
     Timestamp::from_nanoseconds(1_770_000_000_000_000_000 + seconds * 1_000_000_000)
 }
 
-/// One event of every kind, with every optional part there and not there.
+/// One event of every kind, with every optional part present and absent.
 pub(super) fn events() -> Vec<Event> {
     let team = Name::from("team-a");
     let spec = Spec {

@@ -20,37 +20,37 @@ use events::*;
 
 const GOLDEN: &str = include_str!("../golden/entries-v1.hex");
 
-/// Kinds of events that came later, in a batch of their own.
+/// Kinds of events that were added later, in a batch of their own.
 const CORRECTIONS: &str = include_str!("../golden/corrections-v1.hex");
 
-/// Kinds of events that came with publishers that say how far they are, in a batch of their own.
+/// Events of publishers that report watermarks, in a batch of their own.
 const PUBLISHED: &str = include_str!("../golden/published-v1.hex");
 
-/// Of workloads that are charged, in a batch of their own.
+/// Events of charged workloads, in a batch of their own.
 const CHARGED: &str = include_str!("../golden/charged-v1.hex");
 
-/// Of replicas of charged workloads, in a batch of their own.
+/// Events of replicas of charged workloads, in a batch of their own.
 const REPLICAS: &str = include_str!("../golden/replicas-v1.hex");
 
-/// Of labels of objects, in a batch of their own.
+/// Events of labels of objects, in a batch of their own.
 const LABELLED: &str = include_str!("../golden/object-labels-v1.hex");
 
-/// Of the bound of what is remembered of ended reservations.
+/// The event of the bound on ended reservations.
 const BOUNDED: &str = include_str!("../golden/bounded-v1.hex");
 
-/// Of what holders commit and give back, in a batch of their own.
+/// Events of commits, in a batch of their own.
 const COMMITTED: &str = include_str!("../golden/committed-v1.hex");
 
-/// Of names that are waited for, in a batch of their own.
+/// Events of names that reservations wait for, in a batch of their own.
 const AWAITED: &str = include_str!("../golden/awaited-v1.hex");
 
-/// A cluster's leader.
+/// The event of a cluster's leader.
 const LED: &str = include_str!("../golden/led-v1.hex");
 
-/// Of namespaces, in a batch of their own.
+/// Events of namespaces, in a batch of their own.
 const NAMESPACES: &str = include_str!("../golden/namespaces-v1.hex");
 
-/// Of groups, in a batch of their own.
+/// Events of groups, in a batch of their own.
 const GROUPS: &str = include_str!("../golden/groups-v1.hex");
 
 fn entries() -> Vec<Entry> {
@@ -130,7 +130,7 @@ fn what_is_committed_is_written_and_read_as_ever() {
     assert_eq!(hex(&codec::encode_entries(&expected)), COMMITTED);
     let read = codec::decode_entries(100, 2, &bytes(COMMITTED)).unwrap();
     assert_eq!(read, expected);
-    // Of both tags that say so, one name.
+    // Both tags of this event have one name.
     let shown = serde_json::to_value(&expected[0].event).unwrap();
     assert_eq!(shown["type"], "ReservationCommitted");
 }
@@ -288,7 +288,7 @@ fn entries_are_read_as_ever() {
     let count = u32::try_from(expected.len()).unwrap();
     let read = codec::decode_entries(100, count, &bytes).unwrap();
     assert_eq!(read, expected);
-    // Numbers compare by value; what an administrator wrote must come back to the letter.
+    // Numbers are compared by value; the spelling of an administrator must be preserved exactly.
     let Event::QuotaSet(quota) = &read[0].event else {
         panic!("not a quota")
     };

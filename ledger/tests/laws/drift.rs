@@ -1,4 +1,4 @@
-//! Drift is found, and put right: afterwards none is found, and what changed meanwhile is left alone.
+//! Drift is found and repaired: afterwards there is none, and objects that changed meanwhile are left alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ use super::{
     things::{footprint, observed},
 };
 
-/// All pods that there are, by number: amount, version, and whether it is going to be gone.
+/// All existing pods, by number: amount, version, and whether the pod is being deleted.
 type Listing = BTreeMap<u8, (u64, u64, bool)>;
 
 fn listing() -> impl Strategy<Value = Listing> {
@@ -36,7 +36,7 @@ fn listed(listing: &Listing, now: Timestamp) -> Vec<Observed> {
     listing.iter().map(object).collect()
 }
 
-/// What the ledger believes to be there and the listing lacks.
+/// The recorded objects that the listing lacks.
 fn gone(state: &State, listed: &[Observed]) -> Vec<ObjectView> {
     let keys = listed.iter().map(|object| (&object.namespace, &object.uid));
     let keys: BTreeSet<_> = keys.collect();
@@ -55,23 +55,23 @@ fn gone(state: &State, listed: &[Observed]) -> Vec<ObjectView> {
     gone
 }
 
-/// What puts all differences right.
+/// The repairs of all differences.
 fn repairs(state: &State, listed: &[Observed], now: Timestamp) -> Vec<Repair> {
     let end = |view: ObjectView| Repair::End {
         seen: Seen::from(&view),
         namespace: Some(view.namespace),
         uid: view.uid,
     };
-    let set = |object: &Observed, known: Option<&ObjectView>| Repair::Set {
+    let set = |object: &Observed, recorded: Option<&ObjectView>| Repair::Set {
         object: Box::new(object.clone()),
         quota: None,
-        seen: known.map(Seen::from),
+        seen: recorded.map(Seen::from),
         quota_seen: None,
     };
     let differs = |object: &Observed| match decide::compare(state, object, None, now) {
         Comparison::Same | Comparison::Newer => None,
         Comparison::Missing | Comparison::Recreated(_) => Some(set(object, None)),
-        Comparison::Changed(known) => Some(set(object, Some(&known))),
+        Comparison::Changed(recorded) => Some(set(object, Some(&recorded))),
     };
     let ends = gone(state, listed).into_iter().map(end);
     ends.chain(listed.iter().filter_map(differs)).collect()
@@ -101,7 +101,7 @@ proptest! {
         for repair in &all {
             match decide::repair(&world.state, repair, now) {
                 Repaired::Done(events) => world.record(events),
-                // The listing may be older than the object is known.
+                // The listing may be older than the record of the object.
                 Repaired::Early => {
                     let is_end = matches!(repair, Repair::End { .. });
                     prop_assert!(is_end, "{repair:?}");

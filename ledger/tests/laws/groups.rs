@@ -19,7 +19,7 @@ use quota_semantics::{
 use super::history::seen;
 use super::things::{OBJECT_LABEL, spec};
 
-/// What a step says of a group.
+/// The desired state of a group in a step.
 pub(crate) struct Wanted {
     pub(crate) group: u8,
     pub(crate) selector: u8,
@@ -56,7 +56,7 @@ fn selector(number: u8) -> Selector {
     serde_json::from_str(json).unwrap()
 }
 
-/// Of some groups, the objects that they choose by labels of their own.
+/// For some groups, a selector of objects by their own labels.
 fn objects(wanted: &Wanted) -> Option<LabelSelector> {
     let json = match wanted.scope {
         1 => r#"{"matchLabels":{"app":"web"}}"#,
@@ -121,7 +121,7 @@ pub(crate) fn shown(record: Arc<GroupRecord>) -> Sighting {
     }
 }
 
-/// One that a source has shown is deleted by it.
+/// Deletes a group; an adopted one is deleted by its source.
 pub(crate) fn delete(state: &State, number: u8) -> Vec<Event> {
     let name = group(number);
     if let Some((record, _)) = state.adopted_group(&name) {
@@ -131,7 +131,7 @@ pub(crate) fn delete(state: &State, number: u8) -> Vec<Event> {
     decide::delete_group(state, &group(number), None).unwrap_or_default()
 }
 
-/// What is used and reserved of each group, and its limit.
+/// The used and reserved amount of each group, and its limit.
 pub(crate) fn held(state: &State) -> BTreeMap<Name, (Quantity, Quantity)> {
     let views = state.groups_page("", usize::MAX).0.into_iter();
     let of = |view: GroupView| {

@@ -26,17 +26,17 @@ use super::{
     },
 };
 
-/// The transaction, the naive fold beside it, and what has happened.
+/// The transaction, the naive fold beside it, and the history.
 #[derive(Default)]
 pub(crate) struct World {
     pub(crate) state: State,
     pub(crate) naive: Naive,
     pub(crate) entries: Vec<Entry>,
-    /// Requests whose reservation is still remembered.
+    /// Requests whose reservations are still remembered.
     pub(crate) requests: Vec<Request>,
-    /// What the last step granted.
+    /// The grant of the last step.
     pub(crate) granted: Option<Arc<Reservation>>,
-    /// What the last step admitted, and for which request.
+    /// The admission of the last step, and its request.
     pub(crate) admitted: Option<(Request, bool, Admitted)>,
     open: OpenBatch,
     clock: i64,
@@ -86,7 +86,7 @@ impl World {
         Ok(reserved)
     }
 
-    /// Answers whether something was granted.
+    /// Returns whether a reservation was granted.
     pub(crate) fn step(&mut self, step: &Step) -> bool {
         self.granted = None;
         self.admitted = None;
@@ -197,11 +197,11 @@ impl World {
         false
     }
 
-    /// What the last step granted passes no limit.
+    /// Checks that the grant of the last step exceeds no limit.
     pub(crate) fn check_grant(&self) {
         let Some(granted) = &self.granted else { return };
         for held in self.naive.held(&granted.namespace, &granted.uid) {
-            // What a workload and its pods count for together may grow by less.
+            // The amount for which a workload and its pods count together may grow by less.
             let is_plain = granted.footprint.traits.amount(&held.resource) == Amount::Plain;
             assert!(!is_plain || !held.counted.is_over(), "{held:?}");
         }
@@ -471,7 +471,7 @@ fn is_same(one: &Request, other: &Request) -> bool {
     one.uid == other.uid && one.namespace == other.namespace
 }
 
-/// Metadata by which a quota has a lower limit for a while.
+/// Metadata with an override that lowers a limit for some time.
 fn overridden(hard: u64, now: Timestamp) -> Box<str> {
     let until = now.plus(Span::from_seconds(5 * i64::try_from(hard).unwrap() - 10));
     let limits =

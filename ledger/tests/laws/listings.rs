@@ -10,7 +10,7 @@ use quota_semantics::{Name, Timestamp};
 use super::groups;
 use super::things::{footprint, known, namespace, observed, uid};
 
-/// Whose relists they are: the actor of all steps.
+/// The source of the relists: the actor of all steps.
 pub(crate) const SOURCE: &str = "test";
 
 /// A step of a relist, or a correction.
@@ -37,7 +37,7 @@ pub(crate) enum Listing {
         bookmark: bool,
         version: u64,
     },
-    /// Ends what the closed relist has not listed, from a place on.
+    /// Ends the objects that the closed relist has not listed, from a place on.
     Sweep {
         from: u32,
         most: u32,
@@ -100,8 +100,8 @@ pub(crate) fn events(state: &State, now: Timestamp, listing: &Listing) -> Vec<Ev
             &Sighting::Namespace(known(namespace, number, 0, number)),
         ),
         Listing::ListGroup { group } => {
-            let known = state.group_record(&groups::group(group));
-            let sighting = known.map(|(record, _)| groups::shown(record.clone()));
+            let recorded = state.group_record(&groups::group(group));
+            let sighting = recorded.map(|(record, _)| groups::shown(record.clone()));
             sighting.map_or_else(Vec::new, |sighting| listed(state, &sighting))
         }
         Listing::Finish {
@@ -143,10 +143,10 @@ pub(crate) fn events(state: &State, now: Timestamp, listing: &Listing) -> Vec<Ev
             gone,
             seen,
         } => {
-            let known = state
+            let recorded = state
                 .object(&namespace(number % 2), &uid(number))
                 .filter(|_| seen);
-            let seen = known.as_ref().map(Seen::from);
+            let seen = recorded.as_ref().map(Seen::from);
             let repair = match (gone, seen) {
                 (true, Some(seen)) => Repair::End {
                     namespace: Some(namespace(number % 2)),
@@ -180,9 +180,9 @@ pub(crate) fn events(state: &State, now: Timestamp, listing: &Listing) -> Vec<Ev
 fn listed(state: &State, sighting: &Sighting) -> Vec<Event> {
     let source = Name::from(SOURCE);
     let listed = decide::listed(state, &source, sighting).cloned();
-    let told = |uid| Event::ObjectsListed {
+    let event = |uid| Event::ObjectsListed {
         source,
         uids: vec![uid],
     };
-    listed.map(told).into_iter().collect()
+    listed.map(event).into_iter().collect()
 }

@@ -1,6 +1,6 @@
 //! The laws of the core, over random histories.
 //!
-//! Every history is run twice: by the real transaction, and by the naive fold of audits, which keeps no sums and
+//! Every history is run twice: by the real transaction, and by the naive fold of audits, which stores no sums and
 //! recounts everything from its own lists.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
@@ -49,7 +49,7 @@ fn reread(state: &State) -> State {
     read
 }
 
-/// All parts of a number, two at a time, each checked to come after the one before and to name its cause.
+/// All parts of a number, two at a time, each checked to come after the previous one and to name its entry.
 fn parts(state: &State, namespace: &str, quota: Option<&str>, resource: &str) -> Vec<Part> {
     let mut all: Vec<Part> = Vec::new();
     loop {
@@ -163,9 +163,9 @@ proptest! {
         let (namespace, uid) = key.unwrap();
         let alive = |state: &State| state.object(&namespace, &uid).map(|object| object.footprint);
         prop_assume!(alive(&state) != alive(&world.state));
-        let told = naive.differences(&state);
-        prop_assert!(told.iter().any(|what| what.starts_with("object ")), "{told:?}");
-        prop_assert!(told.iter().any(|what| what.contains("used pods of ")), "{told:?}");
+        let differences = naive.differences(&state);
+        prop_assert!(differences.iter().any(|difference| difference.starts_with("object ")), "{differences:?}");
+        prop_assert!(differences.iter().any(|difference| difference.contains("used pods of ")), "{differences:?}");
     }
 
     #[test]
@@ -245,7 +245,7 @@ proptest! {
             if !asks {
                 continue;
             }
-            // Whatever else happened at that moment: what has grown by a grant fits.
+            // Whatever else happened at that moment: groups that have grown by a grant are within their limits.
             for (name, (held, hard)) in groups::held(&world.state) {
                 let grows = before.get(&name).is_some_and(|(before, _)| held > *before);
                 prop_assert!(!grows || held <= hard, "{name}: {held} > {hard}");

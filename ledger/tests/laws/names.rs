@@ -1,4 +1,4 @@
-//! An API server that is ahead of what the ledger sees: objects go and come back under their names.
+//! An API server that is ahead of the observed events: objects are deleted and created again under their names.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -27,7 +27,7 @@ enum Act {
     Delete {
         name: u8,
     },
-    /// What happened to a name comes in, the oldest first.
+    /// The events of a name arrive, the oldest first.
     Show {
         name: u8,
     },
@@ -43,10 +43,10 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     prop::collection::vec(act, 0..60)
 }
 
-/// Whether a quota counts what has such traits.
+/// Whether a quota counts objects with these traits.
 type Counts = fn(&Traits) -> bool;
 
-/// What an API server has stored.
+/// An object that the API server has stored.
 struct Stored {
     uid: Uid,
     amount: u64,
@@ -124,7 +124,7 @@ impl Cluster {
         {
             return;
         }
-        // AlreadyExists: the webhook is asked before the API server knows.
+        // AlreadyExists: the API server calls the webhook before it finds the name in its storage.
         if self.stored.contains_key(&name) {
             return;
         }
@@ -153,7 +153,7 @@ impl Cluster {
         self.untold.entry(name).or_default().push_back(alive);
     }
 
-    /// What is stored counts within every limit, whatever the ledger knows of it.
+    /// Stored objects are within every limit, whether or not the ledger has observed them.
     fn check(&self) {
         let scopes: [(u64, Counts); 3] = [
             (HARD, |_| true),
@@ -193,7 +193,8 @@ proptest! {
         prop_assert_eq!(super::reread(&state).digest(), state.digest());
     }
 
-    /// A full namespace of which any objects are made again, alike, before any end is seen: all are admitted.
+    /// A full namespace, some of whose objects are deleted and created again unchanged before any deletion is observed:
+    /// all are admitted.
     #[test]
     fn objects_of_a_full_namespace_are_made_again_under_their_names(again in prop::collection::vec(0..4_u8, 0..12), shown in prop::collection::vec(0..4_u8, 0..12)) {
         let mut cluster = Cluster::default();

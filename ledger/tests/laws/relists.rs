@@ -1,4 +1,4 @@
-//! A relist leads to the truth, whatever was lost before it, and ends nothing that was there.
+//! A relist restores the true state, whatever was lost before it, and ends no object that exists.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use quota_semantics::{Name, Timestamp, uid::Uid};
 
 use super::things::{footprint, namespace, observed};
 
-/// What happens outside.
+/// A change in the cluster.
 #[derive(Clone, Debug)]
 enum Happening {
     Create {
@@ -44,7 +44,7 @@ struct Thing {
     version: u64,
 }
 
-/// What there is outside.
+/// The state of the cluster.
 #[derive(Clone, Debug, Default)]
 struct Outside {
     things: BTreeMap<u64, Thing>,
@@ -52,7 +52,7 @@ struct Outside {
 }
 
 impl Outside {
-    /// What a watch tells of it.
+    /// Applies a change, and returns the event of the watch.
     fn happen(&mut self, happening: &Happening) -> Option<Sighting> {
         self.version += 1;
         let numbers: Vec<u64> = self.things.keys().copied().collect();
@@ -108,7 +108,7 @@ fn alive(number: u64, thing: &Thing) -> Sighting {
 
 const SOURCE: &str = "stream/OBJECTS";
 
-/// A ledger that takes in a stream, as the daemon does.
+/// A ledger that consumes a stream, as the daemon does.
 #[derive(Default)]
 struct Inside {
     state: State,
@@ -163,7 +163,7 @@ impl Inside {
         self.record(events);
     }
 
-    /// Looks at so many places from `from` on for what is gone; answers where to go on.
+    /// Reads this many places from `from` on for objects that are gone. Returns the next place.
     fn sweep(&mut self, scope: &RelistScope, from: u32, most: u32) -> Option<u32> {
         let now = Timestamp::EPOCH;
         let relist = self.state.relist(scope)?;
@@ -177,7 +177,7 @@ impl Inside {
         next
     }
 
-    /// Stops and comes back with what was written.
+    /// Restarts with the written entries.
     fn restart(&mut self) {
         let mut bytes = Vec::new();
         self.state.image().write(&mut bytes).unwrap();
@@ -198,17 +198,18 @@ impl Inside {
 
 fn truth(outside: &Outside) -> BTreeMap<Uid, (Name, u64, String)> {
     let thing = |(number, thing): (&u64, &Thing)| {
-        let told = (
+        let thing = (
             namespace(thing.space),
             thing.version,
             thing.amount.to_string(),
         );
-        (uid(*number), told)
+        (uid(*number), thing)
     };
     outside.things.iter().map(thing).collect()
 }
 
-/// What comes in between the begin of a relist and its end, in any order that keeps each of both in order.
+/// The sightings between the begin of a relist and its end, in any order that keeps those of the list and those of the
+/// watch in order.
 fn interleaved(list: &[Sighting], live: &[Sighting], order: &[bool]) -> Vec<Sighting> {
     let (mut list, mut live) = (list.iter(), live.iter());
     let mut merged = Vec::new();
@@ -241,11 +242,11 @@ proptest! {
         };
         let (mut outside, mut inside) = (Outside::default(), Inside::default());
         for (index, (happening, lost)) in past.iter().enumerate() {
-            // An unfinished relist of the same leaves nothing behind.
+            // An unfinished relist of the same scope has no effect.
             if begun_before == Some(index) {
                 inside.begin(&scope);
             }
-            let told = outside.happen(happening);
+            let reported = outside.happen(happening);
             let is_elsewhere = |sighting: &Sighting| only.is_some_and(|only| match sighting {
                 Sighting::Alive { object, .. } => object.namespace != namespace(only),
                 Sighting::Deleted { namespace: space, .. }
@@ -253,8 +254,8 @@ proptest! {
                 Sighting::Namespace(record) => record.name != namespace(only),
                 Sighting::Group { .. } | Sighting::GroupEnded { .. } => true,
             });
-            // What the relist does not speak of must be known without it.
-            if let Some(sighting) = told && (!lost || is_elsewhere(&sighting)) {
+            // Events outside the scope of the relist have to be received without it.
+            if let Some(sighting) = reported && (!lost || is_elsewhere(&sighting)) {
                 inside.see(&sighting);
             }
         }
@@ -273,7 +274,7 @@ proptest! {
             }
         }
         inside.finish(&scope);
-        // What happens goes on while the relist is being finished.
+        // Changes go on while the relist is being finished.
         let mut after = after.iter();
         let mut next = Some(0);
         while let Some(from) = next {
@@ -319,7 +320,7 @@ proptest! {
         inside.begin(&scope);
         let merged = interleaved(&list, &live, &order);
         for (index, sighting) in merged.iter().enumerate() {
-            // What a gap swallows may have been of the list.
+            // Sightings in a gap may have been part of the list.
             if gap == Some(index) {
                 inside.record([decide::gap(&Name::from("OBJECTS"), 1, 1)]);
                 continue;

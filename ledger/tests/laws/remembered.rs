@@ -1,4 +1,4 @@
-//! What became of each reservation, going by the entries alone.
+//! The expected state of each reservation, from the entries alone.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,12 @@ use super::{fold, history::World, reread, strategy::steps};
 
 type Key = (Name, Uid);
 
-/// What is known of an object's reservations.
+/// The reservations of an object.
 #[derive(Default)]
 struct Fate {
-    /// The latest that was not committed: pending, or how it ended.
+    /// The latest reservation that was not committed: pending, or its end.
     latest: Option<Option<End>>,
-    /// The version after which an observation replaces what is committed.
+    /// The version after which an observation replaces the commit.
     committed: Option<u64>,
     after_version: u64,
 }
@@ -36,7 +36,7 @@ impl Fate {
         self.latest = Some(Some(how));
     }
 
-    /// A newer reservation says more than what was committed before it.
+    /// A newer reservation takes precedence over an earlier commit.
     fn end_commit(&mut self, how: End) {
         if self.committed.take().is_some() && self.latest.is_none() {
             self.end(how);

@@ -1,8 +1,8 @@
-//! What histories are made of, step by step.
+//! The steps of histories.
 
 use super::listings::Listing;
 
-/// Something that happens; small numbers, so that things meet.
+/// A step. Numbers are small, so that steps collide.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     SetQuota {
@@ -39,11 +39,11 @@ pub(crate) enum Step {
         name: u8,
         amount: u64,
         version: Option<u64>,
-        /// Whether the pod says that a charged workload made it.
+        /// Whether the pod names a charged workload as its owner.
         replica: bool,
         holds: bool,
     },
-    /// An API server is about to create or scale a workload that is charged.
+    /// An API server is about to create or scale a charged workload.
     AdmitWorkload {
         namespace: u8,
         uid: u8,
@@ -51,11 +51,11 @@ pub(crate) enum Step {
         replicas: u64,
         scales: bool,
     },
-    /// Workloads are charged for their pods, or not any more.
+    /// Workloads become charged for their pods, or cease to be.
     Charge {
         charges: bool,
     },
-    /// A workload that is charged is seen.
+    /// A charged workload is observed.
     ObserveWorkload {
         namespace: u8,
         uid: u8,
@@ -98,7 +98,7 @@ pub(crate) enum Step {
         namespace: u8,
         uid: u8,
     },
-    /// A group is set; `selector` tells for which namespaces, `parent` below which group.
+    /// A group is set; `selector` chooses its namespaces, `parent` its parent.
     SetGroup {
         group: u8,
         selector: u8,
@@ -106,15 +106,15 @@ pub(crate) enum Step {
         hard: u64,
         guaranteed: u64,
         scope: u8,
-        /// Another limit, for so many seconds.
+        /// An override of the limit, for this many seconds.
         limits: Option<(u64, i64)>,
-        /// A source shows it in this version.
+        /// A source reports it in this version.
         shown: Option<u64>,
     },
     DeleteGroup {
         group: u8,
     },
-    /// A namespace is seen with some labels, or is deleted.
+    /// A namespace is observed with some labels, or is deleted.
     Namespace {
         namespace: u8,
         uid: u8,
@@ -122,9 +122,9 @@ pub(crate) enum Step {
         label: u8,
         gone: bool,
     },
-    /// A relist goes on, or something is corrected.
+    /// A relist continues, or a record is corrected.
     Listing(Listing),
-    /// The clock moves, back too; the sources may be behind it.
+    /// The clock moves, also back; the sources may be behind it.
     Pass {
         seconds: i64,
         behind: i64,

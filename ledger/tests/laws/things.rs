@@ -1,4 +1,4 @@
-//! What histories are made of.
+//! The objects of histories.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use quota_semantics::{
     uid::Uid,
 };
 
-/// The label of objects that groups choose by.
+/// The label of objects by which groups select.
 pub(crate) const OBJECT_LABEL: &str = "app";
 
 pub(crate) fn namespace(number: u8) -> Name {
@@ -23,7 +23,7 @@ pub(crate) fn namespace(number: u8) -> Name {
 }
 
 pub(crate) fn uid(number: u8) -> Uid {
-    // Both forms of a uid take part.
+    // Both forms of a uid are used.
     if number.is_multiple_of(2) {
         Uid::from_uuid([number; 16])
     } else {
@@ -51,7 +51,7 @@ pub(crate) fn footprint(amount: u64, pod: bool, terminating: bool) -> Footprint 
     }
 }
 
-/// Of objects with an even amount.
+/// The labels of objects with an even amount.
 fn labels(amount: u64) -> Labels {
     let label = |app: &str| Labels::from([(Name::from(OBJECT_LABEL), Name::from(app))]);
     match amount % 4 {
@@ -61,7 +61,7 @@ fn labels(amount: u64) -> Labels {
     }
 }
 
-/// A pod that says that a charged workload made it.
+/// A pod that names a charged workload as its owner.
 pub(crate) fn replica(amount: u64, terminating: bool) -> Footprint {
     let pod = footprint(amount, true, terminating);
     match pod.traits {
@@ -73,7 +73,7 @@ pub(crate) fn replica(amount: u64, terminating: bool) -> Footprint {
     }
 }
 
-/// A pod, or one that says that a charged workload made it.
+/// A pod, or a replica of a charged workload.
 pub(crate) fn pod(amount: u64, is_replica: bool, terminating: bool) -> Footprint {
     match is_replica {
         true => replica(amount, terminating),

@@ -1,4 +1,4 @@
-//! What has to be true: every entry that was decided is followed here, and compared with what the ledger holds.
+//! The invariants: every decided entry is followed here, and compared with the content of the ledger.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use quota_semantics::{Name, Timestamp, quantity::Quantity, uid::Uid};
 
 use super::session::SOURCE;
 
-/// What is wrong, beginning with the number of the invariant.
+/// The violation of an invariant, beginning with its number.
 pub(crate) type Checked = Result<(), String>;
 
 macro_rules! ensure {
@@ -26,49 +26,49 @@ macro_rules! ensure {
 }
 pub(crate) use ensure;
 
-/// Everything that was decided, and what of it must not be lost any more.
+/// All decided entries, and those of them that must not be lost any more.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Account {
     pub(crate) entries: Vec<Entry>,
     pub(crate) fold: Fold,
-    /// All entries up to here were acknowledged to somebody.
+    /// All entries up to here were acknowledged.
     pub(crate) told: u64,
-    /// Where batches were said to be durable, and the chain there.
+    /// The positions that were reported as durable, and the chain there.
     positions: BTreeMap<u64, Hash>,
-    /// What the state was at some of those places.
+    /// The digests of the state at some of those positions.
     digests: BTreeMap<u64, [u8; 32]>,
-    /// What was granted by the last entry: the next one may say that it waits for a name.
+    /// The grant of the last entry: the next entry may state that it waits for a name.
     granted: Option<Granted>,
-    /// Whether each entry lies between these: an entry of ledger time in the past is wrong.
+    /// The latest ledger time: an entry with an earlier time is wrong.
     pub(crate) latest: Timestamp,
 }
 
-/// A grant whose limits are still to be looked at.
+/// A grant whose limits are still to be checked.
 #[derive(Clone, Debug)]
 struct Granted {
     key: Key,
     at: u64,
-    /// What was held for it before.
+    /// The amounts that were held for it before.
     before: Vec<Held>,
 }
 
-/// What an object and its reservation are identified by.
+/// The identity of an object and of its reservation.
 type Key = (Name, Uid);
 
 fn key(namespace: &Name, uid: &Uid) -> Key {
     (namespace.clone(), uid.clone())
 }
 
-/// What the entries amount to, kept in the simplest way.
+/// The result of the entries, in the simplest form.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fold {
     pub(crate) naive: Naive,
     pending: BTreeMap<Key, Timestamp>,
     /// Names of pending reservations.
     names: BTreeMap<Key, Box<str>>,
-    /// Creations, by what was requested: the entries that granted them.
+    /// Creations by the digest of the request: the entries that granted them.
     created: BTreeMap<(Key, [u8; 16]), u64>,
-    /// Of the source since it last began anew.
+    /// The state of the source since it last began anew.
     pub(crate) source: SourceFold,
 }
 
@@ -91,13 +91,14 @@ impl Fold {
     /// Whether a reservation is pending for an object, or for another of its name.
     pub(crate) fn is_pending(&self, uid: &Uid, namespace: &Name, name: &str) -> bool {
         let is_named = |other: &Key| {
-            let known = self.names.get(other);
-            other.0 == *namespace && known.is_some_and(|known| **known == *name)
+            let pending_name = self.names.get(other);
+            other.0 == *namespace
+                && pending_name.is_some_and(|pending_name| **pending_name == *name)
         };
         self.pending.contains_key(&key(namespace, uid)) || self.pending.keys().any(is_named)
     }
 
-    /// I7, I8, I9, and that nothing is granted twice.
+    /// I7, I8, I9, and that no reservation is granted twice.
     fn apply(&mut self, entry: &Entry) -> Checked {
         self.naive.apply(entry);
         let at = entry.sequence;
@@ -113,7 +114,7 @@ impl Fold {
                 self.names.insert(key.clone(), reservation.name.clone());
                 if reservation.after_version == 0 {
                     let before = self.created.insert((key, reservation.request), at);
-                    // What has ended is decided anew for an API server, and for nobody else.
+                    // A reservation that has ended is decided anew for an API server, and for no other client.
                     ensure!(
                         before.is_none() || entry.actor.user.is_some(),
                         "I10: {uid} is granted at {before:?} and again at {at}"
@@ -203,7 +204,7 @@ impl Fold {
     }
 }
 
-/// What a decision could see.
+/// The inputs of a decision.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sight<'a> {
     pub(crate) watermark: Timestamp,
@@ -211,7 +212,7 @@ pub(crate) struct Sight<'a> {
 }
 
 impl Account {
-    /// Follows an entry as it is decided.
+    /// Follows a decided entry.
     pub(crate) fn follow(&mut self, entry: &Entry, sight: Sight<'_>) -> Checked {
         let at = entry.sequence;
         let expected = self.entries.len() as u64 + 1;
@@ -244,7 +245,7 @@ impl Account {
         Ok(())
     }
 
-    /// I1: what was granted last passed no limit.
+    /// I1: the last grant exceeded no limit.
     fn within_limits(&self) -> Checked {
         let Some(Granted { key, at, before }) = &self.granted else {
             return Ok(());
@@ -264,7 +265,7 @@ impl Account {
         Ok(())
     }
 
-    /// Not before its time, nor while an event that settles it may be on its way.
+    /// A reservation expires neither before its time, nor while an event that settles it may be on its way.
     fn expired(&self, key: &Key, entry: &Entry, sight: Sight<'_>) -> Checked {
         let (at, uid) = (entry.sequence, &key.1);
         let Some(expiration) = self.fold.pending.get(key) else {
@@ -282,11 +283,11 @@ impl Account {
         Ok(())
     }
 
-    /// I2, I3, I11: the state, with what is decided but not durable, is what the entries amount to.
+    /// I2, I3, I11: the state, including decisions that are not durable, is the result of the entries.
     pub(crate) fn compare(&self, state: &State) -> Checked {
         self.within_limits()?;
-        let told = self.fold.naive.differences(state);
-        ensure!(told.is_empty(), "I2/I3: {}", told.join("; "));
+        let differences = self.fold.naive.differences(state);
+        ensure!(differences.is_empty(), "I2/I3: {}", differences.join("; "));
         for namespace in state.namespaces("") {
             let totals = state.totals(namespace);
             let mut all = totals.used.iter().chain(totals.reserved.iter());
@@ -296,23 +297,23 @@ impl Account {
         Ok(())
     }
 
-    /// The world was told that the ledger is durable up to here.
+    /// Records that the ledger was reported as durable up to here.
     pub(crate) fn publish(&mut self, durable: &Durable) {
         self.told = self.told.max(durable.sequence);
         self.positions.insert(durable.sequence, durable.hash);
     }
 
-    /// What the state was at a durable place.
+    /// Records the digest of the state at a durable position.
     pub(crate) fn note(&mut self, sequence: u64, digest: [u8; 32]) {
         self.digests.insert(sequence, digest);
     }
 
-    /// I4 to I7: what a start found is what was decided, up to an entry that was acknowledged to nobody.
+    /// I4 to I7: a start finds the decided entries, up to one that was not acknowledged.
     pub(crate) fn recovered(&mut self, durable: &Durable, state: &State) -> Checked {
         let last = durable.sequence;
         ensure!(
             last >= self.told,
-            "I4: {} was told of, but the ledger ends at {last}",
+            "I4: {} was acknowledged, but the ledger ends at {last}",
             self.told
         );
         ensure!(
@@ -344,8 +345,8 @@ impl Account {
         Ok(())
     }
 
-    /// I4, I6, I7: every entry that can be read is the one that was decided, in its place in the chain. Gives the
-    /// first one that can be read.
+    /// I4, I6, I7: every readable entry is the decided one, in its place in the chain. Returns the first readable
+    /// entry.
     pub(crate) fn read_all(&self, reader: &FileReader) -> Result<u64, Unread> {
         let first = reader.first_sequence();
         let mut next = first;
@@ -380,7 +381,7 @@ impl Account {
         Ok(first)
     }
 
-    /// I5, I13: folding all entries again gives every state that was seen, live, from a snapshot, after a start.
+    /// I5, I13: folding all entries again gives every recorded state, live, from a snapshot, after a start.
     pub(crate) fn fold_again(&self) -> Checked {
         let mut state = State::default();
         for entry in &self.entries {

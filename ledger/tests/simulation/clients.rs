@@ -1,4 +1,4 @@
-//! Clients: what they ask for, how they repeat what was not answered, and what they remember of the answers.
+//! Clients: their requests, the repetition of unanswered requests, and the answers that they remember.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,25 +13,25 @@ use super::{
 };
 use quota_simulation::Random;
 
-/// Objects have numbers, and those fit into a byte.
+/// Objects are numbered, and a number fits into a byte.
 const OBJECTS: u8 = 240;
 
-/// A client, who waits for one answer at a time.
+/// A client, which waits for one answer at a time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Client {
-    /// What it has asked and has no answer to, under this number.
+    /// The request without an answer yet, with its number.
     pub(crate) asked: Option<(u64, Op)>,
-    /// Whether that is in the daemon's queue, as far as it knows.
+    /// Whether the request is in the daemon's queue, as far as the client can tell.
     pub(crate) is_sent: bool,
 }
 
-/// What all clients know together.
+/// The shared state of all clients.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clients {
     pub(crate) all: Vec<Client>,
     /// Creations that were requested, by object.
     pub(crate) created: BTreeMap<u8, Request>,
-    /// Of those, the ones that are known to be granted, and the entry.
+    /// Granted creations, and the entry of each.
     granted: BTreeMap<u8, u64>,
     /// Objects for which an update was requested.
     updated: BTreeSet<u8>,
@@ -49,7 +49,7 @@ impl Clients {
         }
     }
 
-    /// Whether the last request of a client is one that was made before.
+    /// Whether the last request of a client is a repetition.
     pub(crate) const fn is_repeated(&self) -> bool {
         self.repeated
     }
@@ -58,14 +58,14 @@ impl Clients {
         self.granted.contains_key(&number)
     }
 
-    /// The daemon has died: what was on its way may have been carried out or not.
+    /// The daemon has died: requests in flight may have been decided or not.
     pub(crate) fn daemon_died(&mut self) {
         for client in &mut self.all {
             client.is_sent = false;
         }
     }
 
-    /// What a client sends next.
+    /// The next request of a client.
     pub(crate) fn ask(
         &mut self,
         client: usize,
@@ -96,7 +96,8 @@ impl Clients {
             ),
             7..=8 => {
                 let request = self.create(space, random, settings);
-                // What has ended is decided anew for an API server, so another grant takes the first one's place.
+                // A reservation that has ended is decided anew for an API server, so another grant replaces the first
+                // one.
                 self.updated.insert(self.next);
                 Op::Admit(Request {
                     ttl: None,
@@ -108,7 +109,7 @@ impl Clients {
                 .again(random)
                 .map_or_else(|| quota(space, random, settings), Op::Reserve),
             12 => {
-                // The ledger remembers one reservation of an object: an update takes the creation's place.
+                // The ledger remembers one reservation of an object: an update replaces the creation.
                 let number = self.known(random);
                 self.granted.remove(&number);
                 self.updated.insert(number);
@@ -149,7 +150,7 @@ impl Clients {
         }
     }
 
-    /// A new object, now and then by the name of another.
+    /// A new object, sometimes with the name of another.
     fn create(&mut self, space: u8, random: &mut Random, settings: &Settings) -> Request {
         self.next = (self.next + 1).min(OBJECTS);
         let number = self.next;
@@ -171,7 +172,7 @@ impl Clients {
         self.created.entry(number).or_insert(request).clone()
     }
 
-    /// A request that was made before, perhaps long ago; now and then for something else.
+    /// A request that was made before, perhaps long ago; sometimes for another amount.
     fn again(&self, random: &mut Random) -> Option<Request> {
         let request = self.created.get(&self.known(random))?;
         let mut request = request.clone();
@@ -181,7 +182,7 @@ impl Clients {
         Some(request)
     }
 
-    /// An object that was requested; rather a late one.
+    /// An object that was requested, preferably a recent one.
     pub(crate) fn known(&self, random: &mut Random) -> u8 {
         let last = u64::from(self.next);
         let back = random.below(last.min(12)).max(random.below(last) / 4);
@@ -200,13 +201,13 @@ impl Clients {
         }
     }
 
-    /// I10: an answer has arrived; it must not contradict those before it.
+    /// I10: an answer has arrived; it must not contradict earlier ones.
     pub(crate) fn answered(&mut self, client: usize, number: u64, said: &Said) -> Checked {
-        let Some((asked, op)) = self.all[client].asked.clone() else {
+        let Some((requested, op)) = self.all[client].requested.clone() else {
             return Ok(());
         };
-        // An answer to what was asked earlier, and asked again since.
-        if asked != number {
+        // An answer to an earlier request, which was repeated since.
+        if requested != number {
             return Ok(());
         }
         self.all[client] = Client::default();
@@ -248,14 +249,14 @@ impl Clients {
         let is_same = self.created.get(&object).is_some_and(|created| {
             created.footprint == request.footprint && created.ttl == request.ttl
         });
-        let known = self.granted.get(&object).copied();
-        match (said, known) {
+        let granted = self.granted.get(&object).copied();
+        match (said, granted) {
             (Said::Granted(entries), None) if is_same => {
                 let entry = entries.first().copied().unwrap_or(0);
                 self.granted.insert(object, entry);
                 Ok(())
             }
-            // An API server may ask again for what other webhooks have changed: that is reconsidered.
+            // An API server may repeat a request after other webhooks have changed the object: it is reconsidered.
             _ if admits => Ok(()),
             (Said::Ended, Some(_)) => Ok(()),
             (Said::Granted(entries), Some(entry)) => {

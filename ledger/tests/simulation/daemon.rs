@@ -1,5 +1,5 @@
-//! The daemon without its threads: the core's own parts, put together as `src/writer`, `src/recovery.rs` and
-//! `src/upkeep.rs` put them together, and moved on one call at a time.
+//! The daemon without its threads: the parts of the core, combined as in `src/writer`, `src/recovery.rs` and
+//! `src/upkeep.rs`, and driven call by call.
 
 use std::{collections::VecDeque, path::Path, sync::Arc};
 
@@ -37,7 +37,7 @@ pub(crate) enum Op {
     DeleteQuota(Name, Name),
 }
 
-/// What waits in the daemon's queue.
+/// A job in the daemon's queue.
 #[allow(clippy::large_enum_variant, reason = "one waits, or a few")]
 #[derive(Debug)]
 pub(crate) enum Job {
@@ -46,15 +46,15 @@ pub(crate) enum Job {
         number: u64,
         op: Op,
     },
-    /// Of the consumer's session in this life of it.
+    /// A job of the consumer's session, with the number of the session.
     Session(u64, Errand),
     Image,
 }
 
-/// What a consumer's session wants.
+/// A job of a consumer's session.
 #[derive(Debug)]
 pub(crate) enum Errand {
-    /// To know how far the source is consumed.
+    /// Read the cursor of the source.
     Cursor,
     Reset(Name),
     Gap(u64, u64),
@@ -64,12 +64,12 @@ pub(crate) enum Errand {
     },
 }
 
-/// What a decision said.
+/// The answer to a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Said {
     /// Granted, by these entries.
     Granted(Vec<u64>),
-    /// Nothing had to be granted.
+    /// No reservation was necessary.
     Unlimited,
     Done,
     Denied,
@@ -80,7 +80,7 @@ pub(crate) enum Said {
     Refused,
 }
 
-/// Whom an answer is for.
+/// The recipient of an answer.
 #[derive(Debug)]
 pub(crate) enum Recipient {
     Client {
@@ -92,7 +92,7 @@ pub(crate) enum Recipient {
     Image(Box<Image>),
 }
 
-/// What a consumer's session is told.
+/// An answer to a consumer's session.
 #[derive(Debug)]
 pub(crate) enum Told {
     Cursor(Option<Cursor>),
@@ -100,7 +100,7 @@ pub(crate) enum Told {
     Recorded(u64),
 }
 
-/// An answer, and the last entry that it rests on.
+/// An answer, and the last entry that it depends on.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) recipient: Recipient,
@@ -115,10 +115,10 @@ pub(crate) struct Daemon {
     pub(crate) watermark: Timestamp,
     pub(crate) durable: u64,
     group_commit: GroupCommit<Answer>,
-    /// Entries of the open batch that were looked at.
+    /// Entries of the open batch that were checked.
     followed: usize,
     handed: Option<SealedBatch<Answer>>,
-    /// The syncing thread has said that it is idle; the deciding one has not heard it yet.
+    /// The syncing thread is idle; the deciding thread has not been notified yet.
     is_idle_again: bool,
     queue: VecDeque<Job>,
     room: usize,
@@ -150,7 +150,7 @@ impl Daemon {
         Ok((daemon, recovered.recovery))
     }
 
-    /// Puts a job into the queue, or gives it back if there is no room.
+    /// Adds a job to the queue, or returns it if the queue is full.
     pub(crate) fn submit(&mut self, job: Job) -> Result<(), Job> {
         if self.queue.len() >= self.room {
             return Err(job);
@@ -159,12 +159,12 @@ impl Daemon {
         Ok(())
     }
 
-    /// Whether nothing waits anywhere.
+    /// Whether no job and no batch waits.
     pub(crate) fn is_idle(&self) -> bool {
         self.queue.is_empty() && self.group_commit.is_empty() && self.handed.is_none()
     }
 
-    /// The deciding thread: what is due, then up to so many jobs. `see` is shown each new entry.
+    /// The deciding thread: due events, then at most this many jobs. `see` is called with each new entry.
     pub(crate) fn decide(
         &mut self,
         now: Timestamp,
@@ -202,7 +202,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// The deciding thread hears that the syncing one is idle.
+    /// Notifies the deciding thread that the syncing one is idle.
     pub(crate) fn hear(&mut self) {
         if std::mem::take(&mut self.is_idle_again) {
             self.group_commit.synced();
@@ -228,7 +228,7 @@ impl Daemon {
         }
     }
 
-    /// The syncing thread: makes durable what was handed on.
+    /// The syncing thread: makes the sealed batch durable.
     pub(crate) fn sync(&mut self) -> Result<Option<CommittedBatch<Answer>>, Error> {
         let Some(closed) = self.handed.take() else {
             return Ok(None);
@@ -287,7 +287,7 @@ fn run_errand(transaction: &mut WriteTransaction<'_>, errand: &Errand) -> Told {
 }
 
 fn answer(transaction: &mut WriteTransaction<'_>, op: &Op, policy: &Policy) -> Said {
-    // A review names the user on whose behalf it comes.
+    // A review names the user on whose behalf it is sent.
     let actor = Arc::new(Actor {
         principal: "client".into(),
         user: matches!(op, Op::Admit(_)).then(|| "somebody".into()),

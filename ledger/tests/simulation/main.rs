@@ -18,7 +18,7 @@ mod world;
 
 use world::World;
 
-/// One seed, and everything that happens in it.
+/// Runs one seed, and prints everything that happens.
 #[test]
 fn one() {
     quota_simulation::one::<World>();

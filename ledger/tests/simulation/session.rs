@@ -1,4 +1,4 @@
-//! The consumer of the stream, as the daemon's session does it, but step by step: the decisions are the core's own
+//! The consumer of the stream, as the daemon's session, but step by step: the decisions are the core's own
 //! ([`identify`], [`Follower`], `source::record`), the order of the steps follows `src/intake/nats/session.rs`.
 
 use std::collections::VecDeque;
@@ -24,40 +24,40 @@ const CHUNK: usize = 5;
 
 #[derive(Debug)]
 enum Phase {
-    /// Nothing is known of the stream.
+    /// The stream has not been identified.
     Closed,
     /// The cursor is being requested.
     Reading,
-    /// The cursor is known.
+    /// The cursor has been read.
     Found(Option<Cursor>),
-    /// What is to be noted before anything is consumed; it may be on its way.
+    /// The events to be recorded before any message is consumed; they may be on their way.
     Noting {
         left: VecDeque<Errand>,
         is_sent: bool,
     },
     Live,
-    /// Over, once what is on its way is durable: the next session looks at the cursor, which has to stand still.
+    /// Over, once the pending events are durable: the next session reads the cursor, which must not move then.
     Ending,
 }
 
-/// What the server sends: the consumer's count, the stream's position, and the message.
+/// A delivery of the server: the consumer sequence, the stream sequence, and the message.
 type Delivery = (u64, u64, Message);
 
-/// One consumer's life.
+/// One life of the consumer.
 #[derive(Debug)]
 pub(crate) struct Session {
-    /// Each session is another: answers to an earlier one are none of its business.
+    /// The number of the session: answers to earlier sessions are ignored.
     life: u64,
     phase: Phase,
     incarnation: Name,
-    /// Last position that is consumed and durable.
+    /// The last position that is consumed and durable.
     pub(crate) position: u64,
     target: Option<(u64, Timestamp)>,
     follower: Follower,
     wire: VecDeque<Delivery>,
-    /// What the consumer on the server delivered last.
+    /// The last delivery of the consumer on the server.
     sent: (u64, u64),
-    /// How far the chunks go that were handed in.
+    /// The position up to which chunks were submitted.
     handed_in: u64,
     items: Vec<Item>,
     cursor: Option<Cursor>,
@@ -82,7 +82,7 @@ impl Session {
         }
     }
 
-    /// The next session, which begins anew.
+    /// Begins the next session.
     pub(crate) fn close(&mut self) {
         *self = Self::closed(self.life + 1);
     }
@@ -95,7 +95,7 @@ impl Session {
         }
     }
 
-    /// One step towards the next message; gives what is to be decided.
+    /// Takes one step towards the next message. Returns the job to be decided.
     pub(crate) fn step(&mut self, stream: &Stream) -> Option<Job> {
         let errand = self.errand(stream)?;
         Some(Job::Session(self.life, errand))
@@ -128,8 +128,8 @@ impl Session {
         }
     }
 
-    /// I12: each position up to a chunk's cursor is an event of it, or is told to be lost. That is so for this
-    /// session because every message of the stream is for it, and is one event.
+    /// I12: each position up to a chunk's cursor is an event of it, or is reported as lost. This holds for this session
+    /// because every message of the stream is for it, and is one event.
     pub(crate) fn check(&mut self, job: &Job) -> Checked {
         let Job::Session(_, Errand::Record { items, consumed }) = job else {
             return Ok(());
@@ -139,21 +139,21 @@ impl Session {
             Item::Gap { positions, .. } => positions.end() - positions.start() + 1,
             _ => 1,
         };
-        let told: u64 = items.iter().map(positions).sum();
+        let covered: u64 = items.iter().map(positions).sum();
         ensure!(
-            from + told == to,
-            "I12: of {} messages up to {to}, {told} are told of",
+            from + covered == to,
+            "I12: of {} messages up to {to}, {covered} are covered",
             to - from
         );
         Ok(())
     }
 
-    /// The queue took what [`Session::step`] gave.
+    /// The queue accepted the job of [`Session::step`].
     pub(crate) fn taken(&mut self, to: Option<u64>) {
         self.handed_in = to.unwrap_or(self.handed_in);
     }
 
-    /// The queue had no room for what [`Session::step`] gave.
+    /// The queue had no room for the job of [`Session::step`].
     pub(crate) fn put_back(&mut self, job: Job) {
         let Job::Session(_, errand) = job else {
             return;
@@ -197,7 +197,7 @@ impl Session {
         };
     }
 
-    /// The server sends the next message, or confuses it.
+    /// The server delivers the next message, or skips, repeats or reorders messages.
     pub(crate) fn deliver(
         &mut self,
         stream: &Stream,
@@ -220,7 +220,7 @@ impl Session {
         self.wire.push_back(delivery.clone());
         if random.chance(faults.duplicate) {
             report.count("message delivered twice");
-            // By the same consumer, or, as after a change of the server's leader, under a new number.
+            // By the same consumer, or, as after a change of the server's leader, with a new number.
             if random.chance(500) {
                 self.sent.0 += 1;
             }
@@ -277,12 +277,13 @@ impl Session {
         });
     }
 
-    /// What was requested is durable. Gives up to when everything is consumed, if that is known now.
-    pub(crate) fn settle(&mut self, life: u64, told: Told) -> Option<Timestamp> {
+    /// Takes the answer to a job, which is durable. Returns the time up to which everything is consumed, if that is
+    /// reached now.
+    pub(crate) fn settle(&mut self, life: u64, answer: Told) -> Option<Timestamp> {
         if life != self.life {
             return None;
         }
-        match (&mut self.phase, told) {
+        match (&mut self.phase, answer) {
             (Phase::Reading, Told::Cursor(cursor)) => self.phase = Phase::Found(cursor),
             (Phase::Noting { is_sent, .. }, Told::Noted) => *is_sent = false,
             (Phase::Ending, Told::Recorded(_)) => self.close(),
@@ -296,11 +297,11 @@ impl Session {
     }
 
     fn reach_target(&mut self) -> Option<Timestamp> {
-        let (_, asked) = self.target.take_if(|(last, _)| self.position >= *last)?;
-        Some(asked)
+        let (_, requested) = self.target.take_if(|(last, _)| self.position >= *last)?;
+        Some(requested)
     }
 
-    /// Asks how far the stream has got, and whether it is still the same. Gives what [`Session::settle`] gives.
+    /// Reads the last position of the stream, and checks its identity. Returns the same as [`Session::settle`].
     pub(crate) fn poll(&mut self, stream: &Stream, now: Timestamp) -> Option<Timestamp> {
         if !matches!(self.phase, Phase::Live) {
             return None;
@@ -314,7 +315,7 @@ impl Session {
         if is_idle && self.position < stream.last {
             let next = stream.messages.range(self.position + 1..).next();
             match next {
-                // Nothing but lost messages up to the end.
+                // Up to the end there are only lost messages.
                 None => {
                     let left = VecDeque::from([Errand::Gap(self.position + 1, stream.last)]);
                     self.position = stream.last;

@@ -1,6 +1,7 @@
-//! What a seed draws: how large things are, and what goes wrong how often.
+//! The settings that a seed draws: sizes, and probabilities of faults.
 //!
-//! Each seed has a mix of faults of its own, with many kinds left out: what several faults hide together, few show.
+//! Each seed has its own mix of faults, without many of the kinds: an error that many faults together hide is shown by
+//! few.
 
 use std::path::PathBuf;
 
@@ -13,7 +14,7 @@ use quota_simulation::Random;
 pub(crate) const DIRECTORY: &str = "/var/ledger";
 const ARCHIVE: &str = "/srv/archive";
 
-/// Chances are in a thousand, per step if nothing else is said.
+/// Probabilities are in a thousand, per step unless stated otherwise.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) steps: u64,
@@ -32,7 +33,7 @@ pub(crate) struct Settings {
     pub(crate) work: u64,
     /// Mean number of the disk's calls between crashes; 0: none.
     pub(crate) crash_every: u64,
-    /// Of the crashes, those that are power losses.
+    /// The fraction of crashes that are power losses.
     pub(crate) power_loss: u64,
     /// Per start.
     pub(crate) fail_sync: u64,
@@ -41,12 +42,12 @@ pub(crate) struct Settings {
     pub(crate) flip: u64,
     pub(crate) stop: u64,
     pub(crate) clock_jump: u64,
-    /// Of the answers, those that are lost on the way.
+    /// The fraction of answers that are lost on the way.
     pub(crate) lost_answer: u64,
     pub(crate) stream: StreamFaults,
 }
 
-/// Chances in a thousand: of deliveries, then of steps.
+/// Probabilities in a thousand: of deliveries, then of steps.
 #[derive(Clone, Debug)]
 pub(crate) struct StreamFaults {
     pub(crate) duplicate: u64,
@@ -62,7 +63,7 @@ pub(crate) struct StreamFaults {
 
 impl Settings {
     pub(crate) fn draw(random: &mut Random) -> Self {
-        // A kind of fault takes part in half of the seeds.
+        // A kind of fault is active in half of the seeds.
         let mut sometimes = |choices: &[u64]| match random.chance(500) {
             true => random.one_of(choices),
             false => 0,

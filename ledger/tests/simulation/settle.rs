@@ -1,4 +1,4 @@
-//! The end of a world: nothing goes wrong any more, and everything has to come to rest and to be right.
+//! The end of a world: there are no more faults, and the world has to come to rest in a correct state.
 
 use std::{path::Path, sync::Arc};
 
@@ -12,7 +12,7 @@ use super::{
     world::World,
 };
 
-/// Everything has to be at rest after so many steps.
+/// The number of steps after which the world has to be at rest.
 const STEPS: u32 = 3000;
 
 impl World {
@@ -30,8 +30,8 @@ impl World {
             self.start(Crash::PowerLoss)?;
         }
         let now = self.now();
-        for told in self.cluster.list() {
-            self.stream.publish(now, Some(told));
+        for sighting in self.cluster.list() {
+            self.stream.publish(now, Some(sighting));
         }
         self.come_to_rest()?;
         self.compare_with_the_truth()?;
@@ -45,7 +45,7 @@ impl World {
         self.verify()
     }
 
-    /// Liveness: requests are answered, the stream is consumed, what has expired is settled.
+    /// Liveness: requests are answered, the stream is consumed, expired reservations are settled.
     fn come_to_rest(&mut self) -> Checked {
         for _ in 0..STEPS {
             for client in 0..self.clients.all.len() {
@@ -84,7 +84,7 @@ impl World {
                 .is_some_and(|daemon| daemon.is_idle() && daemon.state.pending_count() == 0)
     }
 
-    /// I2: what the producer has is what the ledger has. I12: what was lost is told as a gap.
+    /// I2: the ledger has the objects of the producer. I12: lost messages are reported as gaps.
     fn compare_with_the_truth(&self) -> Checked {
         let Some(daemon) = &self.daemon else {
             return Ok(());
@@ -125,14 +125,14 @@ impl World {
                 }
                 Some(_) => ensure!(
                     !source.is_gap(position),
-                    "I12: message {position} is there, but told to be lost"
+                    "I12: message {position} is there, but was reported as lost"
                 ),
             }
         }
         self.account.compare(state)
     }
 
-    /// The deep check finds nothing.
+    /// The deep check finds no damage.
     fn verify(&mut self) -> Checked {
         self.daemon = None;
         self.disk.reboot(Crash::PowerLoss, Faults::default());

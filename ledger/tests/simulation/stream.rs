@@ -1,4 +1,4 @@
-//! A stream on a server that is not to be trusted, and the producer that writes to it.
+//! A stream on an unreliable server, and the producer that publishes to it.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use quota_semantics::{Name, Timestamp, object::Footprint};
 use super::things::{footprint, namespace, uid};
 use quota_simulation::Random;
 
-/// A message: what it says, or that nobody will understand it.
+/// A message: its sighting, or a payload that cannot be understood.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
     pub(crate) time: Timestamp,
@@ -16,7 +16,7 @@ pub(crate) struct Message {
     pub(crate) told: Option<Sighting>,
 }
 
-/// A stream in one of its lives.
+/// One incarnation of a stream.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stream {
     life: u64,
@@ -48,29 +48,29 @@ impl Stream {
         self.messages.insert(self.last, message);
     }
 
-    /// The oldest messages go, as by age or by an operator's hand.
+    /// Removes the oldest messages, as by age or by an operator.
     pub(crate) fn purge(&mut self, random: &mut Random) {
         let upto = self.first() + random.below(6);
         self.messages.retain(|position, _| *position >= upto);
     }
 
-    /// A range in the middle is lost.
+    /// Loses a range in the middle.
     pub(crate) fn lose_middle(&mut self, random: &mut Random) {
         let first = self.first() + random.below(self.messages.len() as u64);
         let lost = first..first + 1 + random.below(4);
         self.messages.retain(|position, _| !lost.contains(position));
     }
 
-    /// The server has lost what it acknowledged last, and gives the same positions to others.
+    /// The server loses the last acknowledged messages, and reuses their positions.
     pub(crate) fn lose_tail(&mut self, random: &mut Random) {
-        // A stream that has forgotten what was in it and that it was there cannot be told from a new one.
-        let known = self.first() - 1;
-        self.last = self.last.saturating_sub(1 + random.below(5)).max(known);
+        // A stream that has lost all its messages and its positions cannot be distinguished from a new one.
+        let before = self.first() - 1;
+        self.last = self.last.saturating_sub(1 + random.below(5)).max(before);
         let last = self.last;
         self.messages.retain(|position, _| *position <= last);
     }
 
-    /// Deleted and created again by the same name.
+    /// Deletes the stream, and creates it again under the same name.
     pub(crate) fn recreate(&mut self) {
         self.life += 1;
         self.messages.clear();
@@ -78,7 +78,7 @@ impl Stream {
     }
 }
 
-/// An object as it really is.
+/// The true state of an object.
 #[derive(Clone, Debug)]
 pub(crate) struct Truth {
     pub(crate) namespace: u8,
@@ -87,7 +87,7 @@ pub(crate) struct Truth {
     pub(crate) is_alive: bool,
 }
 
-/// All objects as they really are, by number; a number is used for one object only.
+/// The true state of all objects, by number; a number is used for one object only.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cluster {
     pub(crate) objects: BTreeMap<u8, Truth>,
@@ -100,7 +100,7 @@ impl Cluster {
         self.version
     }
 
-    /// An object is created or changed; nothing if it is gone.
+    /// Creates or changes an object; does nothing if it is deleted.
     pub(crate) fn change(&mut self, number: u8, space: u8, amount: u64) -> Option<Sighting> {
         let version = self.next_version();
         let truth = self.objects.entry(number).or_insert(Truth {
@@ -120,19 +120,19 @@ impl Cluster {
         Some(sighting(number, truth))
     }
 
-    /// Everything again, as a producer lists what there is; what lives gets a new version.
+    /// Lists everything again, as a producer does; live objects get a new version.
     pub(crate) fn list(&mut self) -> Vec<Sighting> {
-        let mut told = Vec::new();
+        let mut listed = Vec::new();
         for (number, truth) in &mut self.objects {
             self.version += 1;
             truth.version = self.version;
-            told.push(sighting(*number, truth));
+            listed.push(sighting(*number, truth));
         }
-        told
+        listed
     }
 }
 
-/// Some sources do not know versions.
+/// Some sources do not send versions.
 pub(crate) fn is_versioned(number: u8) -> bool {
     !number.is_multiple_of(7)
 }

@@ -27,7 +27,7 @@ use super::{
 use quota_simulation::{Random, Report};
 use restart::is_simulated;
 
-/// Everything is compared with the account so often, in steps.
+/// The number of steps between comparisons of everything with the account.
 const COMPARE_EVERY: u64 = 16;
 
 /// A world.
@@ -43,15 +43,15 @@ pub(crate) struct World {
     pub(crate) daemon: Option<Daemon>,
     /// The wall clock, in seconds.
     pub(crate) clock: i64,
-    /// Nothing goes wrong any more.
+    /// Whether there are no more faults.
     pub(crate) is_calm: bool,
-    /// Everything that happens is printed.
+    /// Whether everything that happens is printed.
     pub(crate) verbose: bool,
     pub(crate) report: Report,
     trace: blake3::Hasher,
 }
 
-/// Events that have to happen in a run of many seeds: every kind of fault, and what the ledger does.
+/// Events that have to happen in a run of many seeds: every kind of fault, and every kind of result.
 const EXPECTED: &[&str] = &[
     "process kill",
     "power loss",
@@ -322,8 +322,8 @@ impl World {
                 self.clients.answered(client, number, &said)
             }
             Recipient::Image(image) => self.snapshot(&image, durable),
-            Recipient::Session(life, told) => {
-                let caught_up = self.session.settle(life, told);
+            Recipient::Session(life, answer) => {
+                let caught_up = self.session.settle(life, answer);
                 if let (Some(daemon), Some(time)) = (&mut self.daemon, caught_up) {
                     daemon.watermark = daemon.watermark.max(time);
                 }
@@ -374,7 +374,7 @@ impl World {
         }
     }
 
-    /// A snapshot or a compaction that fails is logged; the daemon goes on, unless it is dead.
+    /// A failed snapshot or compaction is logged; the daemon continues, unless it is dead.
     fn upkeep_failed(&mut self, error: &quota_journal::Error) -> Checked {
         ensure!(is_simulated(error), "I4: upkeep finds damage: {error}");
         self.report.count("upkeep failed");
@@ -389,7 +389,7 @@ impl World {
     }
 }
 
-/// Whether a denial was right: granted, the reservation would have made a limit too small.
+/// Whether a denial was right: if granted, the reservation would have exceeded a limit.
 fn deserved(account: &Account, request: &decide::Request, now: Timestamp) -> Checked {
     let mut naive = account.fold.naive.clone();
     let uid = &request.uid;
@@ -397,7 +397,8 @@ fn deserved(account: &Account, request: &decide::Request, now: Timestamp) -> Che
     if request.basis != decide::Basis::Create
         || fold.is_pending(uid, &request.namespace, &request.name)
     {
-        // It would take the place of another, or raise what is held: not told by this simple look.
+        // The request would supersede another one, or raise a reservation: this simple check does not cover these
+        // cases.
         return Ok(());
     }
     let reservation = Reservation {

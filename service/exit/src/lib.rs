@@ -1,32 +1,33 @@
-//! How the programs of Quota Ledger end: one table of exit codes, which supervisors and scripts rely on.
+//! The exit codes of the programs of Quota Ledger: one table, on which supervisors and scripts rely.
 
 use std::process::{ExitCode, Termination};
 
-/// How a program ended. A number means the same in every program; not every program uses every one.
+/// An exit code. A number means the same in every program; not every program uses every one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exit {
     /// Done, granted, fits; stopped cleanly.
     Done = 0,
-    /// Could not go on: an address is taken, the daemon cannot be reached, a file cannot be read, a request is refused.
+    /// The program could not continue: an address is in use, the daemon cannot be reached, a file cannot be read, a
+    /// request is refused.
     Failure = 1,
-    /// Called wrongly.
+    /// Wrong usage.
     Usage = 2,
-    /// The configuration is wrong.
+    /// The configuration is invalid.
     Configuration = 3,
-    /// The ledger on disk is damaged; starting again does not help.
+    /// The ledger on disk is damaged; a restart does not help.
     Damaged = 4,
-    /// A write or fsync failed; what is durable is unknown until the ledger is recovered.
+    /// A write or fsync failed; the durable content is unknown until the ledger is recovered.
     Poisoned = 5,
-    /// A quota denies it, or it does not fit.
+    /// A quota denies the request, or the request does not fit.
     Denied = 10,
-    /// There is no such thing.
+    /// The resource does not exist.
     NotFound = 11,
-    /// It contradicts what the ledger holds.
+    /// The request contradicts the content of the ledger.
     Conflict = 12,
 }
 
 impl Exit {
-    /// The number that the process ends with.
+    /// The exit code of the process.
     #[must_use]
     pub const fn code(self) -> u8 {
         self as u8

@@ -1,4 +1,4 @@
-//! The command line of a program: a flag per key, made from the reference.
+//! The command line of a program: one flag per key, generated from the reference.
 
 use std::{ffi::OsString, path::PathBuf};
 
@@ -9,14 +9,14 @@ use super::{
     schema::{environment_name, file_variable, flag_name},
 };
 
-/// What the command line asks for.
+/// A parsed command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invocation {
-    /// What to do.
+    /// The command.
     pub task: Task,
     /// The file named by `--config` or the environment.
     pub file: Option<PathBuf>,
-    /// Key and text of every flag that sets a key.
+    /// Keys and values of the flags that set a key.
     pub overrides: Vec<(String, String)>,
 }
 
@@ -29,7 +29,7 @@ pub enum Task {
     CheckConfig,
 }
 
-/// Reads the command line, the program's name first.
+/// Parses the command line, with the program's name first.
 ///
 /// # Errors
 /// Wrong usage, `--help` and `--version`, each to be shown by [`clap::Error::exit`].

@@ -1,4 +1,4 @@
-//! Puts the layers on top of each other, value by value, and finds everything that is wrong at once.
+//! Merges the layers of configuration, value by value, and reports all errors at once.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -11,7 +11,7 @@ use super::{
     text::redact,
 };
 
-/// A configuration in force, and where each of its values comes from.
+/// The effective configuration, with the origin of each value.
 #[derive(Clone, Debug)]
 pub struct Effective<S> {
     /// The values.
@@ -70,8 +70,7 @@ impl<S: Schema> Effective<S> {
 /// Reads all layers.
 ///
 /// # Errors
-/// Everything that is wrong with any of them: unknown keys, values of the wrong form, values that
-/// contradict each other, a file that cannot be read.
+/// All errors in any of them: unknown keys, values of the wrong form, contradictory values, an unreadable file.
 pub fn load<S: Schema>(sources: &Sources) -> Result<Effective<S>, Problems> {
     let defaults = leaves_of_defaults::<S>();
     let Reader {
@@ -117,7 +116,7 @@ pub fn leaves_of_defaults<S: Schema>() -> BTreeMap<String, Value> {
     let mut leaves = BTreeMap::new();
     for (name, value) in table {
         match value {
-            // A table without keys is no section but a map that the operator fills.
+            // A table without keys is not a section, but a map that the operator fills.
             Value::Table(section) if !section.is_empty() => {
                 leaves.extend(
                     section
@@ -131,7 +130,7 @@ pub fn leaves_of_defaults<S: Schema>() -> BTreeMap<String, Value> {
     leaves
 }
 
-/// The configuration with these settings in place of the defaults.
+/// The configuration with these settings instead of the defaults.
 fn with<'a, S: Schema>(
     defaults: &BTreeMap<String, Value>,
     settings: impl IntoIterator<Item = &'a Setting>,

@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Log {
-    /// A level, or a filter such as `info,quotad::intake=debug`; `RUST_LOG` goes before it.
+    /// A level, or a filter such as `info,quotad::intake=debug`; `RUST_LOG` takes precedence.
     pub level: String,
-    /// How a line looks.
+    /// The format of lines.
     pub format: LogFormat,
 }
 
-/// How a log line looks.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
@@ -20,6 +20,6 @@ pub enum LogFormat {
     Auto,
     /// One JSON object per line.
     Json,
-    /// For people.
+    /// Readable text.
     Pretty,
 }

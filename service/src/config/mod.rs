@@ -1,7 +1,7 @@
 //! Configuration: built-in defaults, then a file, then the environment, then flags.
 //!
-//! A program's [`Schema`] says which keys there are, its shipped file what they mean. Everything else is derived from
-//! those two: flags, environment names, help, suggestions.
+//! A program's [`Schema`] defines its keys, its shipped file documents them. Everything else is derived from those two:
+//! flags, environment names, help, suggestions.
 
 mod flags;
 mod layers;

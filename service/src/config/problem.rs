@@ -1,13 +1,13 @@
-//! What can be wrong with a configuration, and where it was set.
+//! Errors in a configuration, and their origins.
 
 use std::{fmt, path::PathBuf};
 
-/// Where a value comes from.
+/// The origin of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Built in.
+    /// The built-in default.
     Default,
-    /// The file, at this line (from 1).
+    /// A file, with the line (from 1).
     File(PathBuf, usize),
     /// An environment variable.
     Environment(String),
@@ -26,14 +26,14 @@ impl fmt::Display for Origin {
     }
 }
 
-/// One thing that is wrong.
+/// An error in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The key at fault; none if the file as a whole is.
+    /// The wrong key; none if the file as a whole is wrong.
     pub key: Option<String>,
-    /// What is wrong with it.
+    /// The error.
     pub message: String,
-    /// Where it was set.
+    /// The origin of the value.
     pub origin: Origin,
 }
 
@@ -64,7 +64,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Everything that is wrong with a configuration, one line each. Never empty.
+/// All errors in a configuration, one line each. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problems(pub Vec<Problem>);
 

@@ -1,17 +1,17 @@
-//! What each key is for, read from the shipped file: the one place where it is written.
+//! The documentation of each key, read from the shipped file, its only source.
 
 use super::Schema;
 
 /// A key and the comment above it.
 pub struct Entry {
-    /// The key, dotted, as `nats.url`.
+    /// The dotted key, as in `nats.url`.
     pub key: String,
-    /// What it is for.
+    /// The documentation.
     pub comment: String,
 }
 
 impl Entry {
-    /// The section, empty for a key above all sections.
+    /// The section; empty for a key above all sections.
     pub(super) fn section(&self) -> &str {
         self.key.rsplit_once('.').map_or("", |(section, _)| section)
     }

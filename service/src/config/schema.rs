@@ -1,32 +1,32 @@
-//! What is particular to one program's configuration.
+//! The specific part of a program's configuration.
 
 use serde::{Serialize, de::DeserializeOwned};
 
-/// A key and what is wrong with its value.
+/// A key and the error of its value.
 pub type Finding = (&'static str, String);
 
 /// The configuration of a program: its keys. The defaults are those of the shipped file.
 pub trait Schema: Clone + Default + Serialize + DeserializeOwned {
     /// The program's name.
     const PROGRAM: &'static str;
-    /// Its version, as `--version` shows it.
+    /// Its version, for `--version`.
     const VERSION: &'static str;
-    /// What the program is, in one line.
+    /// A description of the program in one line.
     const ABOUT: &'static str;
     /// Its exit codes, for the end of the long help.
     const EXIT_CODES: &'static str;
-    /// What the names of its environment variables begin with, as `QUOTAD_`. The variable `CONFIG` after that names the
+    /// The prefix of its environment variables, as in `QUOTAD_`. The variable with this prefix and `CONFIG` names the
     /// file.
     const PREFIX: &'static str;
-    /// The file that is read when none is named, if there is one.
+    /// The file that is read if none is named, and if it exists.
     const DEFAULT_FILE: &'static str;
-    /// The file as shipped: every key with its default, and what it means as a comment.
+    /// The file as shipped: every key with its default, documented by a comment.
     const SHIPPED: &'static str;
 
-    /// What the type of a value cannot say: ranges, and keys that need or exclude each other.
+    /// Checks rules that the types of values do not express: ranges, and keys that need or exclude each other.
     fn validate(&self) -> Vec<Finding>;
 
-    /// Keys whose values are allowed, and let in others than one may think. Reported at the start and by `check-config`.
+    /// Valid values that may admit more callers than expected. Reported at the start and by `check-config`.
     fn warnings(&self) -> Vec<Finding> {
         Vec::new()
     }
@@ -38,7 +38,7 @@ pub fn shipped<S: Schema>() -> S {
     toml::from_str(S::SHIPPED).expect("the shipped file is part of the program, and tested")
 }
 
-/// The variable that names the file of a program.
+/// The environment variable that names the file of a program.
 pub(super) fn file_variable<S: Schema>() -> String {
     format!("{}CONFIG", S::PREFIX)
 }

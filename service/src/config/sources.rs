@@ -18,14 +18,14 @@ use super::{
     schema::{environment_name, file_variable, flag_name},
 };
 
-/// Where values may come from, besides the defaults.
+/// The sources of values besides the defaults.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
-    /// The file that was named; none: [`Schema::DEFAULT_FILE`], if there is one.
+    /// The named file; none: [`Schema::DEFAULT_FILE`], if it exists.
     pub file: Option<PathBuf>,
-    /// All environment variables; only those that begin with [`Schema::PREFIX`] are looked at.
+    /// All environment variables; only those with the prefix [`Schema::PREFIX`] are used.
     pub environment: Vec<(OsString, OsString)>,
-    /// Key and text of each flag.
+    /// Keys and values of flags.
     pub flags: Vec<(String, String)>,
 }
 
@@ -43,7 +43,7 @@ impl Setting {
     }
 }
 
-/// Gathers the settings of all layers, in their order, and what is wrong with them.
+/// Collects the settings of all layers in order, and their errors.
 pub(super) struct Reader<'a> {
     defaults: &'a BTreeMap<String, Value>,
     pub(super) settings: Vec<Setting>,
@@ -100,16 +100,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a table of the file; the parser bounds how deep they nest.
+    /// Reads a table of the file; the parser bounds the depth of nesting.
     fn table(&mut self, prefix: &str, table: DeTable<'_>, origin: &impl Fn(usize) -> Origin) {
         for (name, value) in table {
             let key = format!("{prefix}{}", name.get_ref());
             let origin_of_key = origin(name.span().start);
             let section = format!("{key}.");
-            let is_section = self
-                .defaults
-                .keys()
-                .any(|known| known.starts_with(&section));
+            let is_section = self.defaults.keys().any(|key| key.starts_with(&section));
             let span = value.span();
             match value.into_inner() {
                 DeValue::Table(table) if is_section => self.table(&section, table, origin),
@@ -144,7 +141,7 @@ impl<'a> Reader<'a> {
             let Some(name) = name.to_str().filter(|name| name.starts_with(S::PREFIX)) else {
                 continue;
             };
-            // It names the file, so it is no key.
+            // This variable names the file, so it is not a key.
             if name == file_variable::<S>() {
                 continue;
             }
@@ -161,8 +158,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Takes a value from the environment or a flag: text for a key that holds text, else TOML. A
-    /// list may also be written without brackets and quotes.
+    /// Reads a value from the environment or a flag: plain text for a key that holds text, otherwise TOML. A list may
+    /// also be written without brackets and quotes.
     fn text(&mut self, key: &str, text: &str, origin: Origin, spelling: fn(&str) -> String) {
         let value = match self.defaults.get(key) {
             None => return self.unknown(key.to_owned(), origin, spelling),
@@ -188,22 +185,21 @@ impl<'a> Reader<'a> {
 
     fn unknown(&mut self, key: String, origin: Origin, spelling: fn(&str) -> String) {
         let message = match nearest(&key, self.defaults.keys()) {
-            Some(known) => format!("unknown key; did you mean {}?", spelling(known)),
+            Some(candidate) => format!("unknown key; did you mean {}?", spelling(candidate)),
             None => "unknown key".to_owned(),
         };
         self.problems.push(Problem::of_key(key, &message, origin));
     }
 }
 
-/// The known key that was probably meant: one that differs by few letters, or has the same last part.
-fn nearest<'a>(key: &str, known: impl Iterator<Item = &'a String>) -> Option<&'a str> {
+/// The key that was probably meant: one that differs by few letters, or has the same last part.
+fn nearest<'a>(key: &str, keys: impl Iterator<Item = &'a String>) -> Option<&'a str> {
     let last = |key: &str| key.rsplit('.').next().map(str::to_owned);
-    known
-        .filter_map(|candidate| {
-            let distance = strsim::damerau_levenshtein(key, candidate);
-            let near = distance <= (key.len() / 4).max(2);
-            (near || last(key) == last(candidate)).then_some((distance, candidate.as_str()))
-        })
-        .min()
-        .map(|(_, candidate)| candidate)
+    keys.filter_map(|candidate| {
+        let distance = strsim::damerau_levenshtein(key, candidate);
+        let near = distance <= (key.len() / 4).max(2);
+        (near || last(key) == last(candidate)).then_some((distance, candidate.as_str()))
+    })
+    .min()
+    .map(|(_, candidate)| candidate)
 }

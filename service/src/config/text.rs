@@ -1,4 +1,4 @@
-//! How a value is written in the file when it is more than a TOML string, and when it is none.
+//! Values that are written as TOML strings in the file, and absent values.
 
 use std::fmt;
 
@@ -80,7 +80,7 @@ pub fn redact(text: &str) -> String {
     let redact_one = |url: &str| -> Option<String> {
         let (scheme, rest) = url.split_once("://")?;
         let (user_info, host) = rest.rsplit_once('@')?;
-        // A lone user name is a token (NATS reads it so).
+        // A user name without a password is a token, as in NATS.
         let shown = user_info
             .split_once(':')
             .map_or("***".to_owned(), |(user, _)| format!("{user}:***"));
@@ -92,7 +92,7 @@ pub fn redact(text: &str) -> String {
     urls.collect::<Vec<_>>().join(",")
 }
 
-/// As the file would hold it. (A path has no `Display`.)
+/// The form of a value in the file. (A path has no `Display`.)
 pub trait Printed {
     /// The text of the value.
     fn printed(&self) -> String;

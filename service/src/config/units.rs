@@ -1,4 +1,4 @@
-//! Values of the configuration that carry a unit: numbers of bytes. Lengths of time are `quota_semantics::Period`.
+//! Values of the configuration with a unit: numbers of bytes. Periods of time are `quota_semantics::Period`.
 
 use std::{fmt, str::FromStr};
 
@@ -24,25 +24,25 @@ const UNITS: [(&str, u64); 9] = [
 ];
 
 impl Size {
-    /// So many bytes.
+    /// A size in bytes.
     #[must_use]
     pub const fn from_bytes(bytes: u64) -> Self {
         Self(bytes)
     }
 
-    /// So many times 1024 * 1024 bytes.
+    /// A size in MiB.
     #[must_use]
     pub const fn from_mib(mebibytes: u32) -> Self {
         Self((mebibytes as u64) << 20)
     }
 
-    /// In bytes.
+    /// The number of bytes.
     #[must_use]
     pub const fn bytes(self) -> u64 {
         self.0
     }
 
-    /// In bytes, as `usize`; held at the longest one.
+    /// The number of bytes as `usize`, clamped to its maximum.
     #[must_use]
     pub fn as_usize(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)

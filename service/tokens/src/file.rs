@@ -1,4 +1,4 @@
-//! The tokens file: which tokens and certificates there are, whose they are, what they may do.
+//! The tokens file: the tokens and certificates, their principals, roles and namespaces.
 
 use std::{collections::HashSet, fmt};
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::{ANONYMOUS, Pattern, Role, secret::without_tokens, token};
 
-/// What the file says, in TOML.
+/// The content of the file, in TOML.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct File {
@@ -24,68 +24,68 @@ pub struct File {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Token {
-    /// The part of the token that finds this record; no secret.
+    /// The part of the token that identifies this record; not a secret.
     pub id: String,
     /// BLAKE3 of the whole token, in hexadecimal digits.
     #[serde(serialize_with = "hash_to_hex", deserialize_with = "hash_from_hex")]
     pub hash: blake3::Hash,
-    /// Whose it is, as entries name the actor.
+    /// The principal, as entries name the actor.
     pub principal: String,
-    /// What may be done with it.
+    /// The roles.
     pub roles: Vec<Role>,
-    /// Where.
+    /// The namespaces.
     pub namespaces: Vec<Pattern>,
-    /// From when on it is not taken any more; none: it is taken until its record is removed.
+    /// When the token expires; none: it is valid until its record is removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<Timestamp>,
 }
 
-/// A client certificate, identified by one of its names. `tls.client_ca` says which ones are genuine.
+/// A client certificate, identified by one of its names. It has to be signed by `tls.client_ca`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Certificate {
     /// A DNS SAN; with a colon, a URI SAN.
     pub name: String,
-    /// Whose it is, as entries name the actor.
+    /// The principal, as entries name the actor.
     pub principal: String,
-    /// What may be done with it.
+    /// The roles.
     pub roles: Vec<Role>,
-    /// Where.
+    /// The namespaces.
     pub namespaces: Vec<Pattern>,
 }
 
-/// Why a text is no tokens file.
+/// Why a text is not a valid tokens file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FileError {
-    /// It is not TOML, or has other fields than it should.
+    /// It is not TOML, or has unknown or missing fields.
     #[error("line {line}: {message}")]
     Syntax {
-        /// Counted from 1.
+        /// The line, from 1.
         line: usize,
-        /// What is wrong there, without anything that may be a secret.
+        /// The error, without any text that may be a secret.
         message: String,
     },
-    /// A record cannot be used.
+    /// A record is invalid.
     #[error("{record}: {message}")]
     Record {
-        /// Which one.
+        /// The record.
         record: String,
-        /// What is wrong with it.
+        /// The error.
         message: String,
     },
 }
 
-/// Most records: all are read at each change.
+/// Most records: all of them are read at each change.
 const RECORDS_MAX: usize = 10_000;
 
 /// Longest name of a principal or certificate.
 const NAME_BYTES_MAX: usize = 253;
 
 impl File {
-    /// Reads and checks a file.
+    /// Parses and validates a file.
     ///
     /// # Errors
-    /// It is malformed, names something twice, or has a record that says nothing. No error holds a secret.
+    /// It is malformed, has duplicate names, or an empty record. No error holds a secret.
     pub fn parse(text: &str) -> Result<Self, FileError> {
         // The error's own Display quotes the line.
         let file: Self = toml::from_str(text).map_err(|error| {
@@ -100,10 +100,10 @@ impl File {
         Ok(file)
     }
 
-    /// As it is written in the file.
+    /// The text of the file.
     ///
     /// # Errors
-    /// A value has no form in TOML.
+    /// A value cannot be represented in TOML.
     pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
         toml::to_string(self)
     }
@@ -186,7 +186,7 @@ fn is_name(text: &str) -> bool {
     (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// Actors of entries that no caller caused: nobody may sign as them.
+/// Whether the principal is reserved for the daemon's own entries: no caller may use it.
 fn is_of_the_daemon(principal: &str) -> bool {
     principal == ANONYMOUS || principal == "clock" || principal.starts_with("nats:")
 }
@@ -202,7 +202,7 @@ fn hash_from_hex<'de, D: Deserializer<'de>>(deserializer: D) -> Result<blake3::H
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("64 hexadecimal digits")
         }
-        // Without quoting it: it may be the secret itself.
+        // Without quoting the text: it may be the secret itself.
         fn visit_str<E: de::Error>(self, text: &str) -> Result<blake3::Hash, E> {
             blake3::Hash::from_hex(text)
                 .map_err(|_| E::custom("hash must be 64 hexadecimal digits"))

@@ -5,18 +5,18 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 
 use super::{Pattern, PresentedToken, Role, file::Token, secret::Secret, token::PREFIX};
 
-/// Bytes of a new token's id: enough to be unique in a file, it is no secret.
+/// Bytes of a new token's id: enough to be unique in a file. It is not a secret.
 const ID_BYTES: usize = 6;
 
-/// Bytes of a token's secret: 256 bits cannot be guessed, which is why a fast hash suffices.
+/// Bytes of a token's secret: 256 bits cannot be guessed, so a fast hash is sufficient.
 const SECRET_BYTES: usize = 32;
 
 /// A new token.
 #[derive(Debug)]
 pub struct Issued {
-    /// What its holder sends; it cannot be had again.
+    /// The token for its holder. It cannot be recovered later.
     pub token: Secret,
-    /// What the tokens file holds.
+    /// The record for the tokens file.
     pub record: Token,
 }
 
@@ -25,7 +25,7 @@ pub struct Issued {
 #[error("the operating system gives no random numbers")]
 pub struct NoRandomness;
 
-/// Makes a token for a principal.
+/// Issues a token for a principal.
 ///
 /// # Errors
 /// [`NoRandomness`].

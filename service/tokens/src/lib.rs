@@ -1,5 +1,4 @@
-//! The tokens file: which callers of the API there are, and what they may do. The daemon reads it, `quotactl token`
-//! writes it.
+//! The tokens file: the callers of the API, and their permissions. The daemon reads it, `quotactl token` writes it.
 
 mod file;
 mod issue;
@@ -15,5 +14,5 @@ pub use role::{ParseRoleError, Role};
 pub use secret::Secret;
 pub use token::PresentedToken;
 
-/// The name of whoever calls while nobody needs a token.
+/// The principal of all callers if no tokens are configured.
 pub const ANONYMOUS: &str = "anonymous";

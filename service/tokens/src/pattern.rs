@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[serde(into = "String", try_from = "String")]
 pub struct Pattern(String);
 
-/// A text that no namespace's name could match.
+/// A text that cannot match any namespace's name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a pattern of namespaces such as \"team-*\": {0:?}")]
 pub struct ParsePatternError(String);
@@ -24,7 +24,7 @@ impl Pattern {
         Self("*".to_owned())
     }
 
-    /// Whether it is `*`: every namespace, and also what is in none.
+    /// Whether the pattern is `*`: every namespace, and also resources without a namespace.
     #[must_use]
     pub fn is_all(&self) -> bool {
         self.0 == "*"
@@ -34,7 +34,8 @@ impl Pattern {
     #[must_use]
     pub fn matches(&self, namespace: &str) -> bool {
         let (mut pattern, mut text) = (self.0.as_bytes(), namespace.as_bytes());
-        // What follows the last `*`, and where that `*` ends for now: it takes one byte more after a mismatch.
+        // The pattern behind the last `*`, and the text at which that `*` ends at present: after a mismatch it takes
+        // one byte more.
         let mut last: Option<(&[u8], &[u8])> = None;
         loop {
             match (pattern, text) {

@@ -4,13 +4,13 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-/// What somebody may do. No role includes another, so a caller that does several things has several.
+/// A permission of callers. No role includes another, so a caller that needs several has several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// See quotas, reservations, usage, objects, entries.
+    /// Read quotas, reservations, usage, objects, entries.
     Read,
-    /// Ask for capacity: reserve, extend, commit, release, check.
+    /// Reserve, extend, commit, release and check capacity.
     Reserve,
     /// Send object events.
     Ingest,
@@ -27,7 +27,7 @@ impl Role {
     /// Every role.
     pub const ALL: [Self; 4] = [Self::Read, Self::Reserve, Self::Ingest, Self::Admin];
 
-    /// As the tokens file names it.
+    /// Its name in the tokens file.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! Text that is not to be seen.
+//! Secret text.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ impl Secret {
         Self(text)
     }
 
-    /// The secret itself, for the one who is to have it.
+    /// The secret itself, for its holder.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
@@ -23,8 +23,8 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The text with everything that begins like a token cut out, for errors that quote what they found: the mistake
-/// may be that a token is in the wrong place.
+/// The text with every substring that begins like a token removed, for errors that quote their input: the mistake may
+/// be a token in the wrong place.
 pub(super) fn without_tokens(text: &str) -> String {
     let is_of_token = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut parts = text.split(super::token::PREFIX);

@@ -1,21 +1,21 @@
-//! The form of a bearer token: `qlt_ID_SECRET`. The id finds its record; only a hash of the whole is stored.
+//! The format of a bearer token: `qlt_ID_SECRET`. The id identifies its record; only a hash of the whole is stored.
 
-/// What every token begins with, so that scanners for leaked secrets know one.
+/// The prefix of every token, so that scanners for leaked secrets can recognise it.
 pub(super) const PREFIX: &str = "qlt_";
 
-/// Longer texts are no tokens.
+/// Longer texts are not tokens.
 const TOKEN_BYTES_MAX: usize = 128;
 
 /// A token as a caller presents it.
 #[derive(Clone, Copy)]
 pub struct PresentedToken<'a> {
-    /// The part that finds its record.
+    /// The part that identifies its record.
     pub id: &'a str,
     pub(super) whole: &'a str,
 }
 
 impl<'a> PresentedToken<'a> {
-    /// Takes a text for a token; none if it cannot be one.
+    /// Parses a token; none if the text cannot be one.
     #[must_use]
     pub fn parse(whole: &'a str) -> Option<Self> {
         let (id, secret) = whole.strip_prefix(PREFIX)?.split_once('_')?;
@@ -23,7 +23,7 @@ impl<'a> PresentedToken<'a> {
         fits.then_some(Self { id, whole })
     }
 
-    /// What the file holds instead of the token. `printf %s TOKEN | b3sum` makes the same.
+    /// The hash that the file holds instead of the token. `printf %s TOKEN | b3sum` prints the same.
     #[must_use]
     pub fn hash(self) -> blake3::Hash {
         blake3::hash(self.whole.as_bytes())

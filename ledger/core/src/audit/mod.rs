@@ -1,4 +1,4 @@
-//! A second opinion: what the entries amount to, found out in another way than the state finds it out.
+//! A second computation of the state from the entries, independent of the fold in `state`.
 
 mod naive;
 

@@ -1,7 +1,7 @@
-//! The naive fold: lists of what is there, recounted whenever a number is wanted.
+//! The naive fold: plain lists of objects and reservations, summed again for every question.
 //!
-//! Deliberately simple and slow, and without a line in common with the state: no sums that are kept, no tables, no
-//! indexes. If both agree, the kept sums are right.
+//! Deliberately simple and slow, and without a line in common with the state: no stored sums, no hash tables, no
+//! indexes. If both agree, the stored sums are right.
 
 mod compare;
 mod count;
@@ -21,19 +21,19 @@ use quota_semantics::{
     Name, Timestamp, object::Footprint, quantity::Quantity, resource::ResourceList, uid::Uid,
 };
 
-/// A limit of a quota, and what counts against it.
+/// A limit of a quota, and the amounts that count against it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counted {
-    /// What is observed or committed.
+    /// The amount of observed and committed objects.
     pub used: Quantity,
-    /// What pending reservations take beside that.
+    /// The amount that pending reservations hold beyond `used`.
     pub reserved: Quantity,
     /// The limit.
     pub hard: Quantity,
 }
 
 impl Counted {
-    /// What is used and reserved.
+    /// The sum of used and reserved.
     #[must_use]
     pub fn sum(&self) -> Quantity {
         let mut sum = self.used.clone();
@@ -41,50 +41,50 @@ impl Counted {
         sum
     }
 
-    /// Whether more counts than may.
+    /// Whether the sum exceeds the limit.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.sum() > self.hard
     }
 }
 
-/// What a reservation holds of a limit.
+/// The amount that a reservation holds of a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
     /// The quota's name.
     pub quota: Name,
     /// The limited resource.
     pub resource: Name,
-    /// What the reservation holds of it, beside what its object counts for.
+    /// The amount that the reservation holds, beyond the amount that its object counts for.
     pub held: Quantity,
-    /// What counts in all.
+    /// The total that counts against the limit.
     pub counted: Counted,
 }
 
-/// What an object and its reservation are identified by.
+/// The identity of an object and of its reservation.
 pub(super) type Key = (Name, Uid);
 
 fn key(namespace: &Name, uid: &Uid) -> Key {
     (namespace.clone(), uid.clone())
 }
 
-/// What somebody said that an object counts for, and to whom it belongs.
+/// The amounts that a holder claimed for an object, and the owner of the claim.
 #[derive(Clone, Debug)]
 struct Claim {
     reservation: Reservation,
     owner: Name,
 }
 
-/// What all entries up to a sequence amount to, as lists.
+/// The result of all entries up to a sequence, as lists.
 #[derive(Clone, Debug, Default)]
 pub struct Naive {
     last: Sequence,
     quotas: BTreeMap<(Name, Name), Arc<QuotaRecord>>,
     objects: BTreeMap<Key, Observed>,
     pending: BTreeMap<Key, Claim>,
-    /// With what was committed in place of what was reserved.
+    /// Commits. A commit replaces the amounts of its reservation.
     committed: BTreeMap<Key, Claim>,
-    /// The objects that bear the names of pending reservations, and those of commits.
+    /// The objects that bear the names of pending reservations, and those that bear the names of commits.
     bearers: BTreeMap<Key, Uid>,
     commit_bearers: BTreeMap<Key, Uid>,
     sources: BTreeMap<Name, Cursor>,
@@ -96,7 +96,7 @@ pub struct Naive {
 }
 
 impl Naive {
-    /// Begins with what a state holds, where the entries before it are gone.
+    /// Starts from a state, if the entries before it have been removed.
     #[must_use]
     pub fn beginning_with(state: &State) -> Self {
         let mut naive = Self {
@@ -108,9 +108,9 @@ impl Naive {
             progress: progress::Progress::beginning_with(state, state.progress_sources()),
             ..Self::default()
         };
-        for known in state.observed_namespaces("") {
-            let name = known.record.name.clone();
-            naive.namespaces.insert(name, known.record.clone());
+        for observed in state.observed_namespaces("") {
+            let name = observed.record.name.clone();
+            naive.namespaces.insert(name, observed.record.clone());
         }
         for namespace in state.namespaces("") {
             for quota in state.quotas(namespace) {
@@ -159,7 +159,7 @@ impl Naive {
         naive
     }
 
-    /// Takes in the next entry. What it is about may be missing, as after damage: then it changes nothing.
+    /// Applies the next entry. If the subject of the entry is missing, as after damage, nothing changes.
     pub fn apply(&mut self, entry: &Entry) {
         self.last = entry.sequence;
         match &entry.event {
@@ -293,7 +293,7 @@ impl Naive {
             }
             Event::NamespaceDeleted { name, uid, .. } => {
                 self.namespaces
-                    .retain(|other, known| other != name || known.uid != *uid);
+                    .retain(|other, existing| other != name || existing.uid != *uid);
             }
             Event::LeaderChanged { .. }
             | Event::ObjectLabelsChanged { .. }
@@ -325,7 +325,7 @@ impl Naive {
         self.objects.insert(key, object.clone());
     }
 
-    /// What was committed for an object that is seen counts no more, unless it waits for a later version.
+    /// Ends the commit of an object that was observed, unless the commit waits for a later version.
     fn see(&mut self, key: &Key, version: u64, ends_reservation: bool) {
         if let Some(claim) = self.committed.get(key)
             && (version == 0 || version > claim.reservation.after_version)
@@ -343,7 +343,7 @@ impl Naive {
         self.committed.remove(key);
     }
 
-    /// As the first ledgers have it.
+    /// Applies a commit as the first ledgers record it.
     fn commit_as_object(&mut self, key: Key, resources: &ResourceList) {
         let Some(Claim { reservation, .. }) = self.pending.remove(&key) else {
             return;
@@ -365,7 +365,7 @@ impl Naive {
         });
     }
 
-    /// What counts against each limit of each quota, by namespace, quota and resource.
+    /// The amounts that count against each limit of each quota, by namespace, quota and resource.
     #[must_use]
     pub fn counted(&self) -> BTreeMap<(Name, Name, Name), Counted> {
         let counts = self.counts();
@@ -387,8 +387,8 @@ impl Naive {
         all
     }
 
-    /// What a pending reservation holds of each limit that it is subject to, by quota and resource; of those that
-    /// it holds nothing of, there is no answer.
+    /// The amounts that a pending reservation holds of each limit that applies to it, by quota and resource. Limits of
+    /// which it holds nothing are left out.
     #[must_use]
     pub fn held(&self, namespace: &Name, uid: &Uid) -> Vec<Held> {
         let key = key(namespace, uid);

@@ -9,7 +9,8 @@ use super::{
 use crate::event::{Actor, Entry, Event, Sequence};
 use quota_semantics::Timestamp;
 
-/// Room for an entry: a reservation takes a little less, most others take half of it. More is found where it is needed.
+/// Initial room for an entry: a reservation takes a little less, most other entries take half of it. The buffer grows
+/// on demand.
 const ENTRY_BYTES: usize = 128;
 
 /// Encodes entries, whose sequences must be dense, as the payload of one batch.

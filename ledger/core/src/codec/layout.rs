@@ -1,6 +1,6 @@
-//! Layouts of structs and enums, written once for both directions.
+//! Macros that declare the layout of a struct or enum once, for encoding and decoding.
 
-/// The layout of a struct: its fields, in the order written, and those that are written elsewhere.
+/// The layout of a struct: its fields in the order of encoding, and the fields that are encoded elsewhere.
 macro_rules! record {
     ($type:ty { $($field:ident),* $(,)? } $( without { $($elsewhere:ident),* $(,)? } )?) => {
         impl $crate::codec::Wire for $type {
@@ -17,7 +17,7 @@ macro_rules! record {
     };
 }
 
-/// The layout of an enum: each variant's tag and its fields, in the order written.
+/// The layout of an enum: the tag of each variant, and its fields in the order of encoding.
 macro_rules! variants {
     ($type:ty {
         $( $tag:literal => $variant:ident $( ( $inner:ident ) )? $( { $($field:ident),* $(,)? } )? ),* $(,)?

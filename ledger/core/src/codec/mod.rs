@@ -17,7 +17,7 @@ pub use batch::{decode_entries, encode_entries};
 pub(crate) use layout::{record, variants};
 pub(crate) use wire::{Reader, Wire, Writer};
 
-/// Bytes that are not what this version of the format writes.
+/// Bytes that this version of the format does not produce.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot decode: {0}")]
 pub struct DecodeError(pub String);

@@ -1,4 +1,4 @@
-//! The numbers of names in a piece that is being written.
+//! The table of interned names of a piece that is being written.
 
 use std::hash::BuildHasher;
 
@@ -6,24 +6,24 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 
 use quota_semantics::Name;
 
-/// So many names are found faster by looking at all of them.
+/// Up to this many names a linear search is faster than the index.
 const FEW: usize = 16;
 const MANY: usize = FEW + 1;
 
-/// Names, each with its place in the list for a number.
+/// Interned names. Each name has its number, and its links in the order of lists.
 #[derive(Default)]
 pub(super) struct Names {
     list: Vec<Listed>,
-    /// The name that a list began with last.
+    /// The first name of the last list.
     first: u32,
-    /// The numbers by name; empty while there are few.
+    /// The index of names; empty while there are few.
     index: HashTable<u32>,
     hasher: DefaultHashBuilder,
 }
 
 struct Listed {
     name: Name,
-    /// The name that came after this one in a list last.
+    /// The name that followed this one in the last list that held it.
     follower: u32,
 }
 
@@ -33,13 +33,13 @@ impl Names {
         self.list.iter().map(|listed| &listed.name)
     }
 
-    /// The number of a name: its own, or the next one if it is new.
+    /// The number of a name. A new name gets the next number.
     pub(super) fn number(&mut self, name: &Name) -> u32 {
         self.find(name).unwrap_or_else(|| self.add(name))
     }
 
-    /// The number of a name in a list, by that of the name before it. Lists of the same names come again and again,
-    /// so it is the one that came there last, or else as any other.
+    /// The number of a name in a list, given the number of the name before it. Lists repeat, so the name that followed
+    /// last time is tried first.
     pub(super) fn number_after(&mut self, before: Option<u32>, name: &Name) -> u32 {
         let expected = *self.after(before);
         if self.is(expected, name) {

@@ -181,7 +181,7 @@ variants!(Traits {
     4 => Replica(pod),
 });
 
-/// Its amounts, then its traits. Labels, if it has any, stand before the traits, under a tag of theirs.
+/// The amounts, then the traits. Labels, if there are any, come before the traits, under their own tag.
 impl Wire for Footprint {
     fn put(&self, writer: &mut Writer) {
         self.resources.put(writer);
@@ -301,7 +301,7 @@ variants!(Format {
     3 => Unset,
 });
 
-/// Its [`Parts`]. They are not made for what nearly all are: a [`Mantissa::Scaled`] without a spelling.
+/// Its [`Parts`]. The most frequent case, a [`Mantissa::Scaled`] without a spelling, is encoded without making them.
 impl Wire for Quantity {
     fn put(&self, writer: &mut Writer) {
         match self.decimal() {

@@ -1,4 +1,4 @@
-//! The two directions of the format, and the primitives.
+//! The encoder, the decoder, and the primitives of the format.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -8,23 +8,23 @@ use bincode::config::{Configuration, Limit, LittleEndian, Varint};
 use bincode::error::EncodeError;
 use quota_semantics::Name;
 
-/// The most that one decoded value may claim, in bytes: far above any value that is written, far below what
-/// would hurt.
+/// The most bytes that one decoded value may claim: far above any value that is written, and small enough to be
+/// harmless.
 const VALUE_MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// Names per piece: bounds what a damaged count can make us reserve.
+/// Most names per piece: bounds the memory that a damaged count can make the decoder reserve.
 const NAMES_MAX: u32 = 1 << 24;
 
-/// Room that a body has from the beginning: for a few entries.
+/// Initial capacity of a body: enough for a few entries.
 const FIRST_BYTES: usize = 512;
 
-/// Items of a list that room is made for before they are there: a damaged count can be large.
+/// The most items of a list for which memory is reserved before they are decoded, since a damaged count can be large.
 const RESERVED_MAX: usize = 64;
 
 const CONFIG: Configuration<LittleEndian, Varint, Limit<VALUE_MAX_BYTES>> =
     bincode::config::standard().with_limit::<VALUE_MAX_BYTES>();
 
-/// Something that has a place in the format.
+/// A value with an encoding in the format.
 pub(crate) trait Wire: Sized {
     /// Appends the value.
     fn put(&self, writer: &mut Writer);
@@ -32,12 +32,12 @@ pub(crate) trait Wire: Sized {
     fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError>;
 }
 
-/// The largest number that bincode writes as one byte, being that byte.
+/// The largest number that bincode encodes as a single byte.
 const ONE_BYTE_MAX: u8 = 250;
 
-/// Collects a body and the names that it uses.
+/// Collects a body and the names that it refers to.
 pub(crate) struct Writer {
-    /// None, if names are spelled out.
+    /// None: names are written in full.
     names: Option<Names>,
     body: Vec<u8>,
 }
@@ -58,7 +58,8 @@ impl bincode::enc::write::Writer for Body<'_> {
 }
 
 impl Writer {
-    /// For what nobody reads back: names are spelled out where they stand, and nothing is before the body.
+    /// A writer for output that is never decoded, such as the input of a digest: names are written in full, without a
+    /// table.
     pub(crate) fn spelling() -> Self {
         Self {
             names: None,
@@ -66,7 +67,7 @@ impl Writer {
         }
     }
 
-    /// With room for so many bytes in the body.
+    /// A writer with an initial capacity of the body in bytes.
     pub(crate) fn with_room(bytes: usize) -> Self {
         Self {
             names: Some(Names::default()),
@@ -79,7 +80,7 @@ impl Writer {
             .expect("writing plain data to memory does not fail");
     }
 
-    /// As [`Self::plain`]; but most numbers are small, and what is short has to be quick.
+    /// As [`Self::plain`], with a fast path for the small numbers that are most frequent.
     fn number(&mut self, number: u64) {
         match u8::try_from(number) {
             Ok(byte @ ..=ONE_BYTE_MAX) => self.body.push(byte),
@@ -87,12 +88,12 @@ impl Writer {
         }
     }
 
-    /// How many items follow, or bytes.
+    /// The number of items or bytes that follow.
     pub(crate) fn count(&mut self, count: usize) {
         self.number(count as u64);
     }
 
-    /// Names of a list, each with what belongs to it.
+    /// Writes a list of names, each with its value.
     pub(crate) fn list<'n, T: Wire + 'n>(
         &mut self,
         list: impl ExactSizeIterator<Item = (&'n Name, &'n T)>,
@@ -117,7 +118,7 @@ impl Writer {
         self.body.extend_from_slice(text.as_bytes());
     }
 
-    /// How long the body is so far, in bytes.
+    /// The present length of the body in bytes.
     pub(crate) fn body_len(&self) -> usize {
         self.body.len()
     }
@@ -141,7 +142,7 @@ impl Writer {
     }
 }
 
-/// Walks over a piece.
+/// Decodes a piece.
 pub(crate) struct Reader<'a> {
     names: Vec<Name>,
     rest: &'a [u8],
@@ -170,7 +171,7 @@ impl<'a> Reader<'a> {
         Ok(value)
     }
 
-    /// A number that is one byte, if the next one is.
+    /// The next number, if it is encoded in one byte.
     fn short(&mut self) -> Option<u8> {
         match self.rest {
             [byte @ ..=ONE_BYTE_MAX, rest @ ..] => {
@@ -181,7 +182,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Tries to read something that may stand here; if it does not, nothing was read.
+    /// Tries to decode an optional item. If the item is not there, nothing is consumed.
     pub(crate) fn attempt<T>(
         &mut self,
         take: impl FnOnce(&mut Self) -> Result<Option<T>, DecodeError>,
@@ -209,7 +210,7 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(bytes).map_err(|error| DecodeError(error.to_string()))
     }
 
-    /// A count of items that follow; each takes at least one byte, so a damaged count is seen here.
+    /// The number of items that follow. Each takes at least one byte, so a damaged count is detected here.
     pub(crate) fn count(&mut self) -> Result<usize, DecodeError> {
         let count = u64::take(self)?;
         match usize::try_from(count) {
@@ -221,7 +222,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Nothing may be left over.
+    /// Checks that no bytes are left over.
     pub(crate) fn finish(self) -> Result<(), DecodeError> {
         if self.rest.is_empty() {
             return Ok(());
@@ -251,7 +252,7 @@ macro_rules! number {
 }
 number!(u32, u64);
 
-/// Written as bincode does: 0, -1, 1, -2, … are 0, 1, 2, 3, ….
+/// Zigzag as in bincode: 0, -1, 1, -2, … are encoded as 0, 1, 2, 3, ….
 impl Wire for i64 {
     fn put(&self, writer: &mut Writer) {
         writer.number(((*self << 1) ^ (*self >> 63)).cast_unsigned());

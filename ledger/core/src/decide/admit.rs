@@ -1,10 +1,12 @@
-//! Deciding for the Kubernetes API: may it store this object?
+//! Admission for the Kubernetes API: may the API server store this object?
 //!
-//! As for a reservation, but for what only an API server can know or want:
-//! - A name may be alive already: either the API server answers AlreadyExists by itself, or it is ahead of what is
-//!   observed (`names.rs`).
-//! - What grows in no quota leaves no entry, but for a charged workload: it may be scaled before it is seen.
-//! - A replica of a charged workload leaves one also where nothing grows: else many could claim the same.
+//! The rules are those of a reservation, except for cases that only an API server has:
+//! - An object of this name may exist already: either the API server answers AlreadyExists itself, or it is ahead of
+//!   the observed events (`names.rs`).
+//! - A request that grows no quota leaves no entry, except for a charged workload: that may be scaled before it is
+//!   observed.
+//! - A replica of a charged workload leaves an entry even if no quota grows: otherwise many replicas could claim the
+//!   same charge.
 //! - A workload can be scaled without its template at hand.
 
 use std::borrow::Cow;
@@ -24,47 +26,47 @@ use quota_semantics::{
     quantity::Quantity,
 };
 
-/// What an API server is about to store.
+/// An object that an API server is about to store.
 #[derive(Clone, Debug)]
 pub struct Review {
-    /// The object, and what it will count for by itself.
+    /// The object, and its own footprint.
     pub request: FingerprintedRequest,
-    /// How what it counts for is to be found.
+    /// How the footprint is determined.
     pub measure: Measure,
-    /// Whether what it needs is to be held; a dry run only asks.
+    /// Whether the capacity is to be held. A dry run holds nothing.
     pub holds: bool,
 }
 
-/// How what an object counts for is found.
+/// How the footprint of an object is determined.
 #[derive(Clone, Debug)]
 pub enum Measure {
-    /// It is in the request.
+    /// The request holds the footprint.
     Given,
-    /// The object is a workload that gets this many replicas; the ledger knows what one counts for.
+    /// The object is a workload that is scaled to this many replicas; the ledger has the footprint of one replica.
     Scaled {
-        /// Its replicas.
+        /// The number of replicas.
         replicas: u64,
     },
 }
 
-/// What may be stored.
+/// The result of an admission.
 #[derive(Clone, Debug, Default)]
 pub struct Admitted {
-    /// What is to be written.
+    /// The events to record.
     pub events: Vec<Event>,
-    /// The entry that granted the same before.
+    /// The entry that granted the same request before.
     pub replayed: Option<Sequence>,
-    /// The quotas that are charged, and of their limits those that are.
+    /// The charged quotas, with the charged limits of each.
     pub charged: Vec<CheckedQuota>,
-    /// The workload was scaled although it is unknown what one replica counts for.
+    /// The workload was scaled although the footprint of one replica is unknown.
     pub unmeasured: bool,
-    /// What is said of it besides.
+    /// Notices about the request.
     pub notices: Vec<Notice>,
     /// Resources to warn of, since nothing limits them.
     pub unlimited: Vec<Name>,
 }
 
-/// Decides whether an object may be stored, and holds what it needs until it is seen.
+/// Decides whether an object may be stored, and reserves its growth until the object is observed.
 ///
 /// # Errors
 /// `Denied`, `UidReused`, `TooManyPending`.
@@ -103,7 +105,7 @@ pub fn admit(
     }
 }
 
-/// Whether nothing limits what is used in a namespace.
+/// Whether no quota, no group and no limited resource of the policy applies to a namespace.
 #[must_use]
 pub fn is_unlimited(state: &State, namespace: &str, policy: &Policy) -> bool {
     policy.limited.is_empty() && !state.is_limited(namespace)
@@ -140,25 +142,25 @@ fn decide(
     settle(state, now, case, holds, policy)
 }
 
-/// What is held for the same review already. What has ended with nothing holds nothing, and what another principal
-/// holds can be taken away at any time: then it is decided anew.
+/// The reservation that an earlier request for the same review holds. A void reservation holds nothing, and another
+/// principal can release its own at any time: in both cases the request is decided anew.
 fn held_before<'s>(
     state: &'s State,
     by: &By,
     request: &FingerprintedRequest,
 ) -> Result<Option<&'s Tracked>, Refusal> {
-    let known = state.tracked(&request.namespace, &request.uid);
-    if known.is_some_and(|known| !by.made(&known.owner)) {
+    let tracked = state.tracked(&request.namespace, &request.uid);
+    if tracked.is_some_and(|tracked| !by.made(&tracked.owner)) {
         return Ok(None);
     }
     match reserve::granted_before(state, request) {
         Err(Refusal::Ended(_)) => Ok(None),
-        known => known,
+        tracked => tracked,
     }
 }
 
-/// The creation of the same object comes again, and it counts for something else by now: other webhooks changed it,
-/// or the workload that pays for it has become known. What is held for it is raised if need be.
+/// Decides a repeated creation whose footprint has changed: other webhooks changed the object, or the workload that
+/// pays for it has been observed. Raises the reservation if necessary.
 fn reconsider(
     state: &State,
     now: Timestamp,
@@ -185,7 +187,7 @@ fn settle(
     let limits = case.limits(state);
     let charges = case.evaluate(state, &limits, now, policy)?;
     let charged = charged(&limits, &charges);
-    // Of an object of which nothing is limited, an API server's user learns nothing: most namespaces limit little.
+    // A user of the API server gets no warning for an object that no quota limits: most namespaces limit little.
     let unlimited = match charged.is_empty() {
         true => Vec::new(),
         false => case.unlimited_to_warn_of(&limits, policy),
@@ -220,7 +222,8 @@ fn charged(limits: &[Counted<'_>], charges: &[Charge]) -> Vec<CheckedQuota> {
     charges.iter().map(charged).collect()
 }
 
-/// What an object that is changed counts for before, by the API server's word: it exists, but was not observed.
+/// The footprint of a changed object before the change, according to the API server: the object exists, but was not
+/// observed.
 fn unseen_before(state: &State, request: &Request) -> Option<Footprint> {
     let mut seen = request.before.clone()?;
     if request.basis == Basis::Create
@@ -237,8 +240,8 @@ fn unseen_before(state: &State, request: &Request) -> Option<Footprint> {
     Some(seen)
 }
 
-/// Whether an object that was not observed grows is decided by the API server's word. If it does, all that it
-/// needs of what grows is held, since nothing of it is counted yet.
+/// Decides by the API server's old object whether an unobserved object grows. If it grows, the whole new amount of each
+/// growing resource is held, since none of it counts yet.
 fn grow_unseen(
     state: &State,
     now: Timestamp,
@@ -263,7 +266,7 @@ fn grow_unseen(
         let charges = by_its_word.evaluate(state, &limits, now, policy)?;
         !charges.is_empty()
     } else {
-        // What grows may have room in what is charged, but has to be held.
+        // The growth may fit within the charge, but has to be held.
         let mut amounts = footprint.resources.iter();
         amounts.any(|(_, amount)| amount.is_positive())
     };
@@ -279,10 +282,10 @@ fn grow_unseen(
     settle(state, now, case, holds, policy)
 }
 
-/// What a workload counts for with so many replicas, going by what is held for it or observed of it.
+/// The footprint of a workload with this many replicas, scaled from its reservation or its observed object.
 fn scaled(state: &State, request: &Request, replicas: u64) -> Option<Footprint> {
     match state.pending_of(&request.namespace, &request.uid) {
-        Some(known) => known.reservation.footprint.scaled(replicas),
+        Some(tracked) => tracked.reservation.footprint.scaled(replicas),
         None => state
             .footprint_in(&request.namespace, &request.uid)?
             .scaled(replicas),

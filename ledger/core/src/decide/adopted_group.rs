@@ -1,4 +1,4 @@
-//! Groups that a source has reported: facts of a cluster, which checks OpenShift's fields of them and nothing else.
+//! Groups that a source has reported. They are facts of a cluster, which validates OpenShift's fields and nothing else.
 
 use std::sync::Arc;
 
@@ -18,32 +18,35 @@ use quota_semantics::{
     uid::Uid,
 };
 
-/// A group was seen. Nothing, if it says the same as before, if what is known is newer, or if it is deleted.
+/// Observes a group. Returns nothing if the group is unchanged, if the recorded version is newer, or if the group is
+/// deleted.
 pub(super) fn observe(state: &State, seen: &GroupRecord, max_depth: usize) -> Vec<Event> {
     let version = seen.adopted_version().unwrap_or(0);
-    let known = state.adopted_group(&seen.name).map(|(known, _)| known);
-    let is_old = known.is_some_and(|known| {
-        let shown = known.adopted_version().unwrap_or(0);
+    let recorded = state
+        .adopted_group(&seen.name)
+        .map(|(recorded, _)| recorded);
+    let is_old = recorded.is_some_and(|recorded| {
+        let shown = recorded.adopted_version().unwrap_or(0);
         version != 0 && version <= shown
     });
-    let is_alive = known.is_some_and(|known| known.uid == seen.uid);
+    let is_alive = recorded.is_some_and(|recorded| recorded.uid == seen.uid);
     let is_deleted = !is_alive && state.is_deleted("", &seen.uid);
     if is_old || is_deleted {
         return Vec::new();
     }
     let record = as_it_fits(state, seen, max_depth);
-    if known.is_some_and(|known| says_the_same(known, &record)) {
+    if recorded.is_some_and(|recorded| says_the_same(recorded, &record)) {
         return Vec::new();
     }
     set(state, record, max_depth)
 }
 
-/// A group was listed that replaces what is recorded of it.
+/// Replaces the record of a group by the listed one.
 pub(super) fn replace(state: &State, seen: &GroupRecord, max_depth: usize) -> Vec<Event> {
     set(state, as_it_fits(state, seen, max_depth), max_depth)
 }
 
-/// Sets a group. Those that have named it as their parent before lose it if the group cannot have them.
+/// Sets a group. Groups that already name it as their parent lose the parent if the group cannot have them.
 fn set(state: &State, record: GroupRecord, max_depth: usize) -> Vec<Event> {
     let takes_children =
         tree::takes_children(state.forest(), &record.name, &record.spec, max_depth);
@@ -62,22 +65,22 @@ fn set(state: &State, record: GroupRecord, max_depth: usize) -> Vec<Event> {
         .collect()
 }
 
-/// A group was deleted. Nothing, if that is known. In no namespace: that is where a group is.
+/// Ends a deleted group. Returns nothing if the deletion is recorded already. Groups have no namespace.
 pub(super) fn end(state: &State, name: &Name, uid: &Uid) -> Vec<Event> {
-    let known = state.adopted_group(name).map(|(known, _)| known);
-    let is_known = known.is_some_and(|known| known.uid == *uid);
-    if !is_known && state.is_deleted("", uid) {
+    let recorded = state.adopted_group(name).map(|(recorded, _)| recorded);
+    let is_recorded = recorded.is_some_and(|recorded| recorded.uid == *uid);
+    if !is_recorded && state.is_deleted("", uid) {
         return Vec::new();
     }
     let deleted = Event::ObjectDeleted {
         uid: uid.clone(),
         namespace: Name::default(),
     };
-    let limits = is_known.then(|| Event::GroupDeleted { name: name.clone() });
+    let limits = is_recorded.then(|| Event::GroupDeleted { name: name.clone() });
     [deleted].into_iter().chain(limits).collect()
 }
 
-/// A relist has not reported a group. It is not deleted for good: it counts again if it is seen again.
+/// Ends a group that a relist has not reported. The end is not final: the group counts again when it is observed again.
 pub(super) fn unlisted(record: &GroupRecord, began: Sequence) -> [Event; 2] {
     let ending = Ending {
         uid: record.uid.clone(),
@@ -94,20 +97,20 @@ pub(super) fn unlisted(record: &GroupRecord, began: Sequence) -> [Event; 2] {
     ]
 }
 
-fn says_the_same(known: &GroupRecord, seen: &GroupRecord) -> bool {
-    let metadata_is_the_same = manifest::says_the_same(&known.metadata, &seen.metadata);
+fn says_the_same(recorded: &GroupRecord, seen: &GroupRecord) -> bool {
+    let metadata_is_the_same = manifest::says_the_same(&recorded.metadata, &seen.metadata);
     metadata_is_the_same
         && super::group::same(
-            known,
+            recorded,
             &GroupRecord {
-                metadata: known.metadata.clone(),
+                metadata: recorded.metadata.clone(),
                 ..seen.clone()
             },
         )
 }
 
-/// The group without those extensions that are wrong, or have no place among the other groups: the cluster that it is
-/// from does not check them, and what OpenShift's fields say has to hold whatever they say.
+/// The group without the extensions that are invalid, or that do not fit among the other groups. The cluster does not
+/// validate extensions, and OpenShift's fields have to hold in any case.
 fn as_it_fits(state: &State, seen: &GroupRecord, max_depth: usize) -> GroupRecord {
     let mut record = seen.clone();
     loop {

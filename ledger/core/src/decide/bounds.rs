@@ -1,31 +1,30 @@
-//! What one request may carry, and what one namespace may have of everything that costs others time or memory.
+//! Bounds on one request, and on everything in one namespace that costs others time or memory.
 //!
-//! Only what somebody asks the ledger for is bounded. What a cluster has stored already is a fact, and counts whatever
-//! it is.
+//! Only requests to the ledger are bounded. Objects that a cluster has stored are facts, and always count.
 
 use super::{GroupChange, QuotaChange, Refusal, Request};
 use crate::state::State;
 use quota_semantics::{Span, Timestamp};
 
-/// Most relists that are not over. What is listed has to be remembered for each.
+/// Most relists that are not over: each has to remember the objects that it listed.
 pub(crate) const RELISTS_MAX: usize = 1024;
 
-/// What requests are bounded by.
+/// Bounds on requests.
 #[derive(Clone, Debug)]
 pub struct Bounds {
     /// Most resources of one reservation.
     pub reservation_resources: usize,
     /// Most bytes of the names of these resources.
     pub reservation_name_bytes: usize,
-    /// Most different resources that reservations of one namespace can have been for: their sums stay.
+    /// Most different resources for which reservations of one namespace were ever made: their sums stay.
     pub resources_per_namespace: usize,
-    /// Most reservations of one namespace that are committed, and not observed.
+    /// Most reservations of one namespace that are committed and not observed.
     pub committed_per_namespace: usize,
     /// Most limits of one quota.
     pub limits_per_quota: usize,
     /// Most quotas of one namespace.
     pub quotas_per_namespace: usize,
-    /// Most bytes of reservations that ended and are remembered, so that a repeated request gets the same answer.
+    /// Most bytes of ended reservations that are remembered, so that a repeated request gets the same answer.
     pub ended_bytes: u64,
     /// How long a reservation can be held at most, however often it is extended.
     pub max_lifetime: Span,
@@ -47,7 +46,7 @@ impl Default for Bounds {
 }
 
 impl Bounds {
-    /// Whether a reservation may ask for so much.
+    /// Checks the resources of a reservation.
     ///
     /// # Errors
     /// `LimitReached`.
@@ -58,18 +57,18 @@ impl Bounds {
         within(key, resources.len(), self.reservation_resources)?;
         let key = "limits.reservation_name_bytes";
         within(key, bytes, self.reservation_name_bytes)?;
-        let (known, new) = state.reserved_names(&request.namespace, resources);
+        let (existing, new) = state.reserved_names(&request.namespace, resources);
         match new {
             0 => Ok(()),
             _ => within(
                 "limits.resources_per_namespace",
-                known + new,
+                existing + new,
                 self.resources_per_namespace,
             ),
         }
     }
 
-    /// Whether one more reservation of a namespace may be committed.
+    /// Checks whether one more reservation of a namespace may be committed.
     ///
     /// # Errors
     /// `LimitReached`.
@@ -81,7 +80,7 @@ impl Bounds {
         )
     }
 
-    /// Whether a group may have so many limits. One that is there may keep as many as it has.
+    /// Checks the number of limits of a group. An existing group may keep as many as it has.
     ///
     /// # Errors
     /// `LimitReached`.
@@ -95,7 +94,7 @@ impl Bounds {
         }
     }
 
-    /// Whether a quota may be like this. One that is there may stay as large as it is.
+    /// Checks the size and the number of quotas. An existing quota may keep its size.
     ///
     /// # Errors
     /// `LimitReached`.
@@ -117,7 +116,7 @@ impl Bounds {
         )
     }
 
-    /// Whether a reservation of `created` may be held until `expiration`.
+    /// Checks whether a reservation made at `created` may be held until `expiration`.
     ///
     /// # Errors
     /// `LimitReached`.

@@ -1,4 +1,5 @@
-//! A request as the state sees it: what it would hold, beside what, and against which limits.
+//! A request in the context of the state: the amounts that it would hold beyond those that count already, and the
+//! limits that apply.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -19,31 +20,31 @@ use quota_semantics::{
     uid::Uid,
 };
 
-/// A request as the state sees it.
+/// A request in the context of the state.
 pub(super) struct Case<'a> {
     pub(super) request: &'a FingerprintedRequest,
-    /// Pending reservations whose place this one takes: granted, they end. Those for the same name by another uid that
-    /// are the asker's to change, and one for the same object that is not.
+    /// Pending reservations that this one supersedes when it is granted: those for the same name under other uids that
+    /// the requester may change, and one for the same object that is not the same request.
     pub(super) superseded: Vec<Uid>,
     /// A pending reservation for the same name or object that another principal made.
     pub(super) not_owned: Option<Uid>,
-    /// What the object counts for as it is observed; or else the object that bears its name.
+    /// The observed footprint of the object, or else that of the object that bears its name.
     observed: Option<&'a Footprint>,
     /// Its pending reservation.
     pub(super) pending: Option<&'a Reservation>,
-    /// What is counted or held for this uid already: the larger of the two.
+    /// The footprint already counted or held for this uid: the larger of the two.
     pub(super) before: Option<Cow<'a, Footprint>>,
-    /// What a reservation would be for: what is requested, and no less than what is held.
+    /// The footprint of the new reservation: the requested one, and no less than the one held.
     pub(super) target: Cow<'a, Footprint>,
-    /// The object that bears the name, whose end a new reservation waits for.
+    /// The object that bears the name. A new reservation waits for its end.
     bearer: Option<Uid>,
-    /// Whether it is beside an object that bears its name.
+    /// Whether another object bears the name of this one.
     pub(super) waits: bool,
-    /// The sums as they are once the superseded reservation has ended.
+    /// The sums after the superseded reservations have ended.
     pub(super) overlay: Overlay,
 }
 
-/// An object that bears the name that another one is to have.
+/// An object that bears the name of the requested one.
 pub(super) struct Beside<'a> {
     pub(super) bearer: Uid,
     pub(super) footprint: &'a Footprint,
@@ -107,7 +108,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// The same for an object that is to follow another one under its name.
+    /// The case of an object that is to follow another one under the same name.
     pub(super) fn beside(self, Beside { bearer, footprint }: Beside<'a>) -> Self {
         Self {
             before: Some(Cow::Borrowed(footprint)),
@@ -118,19 +119,19 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// The same for an object of which no less than this is to be held.
+    /// The case with at least this footprint held.
     pub(super) fn no_less_than(mut self, held: &Footprint) -> Self {
         self.target.to_mut().resources.max(&held.resources);
         self
     }
 
-    /// Whether all is held already that is requested.
+    /// Whether the requested footprint is already held.
     pub(super) fn holds_target(&self) -> bool {
         let pending = self.pending.map(|pending| &pending.footprint);
         pending == Some(&*self.target)
     }
 
-    /// What would be held beside what is counted or held already.
+    /// The amounts to hold beyond those counted or held already.
     pub(super) fn wanted(&self) -> ResourceList {
         match &self.before {
             Some(before) => self.target.delta_over(before),
@@ -138,19 +139,19 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Whether it is about a charged workload that nothing is known of yet.
+    /// Whether the request is for a charged workload of which nothing is recorded yet.
     pub(super) fn is_new_workload(&self) -> bool {
         let is_workload = matches!(self.request.footprint.traits, Traits::Template { .. });
         is_workload && (self.before.is_none() || self.bearer.is_some())
     }
 
-    /// Whether it claims more of what workloads are charged. That is held also where nothing has to grow for it.
+    /// Whether the request claims more of a workload's charge. The claim has to be held even if no limit grows.
     pub(super) fn claims(&self) -> bool {
         let is_replica = matches!(self.target.traits, Traits::Replica(_));
         is_replica && !self.wanted().without_zeros().is_empty()
     }
 
-    /// What each of its limits would be charged.
+    /// The charge to each limit.
     pub(super) fn evaluate(
         &self,
         state: &State,
@@ -181,12 +182,13 @@ impl<'a> Case<'a> {
         })))
     }
 
-    /// The quotas of the namespace and the groups that count the object, as [`Case::evaluate`] takes and numbers them.
+    /// The quotas of the namespace and the groups that count the object, in the order and numbering of
+    /// [`Case::evaluate`].
     pub(super) fn limits<'s>(&'s self, state: &'s State) -> Vec<Counted<'s>> {
         self.limits_with(state, &self.overlay)
     }
 
-    /// The same, with what else has changed.
+    /// As [`Case::limits`], with the other changes of the decision.
     pub(super) fn limits_with<'s>(
         &'s self,
         state: &'s State,
@@ -217,7 +219,7 @@ impl<'a> Case<'a> {
         Ok(charges)
     }
 
-    /// What these limits are charged.
+    /// The charge to each of these limits.
     pub(super) fn evaluate_against<L: Limit>(
         &self,
         limits: &[L],
@@ -241,8 +243,8 @@ impl<'a> Case<'a> {
         admission::evaluate(limits, &attempt, limited)
     }
 
-    /// The object as it is observed and what is held for it may be of different quotas: then a quota has to bear
-    /// more than what the object grows by.
+    /// Refuses a request whose observed and reserved footprints belong to different quotas and would exceed one of
+    /// them: such a quota has to bear more than the growth of the object.
     fn refuse_excess(&self, limits: &[Counted<'_>]) -> Result<(), Denial> {
         for limit in limits {
             if let Some(growth) = limit.own_growth() {
@@ -260,12 +262,12 @@ impl<'a> Case<'a> {
         Ok(())
     }
 
-    /// Whether a reservation would be pending beside all that are.
+    /// Whether the request adds a pending reservation.
     fn is_one_more(&self) -> bool {
         self.pending.is_none() && self.superseded.is_empty()
     }
 
-    /// Whether its principal may have one more.
+    /// Checks whether the principal may have one more pending reservation.
     pub(super) fn check_share(
         &self,
         state: &State,
@@ -345,7 +347,7 @@ fn within(pending: usize, limit: usize, key: &'static str) -> Result<(), Refusal
 /// Pending reservations for the same name by other uids.
 #[derive(Default)]
 pub(super) struct SameNameReservations {
-    /// Those that the asker may change.
+    /// Those that the requester may change.
     pub(super) own: Vec<Uid>,
     foreign: Vec<Uid>,
 }

@@ -1,5 +1,5 @@
-//! Which workloads are charged for their pods, and which labels of objects are recorded: rules of what counts, so a change of
-//! them is on record.
+//! Which workloads are charged for their pods, and which labels of objects are recorded. Both determine what counts, so
+//! a change is an entry.
 
 use std::collections::BTreeSet;
 
@@ -10,17 +10,18 @@ use crate::{
 };
 use quota_semantics::{Name, quota::FieldError};
 
-/// Whether workloads of these kinds, and no others, are charged by the present rule. The first ledgers believed pods that
-/// a workload pays for them, and recorded only `count/pods` of such.
+/// Whether exactly these kinds of workloads are charged by the present rule. The first ledgers trusted a pod that named
+/// a workload to be paid by it, and recorded only `count/pods` of such a pod.
 #[must_use]
 pub fn is_charging(state: &State, kinds: &BTreeSet<Name>) -> bool {
     state.charging() == kinds && (kinds.is_empty() || state.has_replicas())
 }
 
-/// Workloads of these kinds are charged from now on. Nothing, if they were before, and their pods are set against that.
+/// Charges workloads of these kinds from now on. Returns nothing if they were charged before, with their pods set
+/// against the charge.
 ///
-/// What is recorded of pods and workloads was counted by the other rule. What `source` lists of them replaces it,
-/// whatever its version, until it has listed all.
+/// Recorded pods and workloads were counted by the previous rule. Objects that `source` lists replace them, whatever
+/// their version, until it has listed all.
 #[must_use]
 pub fn set_charging(state: &State, kinds: &BTreeSet<Name>, source: Option<&Name>) -> Vec<Event> {
     if is_charging(state, kinds) {
@@ -35,13 +36,13 @@ pub fn set_charging(state: &State, kinds: &BTreeSet<Name>, source: Option<&Name>
     [changed].into_iter().chain(resets).collect()
 }
 
-/// Labels with these keys are recorded of every object from now on. Nothing, if they were before.
+/// Records labels with these keys of every object from now on. Returns nothing if they were recorded before.
 ///
-/// Of what is there, no label is recorded whose key is new: what `source` lists replaces it, whatever its version, until it
-/// has listed all.
+/// Recorded objects lack the labels with new keys: objects that `source` lists replace them, whatever their version,
+/// until it has listed all.
 ///
 /// # Errors
-/// `Invalid` if a group chooses objects by a key that is gone: its members would leave it one by one.
+/// `Invalid` if a group selects objects by a key that is removed: its members would leave it one by one.
 pub fn set_object_labels(
     state: &State,
     keys: &BTreeSet<Name>,
@@ -64,7 +65,7 @@ pub fn set_object_labels(
     Ok([changed].into_iter().chain(resets).collect())
 }
 
-/// Has what a source lists of these kinds replace what is there, whatever its version.
+/// Lets the objects of these kinds that a source lists replace the recorded ones, whatever their version.
 fn listed_anew<'a>(
     state: &'a State,
     kinds: impl Iterator<Item = Name> + 'a,
@@ -82,6 +83,6 @@ fn listed_anew<'a>(
         });
     let resets = state.version_resets();
     let room = RELISTS_MAX.saturating_sub(resets.len());
-    let news = scopes.filter(|scope| !resets.contains(scope)).take(room);
-    news.map(|scope| Event::VersionsReset(Box::new(scope)))
+    let added = scopes.filter(|scope| !resets.contains(scope)).take(room);
+    added.map(|scope| Event::VersionsReset(Box::new(scope)))
 }

@@ -1,4 +1,4 @@
-//! Drift: where the ledger and a listing disagree, and what puts it right.
+//! Drift: differences between the ledger and a listing, and their repair.
 
 use super::{
     names,
@@ -10,79 +10,79 @@ use crate::{
 };
 use quota_semantics::{Name, Timestamp, object::Footprint, uid::Uid};
 
-/// How a listed object compares with what the ledger holds.
+/// How a listed object compares with the recorded one.
 #[derive(Clone, Debug)]
 pub enum Comparison {
-    /// It is believed to be there, and to count for the same.
+    /// The object is recorded with the same footprint.
     Same,
-    /// The ledger has seen more of it than the listing: a later version, or its deletion.
+    /// The ledger is newer than the listing: it has a later version, or the deletion.
     Newer,
-    /// It is unknown.
+    /// The object is not recorded.
     Missing,
-    /// It is unknown, but another one of its name is believed to be there.
+    /// The object is not recorded, but another one with its name is.
     Recreated(ObjectView),
-    /// It is believed to count for something else.
+    /// The object is recorded with another footprint.
     Changed(ObjectView),
 }
 
-/// What was recorded of an object when it was compared. A correction is for nothing else.
+/// The record of an object at the time of the comparison. A repair applies to this record only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// The entry that last changed what it counts for.
+    /// The entry that last changed the footprint.
     pub entry: Sequence,
     /// Its version; 0: unknown.
     pub version: u64,
 }
 
 impl From<&ObjectView> for Seen {
-    fn from(known: &ObjectView) -> Self {
+    fn from(recorded: &ObjectView) -> Self {
         Self {
-            entry: known.entry,
-            version: known.version,
+            entry: recorded.entry,
+            version: recorded.version,
         }
     }
 }
 
-/// A request to put something right.
+/// A request to repair a difference.
 #[derive(Clone, Debug)]
 pub enum Repair {
-    /// The object is there, and is as it was listed.
+    /// The object exists, as it was listed.
     Set {
         /// The object.
         object: Box<Observed>,
-        /// The quota that it is, if quotas are adopted.
+        /// The quota that the object is, if quotas are adopted.
         quota: Option<Box<Adopted>>,
-        /// What was recorded of it; none: nothing.
+        /// The record of the object; none: it was not recorded.
         seen: Option<Seen>,
-        /// The entry that had set the quota of its name; none: there was none. Looked at only if it is a quota.
+        /// The entry that had set the quota of its name; none: there was none. Used only if the object is a quota.
         quota_seen: Option<Sequence>,
     },
-    /// The object is not there any more.
+    /// The object no longer exists.
     End {
-        /// Its namespace; none: that of the only one with this uid.
+        /// Its namespace; none: that of the only object with this uid.
         namespace: Option<Name>,
         /// The object.
         uid: Uid,
-        /// What was recorded of it.
+        /// The record of the object.
         seen: Seen,
     },
 }
 
-/// What becomes of a [`Repair`].
+/// The result of a [`Repair`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Repaired {
-    /// It is put right by these.
+    /// These events repair the difference.
     Done(Vec<Event>),
-    /// It is right already.
+    /// There is no difference any more.
     Right,
-    /// The object has changed since it was compared, or the listing is older than what is known.
+    /// The object has changed since the comparison, or the listing is older than the record.
     Changed,
-    /// Its holder said a short while ago that it exists, and no source has reported it yet: the listing may be older.
+    /// The holder committed the object a short while ago, and no source has reported it yet: the listing may be older.
     Early,
 }
 
-/// Compares a listed object, and the quota that it is if quotas are adopted, with what the ledger believes. `now` is
-/// the time as of which the listing was read: what has ceased to count by then is taken as such.
+/// Compares a listed object, and the quota that it is if quotas are adopted, with the record. `now` is the time of the
+/// listing: an object that has ceased to count by then is compared as lapsed.
 #[must_use]
 pub fn compare(
     state: &State,
@@ -90,48 +90,48 @@ pub fn compare(
     quota: Option<&Adopted>,
     now: Timestamp,
 ) -> Comparison {
-    let Some(known) = state.object(&listed.namespace, &listed.uid) else {
+    let Some(recorded) = state.object(&listed.namespace, &listed.uid) else {
         if state.is_deleted(&listed.namespace, &listed.uid) {
             return Comparison::Newer;
         }
         let namesake = state.object_named(&listed.namespace, &listed.resource, &listed.name);
         return namesake.map_or(Comparison::Missing, Comparison::Recreated);
     };
-    if is_newer(&known, listed) {
+    if is_newer(&recorded, listed) {
         return Comparison::Newer;
     }
-    match is_as_listed(&known, listed, now) && limits_are_as_listed(state, listed, quota) {
+    match is_as_listed(&recorded, listed, now) && limits_are_as_listed(state, listed, quota) {
         true => Comparison::Same,
-        false => Comparison::Changed(known),
+        false => Comparison::Changed(recorded),
     }
 }
 
-fn is_newer(known: &ObjectView, listed: &Observed) -> bool {
-    listed.version > 0 && known.version > listed.version
+fn is_newer(recorded: &ObjectView, listed: &Observed) -> bool {
+    listed.version > 0 && recorded.version > listed.version
 }
 
-fn is_as_listed(known: &ObjectView, listed: &Observed, now: Timestamp) -> bool {
-    let has_lapsed = known.lapse.is_some_and(|lapse| lapse < now);
-    let footprint = listed.footprint.clone().following(&known.footprint);
+fn is_as_listed(recorded: &ObjectView, listed: &Observed, now: Timestamp) -> bool {
+    let has_lapsed = recorded.lapse.is_some_and(|lapse| lapse < now);
+    let footprint = listed.footprint.clone().following(&recorded.footprint);
     let counts_for_the_same = match has_lapsed {
-        true => lapsed_footprint(&known.footprint) == footprint,
-        false => *known.footprint == footprint,
+        true => lapsed_footprint(&recorded.footprint) == footprint,
+        false => *recorded.footprint == footprint,
     };
     counts_for_the_same
-        && known.lapse.filter(|_| !has_lapsed) == listed.lapse
-        && known.namespace == listed.namespace
-        && known.resource == listed.resource
-        && known.name == listed.name
+        && recorded.lapse.filter(|_| !has_lapsed) == listed.lapse
+        && recorded.namespace == listed.namespace
+        && recorded.resource == listed.resource
+        && recorded.name == listed.name
 }
 
-/// Of a quota's metadata only the identity counts: the rest limits nothing.
+/// Compares a listed quota with the recorded one. Of its metadata only the identity counts: the rest limits nothing.
 fn limits_are_as_listed(state: &State, listed: &Observed, quota: Option<&Adopted>) -> bool {
     let Some(quota) = quota else { return true };
     let current = state.quota_record(&listed.namespace, &listed.name);
     current.is_some_and(|(record, _)| record.uid == listed.uid && record.spec == quota.spec)
 }
 
-/// Puts something right at `now`, unless the object has changed since it was compared.
+/// Repairs a difference at `now`, unless the object has changed since the comparison.
 #[must_use]
 pub fn repair(state: &State, repair: &Repair, now: Timestamp) -> Repaired {
     match repair {
@@ -150,9 +150,9 @@ pub fn repair(state: &State, repair: &Repair, now: Timestamp) -> Repaired {
             seen,
         } => match find(state, namespace.as_deref(), uid) {
             None => Repaired::Right,
-            Some(known) if Seen::from(&known) != *seen => Repaired::Changed,
-            Some(known) if state.committed_lately(&known, now).is_some() => Repaired::Early,
-            Some(known) => Repaired::Done(end(state, known, Cause::Drift)),
+            Some(recorded) if Seen::from(&recorded) != *seen => Repaired::Changed,
+            Some(recorded) if state.committed_lately(&recorded, now).is_some() => Repaired::Early,
+            Some(recorded) => Repaired::Done(end(state, recorded, Cause::Drift)),
         },
     }
 }
@@ -173,14 +173,14 @@ fn set(
     quota_seen: Option<Sequence>,
     now: Timestamp,
 ) -> Repaired {
-    let known = state.object(&listed.namespace, &listed.uid);
-    let is_right = |known: &ObjectView| {
-        is_as_listed(known, listed, now) && limits_are_as_listed(state, listed, quota)
+    let recorded = state.object(&listed.namespace, &listed.uid);
+    let is_right = |recorded: &ObjectView| {
+        is_as_listed(recorded, listed, now) && limits_are_as_listed(state, listed, quota)
     };
-    match (&known, seen) {
-        (Some(known), _) if is_newer(known, listed) => return Repaired::Changed,
-        (Some(known), _) if is_right(known) => return Repaired::Right,
-        (Some(known), Some(seen)) if Seen::from(known) == seen => {}
+    match (&recorded, seen) {
+        (Some(recorded), _) if is_newer(recorded, listed) => return Repaired::Changed,
+        (Some(recorded), _) if is_right(recorded) => return Repaired::Right,
+        (Some(recorded), Some(seen)) if Seen::from(recorded) == seen => {}
         (None, None) if !state.is_deleted(&listed.namespace, &listed.uid) => {}
         _ => return Repaired::Changed,
     }
@@ -189,14 +189,16 @@ fn set(
         return Repaired::Changed;
     }
     let ends_reservation = ends_reservation(state, listed);
-    let was = known
+    let was = recorded
         .as_ref()
-        .map(|known| Footprint::clone(&known.footprint));
+        .map(|recorded| Footprint::clone(&recorded.footprint));
     let correction = Correction {
         object: Observed {
             ends_reservation,
             footprint: as_before(state, listed),
-            version: listed.version.max(known.map_or(0, |known| known.version)),
+            version: listed
+                .version
+                .max(recorded.map_or(0, |recorded| recorded.version)),
             ..listed.clone()
         },
         was,
@@ -208,21 +210,21 @@ fn set(
 }
 
 /// Ends an object, and the quota that was adopted from it.
-pub(super) fn end(state: &State, known: ObjectView, cause: Cause) -> Vec<Event> {
-    let quota = (known.resource == *"resourcequotas")
-        .then(|| state.quota_record(&known.namespace, &known.name))
+pub(super) fn end(state: &State, recorded: ObjectView, cause: Cause) -> Vec<Event> {
+    let quota = (recorded.resource == *"resourcequotas")
+        .then(|| state.quota_record(&recorded.namespace, &recorded.name))
         .flatten()
-        .filter(|(record, _)| record.uid == known.uid);
+        .filter(|(record, _)| record.uid == recorded.uid);
     let quota = quota.map(|(record, _)| Event::QuotaDeleted {
         namespace: record.namespace.clone(),
         name: record.name.clone(),
     });
     let ending = Ending {
-        uid: known.uid,
-        namespace: known.namespace,
-        resource: known.resource,
-        name: known.name,
-        footprint: Footprint::clone(&known.footprint),
+        uid: recorded.uid,
+        namespace: recorded.namespace,
+        resource: recorded.resource,
+        name: recorded.name,
+        footprint: Footprint::clone(&recorded.footprint),
         cause,
     };
     let mut events = vec![Event::ObjectEnded(Box::new(ending))];

@@ -1,4 +1,4 @@
-//! What happens because its time has come.
+//! Events that are due because their time has come.
 
 use super::Bounds;
 use crate::{
@@ -8,8 +8,8 @@ use crate::{
 use planted::Bug;
 use quota_semantics::{Span, Timestamp};
 
-/// Ended reservations take more room than they may: from now on each namespace has its share of it. Before, they are
-/// forgotten in the order in which they ended, as in the first ledgers.
+/// Bounds the bytes of ended reservations when they exceed the limit: from then on each namespace has its share.
+/// Before, they are forgotten in the order in which they ended, as in the first ledgers.
 #[must_use]
 pub fn bound_ended(state: &State, bounds: &Bounds) -> Option<Event> {
     let bytes = bounds.ended_bytes;
@@ -19,10 +19,9 @@ pub fn bound_ended(state: &State, bounds: &Bounds) -> Option<Event> {
 
 /// The events that are due at `now`: they come before any other decision.
 ///
-/// A reservation ends at its expiration, but not before `watermark`, the time up to which all sources are known
-/// to have been consumed, has passed it too: an object created in time whose event is still on its way keeps
-/// its place. After `max_hold` beyond its expiration it ends in any case. Objects cease to count by `now`,
-/// and overrides end.
+/// A reservation ends when both its expiration and `watermark`, the time up to which all sources have been consumed,
+/// have passed: an object that was created in time keeps its place while its event is on the way. `max_hold` after its
+/// expiration a reservation ends in any case. Objects lapse at `now`, and overrides end.
 pub fn due(
     state: &State,
     now: Timestamp,

@@ -1,4 +1,4 @@
-//! What is said about a denial besides that it is one.
+//! The details of a denial.
 
 use super::{CheckedLimit, CheckedQuota, Request};
 use crate::state::{Counted, LimitKind, State};
@@ -9,14 +9,14 @@ use quota_semantics::{
     resource::ResourceList,
 };
 
-/// Of more limits than this, only those are reported of which something is wanted.
+/// With more limits than this, only limits that the request needs are reported.
 const LIMITS_MAX: usize = 1000;
 
-/// More pending reservations than this in a namespace are not searched for the time when there will be room.
+/// With more pending reservations than this in a namespace, the time at which there will be room is not searched for.
 pub(super) const EXPLAINED_MAX: usize = 1024;
 
-/// The limits of the quotas looked at, and what was wanted of each; and how many quotas are left out, since their limits
-/// and those before are more than `shown_max`. Those that are exceeded come first then.
+/// The checked limits and the amount requested of each, and the number of quotas left out because they would exceed
+/// `shown_max` limits. Exceeded ones then come first.
 pub(super) fn looked_at(
     limits: &[Counted<'_>],
     wanted: &ResourceList,
@@ -58,7 +58,7 @@ pub(super) fn looked_at(
     (quotas, omitted)
 }
 
-/// Whether something that is wanted does not fit.
+/// Whether a requested amount does not fit.
 fn is_exceeded(limit: &Counted<'_>, wanted: &ResourceList) -> bool {
     wanted.common(limit.hard()).any(|(name, wanted, hard)| {
         let mut counted = limit.counted(name).unwrap_or_default();
@@ -85,7 +85,7 @@ pub(super) fn looked(
     }
 }
 
-/// Kubernetes' own words; then, when reservations are part of it, how much they hold and until when.
+/// The message as in Kubernetes. If reservations count against the quota, also how much they hold and until when.
 pub(super) fn detail(
     state: &State,
     now: Timestamp,
@@ -104,7 +104,7 @@ pub(super) fn detail(
     else {
         return words;
     };
-    // A group may have the name of a quota.
+    // A group may have the same name as a quota.
     let is_it = |limit: &&Counted<'_>| {
         let mut names = used.iter();
         limit.name() == quota
@@ -154,7 +154,7 @@ pub(super) fn detail(
     )
 }
 
-/// What is to be said of a group: of other namespaces no more than how many they are.
+/// The detail about a group. Of other namespaces it gives only the number.
 fn of_group(
     words: String,
     request: &Request,

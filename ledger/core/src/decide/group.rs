@@ -18,14 +18,15 @@ use quota_semantics::{
     uid::Uid,
 };
 
-/// What groups are bounded by.
+/// Bounds on groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupBounds {
     /// Most groups.
     pub max: usize,
     /// Most groups from the root of a tree to a leaf.
     pub max_depth: usize,
-    /// Most groups that count objects of one namespace. Only what is set is refused: labels are facts.
+    /// Most groups that count objects of one namespace. Only changes of groups are refused: labels of namespaces are
+    /// facts.
     pub per_namespace: usize,
 }
 
@@ -39,7 +40,7 @@ impl Default for GroupBounds {
     }
 }
 
-/// A group as somebody wants it. Its manifest has been validated, but for its place among the others.
+/// The desired state of a group. Its manifest has been validated, except for its place in the tree.
 #[derive(Clone, Debug)]
 pub struct GroupChange {
     /// Its name.
@@ -50,15 +51,14 @@ pub struct GroupChange {
     pub spec: Spec,
     /// The rest of its metadata as JSON text, without the annotations that are in `spec`; empty: none.
     pub metadata: Box<str>,
-    /// What must hold for the change to be made.
+    /// The condition for the change.
     pub precondition: Option<Precondition>,
 }
 
-/// Creates or changes a group. The same again changes nothing.
+/// Creates or changes a group. An unchanged group leaves no entry.
 ///
 /// # Errors
-/// `Conflict` if the precondition does not hold; `Invalid` if the group cannot stand in its place of the tree;
-/// `LimitReached`.
+/// `Conflict` if the precondition does not hold; `Invalid` if the group does not fit into the tree; `LimitReached`.
 pub fn set_group(
     state: &State,
     now: Timestamp,
@@ -93,7 +93,7 @@ pub fn set_group(
     Ok(vec![Event::GroupSet(Arc::new(record))])
 }
 
-/// What is wrong with a selector of objects, if only labels with these keys are recorded.
+/// The errors of a selector of objects, if only labels with these keys are recorded.
 pub(super) fn check_object_labels(
     selector: Option<&LabelSelector>,
     keys: &BTreeSet<Name>,
@@ -133,7 +133,8 @@ fn check_bounds(
     }
 }
 
-/// Equal, also in the spelling of quantities: that is what an administrator wrote and wants to read.
+/// Whether two records are equal, including the spelling of quantities: administrators expect to read the spelling that
+/// they wrote.
 pub(super) fn same(a: &GroupRecord, b: &GroupRecord) -> bool {
     let spelled = |record: &GroupRecord| -> Vec<String> {
         let extensions = &record.spec.extensions;
@@ -150,7 +151,7 @@ pub(super) fn same(a: &GroupRecord, b: &GroupRecord) -> bool {
     a == b && spelled(a) == spelled(b)
 }
 
-/// Deletes a group. Its children stand alone from then on.
+/// Deletes a group. Its children become roots.
 ///
 /// # Errors
 /// `NotFound`; `Conflict` if the precondition does not hold.

@@ -1,4 +1,4 @@
-//! What becomes of a reservation after it was granted.
+//! Extending, committing and releasing reservations.
 
 use super::{Bounds, By, Policy, Refusal};
 use crate::{
@@ -63,10 +63,10 @@ pub fn extend(
     }])
 }
 
-/// The holder says that the object exists: `resources`, or all that is held, count as used from now on, until the object
-/// is observed or the holder gives them back.
+/// Commits a reservation: the holder states that the object exists. `resources`, or all that is held, count as used
+/// until the object is observed or the holder releases them.
 ///
-/// Repeated for a reservation that is committed or observed already, it changes nothing.
+/// Committing again changes nothing if the reservation is committed or observed.
 ///
 /// # Errors
 /// `NotFound`, `NotOwner`, `Expired`, `AlreadyReleased`, `ExceedsReservation`, or `LimitReached`.
@@ -108,22 +108,22 @@ pub fn commit(
     }])
 }
 
-/// Gives back what a reservation holds, or what was committed. Where nothing is held any more there is nothing to do.
+/// Releases a reservation or a commit. If nothing is held any more, nothing happens.
 ///
 /// # Errors
-/// `NotFound`, `NotOwner`, or `AlreadyObserved`: what a source has reported is not the holder's to take away.
+/// `NotFound`, `NotOwner`, or `AlreadyObserved`: the holder cannot remove an object that a source has reported.
 pub fn release(state: &State, by: &By, namespace: &str, uid: &Uid) -> Result<Vec<Event>, Refusal> {
-    let known = state.tracked(namespace, uid).ok_or_else(|| unknown(uid))?;
-    by.must_own(&known.owner, uid)?;
-    let (uid, namespace) = (uid.clone(), known.reservation.namespace.clone());
-    let is_pending = known.ended.is_none() || planted::is(Bug::SettledTwice);
+    let tracked = state.tracked(namespace, uid).ok_or_else(|| unknown(uid))?;
+    by.must_own(&tracked.owner, uid)?;
+    let (uid, namespace) = (uid.clone(), tracked.reservation.namespace.clone());
+    let is_pending = tracked.ended.is_none() || planted::is(Bug::SettledTwice);
     if is_pending {
         return Ok(vec![Event::ReservationReleased { uid, namespace }]);
     }
-    if known.committed.is_some() {
+    if tracked.committed.is_some() {
         return Ok(vec![Event::ReservationReturned { uid, namespace }]);
     }
-    match known.end() {
+    match tracked.end() {
         Some((End::Observed | End::Committed, _)) => {
             let view = state.reservation(&namespace, &uid);
             Err(view.map_or_else(
@@ -135,9 +135,9 @@ pub fn release(state: &State, by: &By, namespace: &str, uid: &Uid) -> Result<Vec
     }
 }
 
-/// The object will not be created after all: gives back what this entry reserved for it. None: that has ended, or
-/// another reservation has taken its place, or it took the place of another, whose object may have been stored, or the
-/// object was seen.
+/// Releases the reservation that this entry granted, since the object will not be created. None: the reservation has
+/// ended, another one superseded it, it superseded another one whose object may have been stored, or the object was
+/// observed.
 #[must_use]
 pub fn fail(state: &State, namespace: &Name, uid: &Uid, entry: Sequence) -> Option<Event> {
     let pending = state.pending_of(namespace, uid)?;

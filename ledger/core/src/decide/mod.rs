@@ -1,7 +1,7 @@
-//! Commands to events. Pure: the state, the request and the time in; what shall have happened, or why not, out.
+//! Turns commands into events. Pure: the inputs are the state, the request and the time; the output is a list of
+//! events, or a refusal.
 //!
-//! A decision is made once, by the one writer, and becomes entries; whatever is read or replayed later only
-//! applies them.
+//! A decision is made once, by the single writer, and becomes entries. Readers and replays only apply the entries.
 
 mod admit;
 mod adopted_group;
@@ -53,40 +53,41 @@ pub(crate) use watermark::advance_watermarks;
 
 use quota_semantics::{Span, quota::LimitedResource};
 
-/// How many amounts of quotas all denials of one answer show.
+/// The most amounts of quotas that all denials of one answer show together.
 const SHOWN_BY_ALL: usize = 8192;
 
-/// How many each of them shows at least.
+/// The fewest amounts that each denial may show.
 const SHOWN_MIN: usize = 8;
 
-/// What the operator has set for all decisions.
+/// The operator's settings for all decisions.
 #[derive(Clone, Debug)]
 pub struct Policy {
-    /// How long a reservation holds if its holder does not say.
+    /// How long a reservation is held if the request does not say.
     pub default_ttl: Span,
-    /// The longest time that a holder may ask for.
+    /// The longest time to live that a request may have.
     pub max_ttl: Span,
-    /// How long after its expiration a reservation is kept at most while the sources are behind.
+    /// How long a reservation is kept at most after its expiration while the sources are behind.
     pub max_hold: Span,
     /// Most pending reservations.
     pub max_pending: usize,
-    /// Most pending reservations of one namespace, so that no tenant takes the room of all.
+    /// Most pending reservations of one namespace, so that no tenant uses up the room of all.
     pub max_pending_per_namespace: usize,
-    /// Most pending reservations that one principal has requested; what the webhook holds is held for all.
+    /// Most pending reservations that one principal has requested. This does not limit the webhook, which makes
+    /// reservations for all users.
     pub max_pending_per_principal: usize,
-    /// What requests are bounded by.
+    /// Bounds on requests.
     pub bounds: Bounds,
-    /// How many amounts are looked at to find out when there will be room for one denied request.
+    /// Most amounts that are examined to find the time when there will be room for one denied request.
     pub search_max: usize,
-    /// How many amounts of quotas one denial shows, unless those of one quota are more.
+    /// Most amounts of quotas that one denial shows, unless one quota alone has more.
     pub shown_max: usize,
     /// Resources that may be used only where a quota covers them.
     pub limited: Vec<LimitedResource>,
-    /// How requests are decided that need something that nothing limits.
+    /// How requests for resources that nothing limits are decided.
     pub unlimited: Unlimited,
-    /// Quotas that sources report are theirs: they are changed there.
+    /// Whether quotas that sources report are adopted. Adopted quotas are changed in the cluster.
     pub adopts_quotas: bool,
-    /// What groups are bounded by.
+    /// Bounds on groups.
     pub groups: GroupBounds,
 }
 
@@ -111,8 +112,8 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// The rules for each of so many requests that come together: they share the work of one search, and what one answer
-    /// shows of the quotas that denied them.
+    /// The policy for each of this many requests in one call: they share the work of one search, and the number of
+    /// amounts shown in denials.
     #[must_use]
     pub fn shared_by(&self, requests: usize) -> Self {
         Self {

@@ -1,8 +1,8 @@
 //! Names of objects that an API server is about to store. Only one object can bear a name:
 //!
-//! - While an old one lives, the new one needs what it counts for beyond the old one, and what it holds stays within the
+//! - While the old object exists, the new one needs the excess over the old one, and the whole of it stays within the
 //!   limits when the old one ends.
-//! - Of several that are requested, any may be the one that is stored: no less is held than for the largest.
+//! - Any of several requested objects may be the one that is stored: the reservation is no less than for the largest.
 
 use super::{
     Basis, By, FingerprintedRequest,
@@ -14,7 +14,7 @@ use crate::{
 };
 use quota_semantics::{admission::Limit as _, quantity::Quantity, uid::Uid};
 
-/// What an API server is about to store, as the state sees it.
+/// An object that an API server is about to store, in the context of the state.
 pub(super) fn case<'a>(state: &'a State, by: &By, request: &'a FingerprintedRequest) -> Case<'a> {
     let case = in_place(state, by, request);
     match beside(state, &case) {
@@ -23,8 +23,8 @@ pub(super) fn case<'a>(state: &'a State, by: &By, request: &'a FingerprintedRequ
     }
 }
 
-/// It takes the place of what the asker has pending for its name. Where the two are of different quotas, neither can
-/// stand for the other, and both are held.
+/// The request supersedes the requester's pending reservations for the same name. If the two footprints belong to
+/// different quotas, neither can stand for the other, and both are held.
 fn in_place<'a>(state: &'a State, by: &By, request: &'a FingerprintedRequest) -> Case<'a> {
     let overlay = Overlay::default();
     let pending = |uid: &Uid| {
@@ -39,8 +39,8 @@ fn in_place<'a>(state: &'a State, by: &By, request: &'a FingerprintedRequest) ->
     held.into_iter().fold(case, Case::no_less_than)
 }
 
-/// The object that bears the name that a new object is to have. One of which something else waits for the name counts
-/// once only.
+/// The object that bears the name of the new object. If another reservation waits for the end of that object already,
+/// it is not counted a second time.
 fn beside<'a>(state: &'a State, case: &Case<'a>) -> Option<Beside<'a>> {
     let request = case.request;
     if request.basis != Basis::Create || request.name.is_empty() || case.before.is_some() {
@@ -56,8 +56,9 @@ fn beside<'a>(state: &'a State, case: &Case<'a>) -> Option<Beside<'a>> {
     })
 }
 
-/// An object is seen for the first time. Of what is pending for its name one may have been stored after it: the latest is
-/// to follow it, and those come to nothing for which the latest holds enough.
+/// Decides which pending reservations for the name of a newly observed object end. One of their objects may have been
+/// stored after the observed one, so the latest reservation is kept and waits for the end of the object; earlier ones
+/// end if the latest holds enough for them.
 pub(super) fn settled(state: &State, object: &Observed) -> Vec<Event> {
     let Observed {
         uid: bearer,
@@ -104,8 +105,8 @@ pub(super) fn settled(state: &State, object: &Observed) -> Vec<Event> {
     superseded.chain([awaited]).collect()
 }
 
-/// Whether it needs nothing now that it will not need when the object ends that bears its name, or when less is charged
-/// to workloads.
+/// Whether the request needs a reservation even if no limit grows now: it will need capacity when the object that bears
+/// its name ends, or when workloads are charged less.
 pub(super) fn needs_later(state: &State, case: &Case<'_>) -> bool {
     if !(case.waits || case.claims()) || case.holds_target() {
         return false;

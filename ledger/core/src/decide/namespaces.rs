@@ -1,4 +1,4 @@
-//! What sources report about namespaces themselves.
+//! Sightings of namespaces themselves.
 
 use std::sync::Arc;
 
@@ -8,31 +8,33 @@ use crate::{
 };
 use quota_semantics::{Name, uid::Uid};
 
-/// A namespace was seen. Nothing, if it says the same as before, or if what is known is newer.
+/// Observes a namespace. Returns nothing if the namespace is unchanged, or if the recorded version is newer.
 pub(super) fn observe(state: &State, seen: &Arc<NamespaceRecord>) -> Option<Event> {
     let is_news = match state.observed_namespace(&seen.name) {
         None => !state.is_deleted(&seen.name, &seen.uid),
-        Some(known) => {
-            let is_newer = seen.version == 0 || seen.version > known.record.version;
+        Some(recorded) => {
+            let is_newer = seen.version == 0 || seen.version > recorded.record.version;
             is_newer
-                && !known.record.says_the_same(seen)
+                && !recorded.record.says_the_same(seen)
                 && !state.is_deleted(&seen.name, &seen.uid)
         }
     };
     is_news.then(|| Event::NamespaceObserved(seen.clone()))
 }
 
-/// A namespace was deleted, as of this version (0: unknown). Nothing, if it is identified by another uid or in a later
-/// version, or if its end is known.
+/// Ends a namespace that was deleted as of this version (0: unknown). Returns nothing if the recorded namespace has
+/// another uid or a later version, or if the deletion is recorded already.
 pub(super) fn end(state: &State, name: &Name, uid: Option<&Uid>, version: u64) -> Option<Event> {
-    let known = state.observed_namespace(name).map(|known| &known.record);
-    let uid = match (known, uid) {
+    let recorded = state
+        .observed_namespace(name)
+        .map(|recorded| &recorded.record);
+    let uid = match (recorded, uid) {
         (None, None) => return None,
         (None, Some(uid)) if state.is_deleted(name, uid) => return None,
-        (Some(known), Some(uid)) if known.uid != *uid => return None,
-        (Some(known), None) if version != 0 && known.version > version => return None,
+        (Some(recorded), Some(uid)) if recorded.uid != *uid => return None,
+        (Some(recorded), None) if version != 0 && recorded.version > version => return None,
         (_, Some(uid)) => uid,
-        (Some(known), None) => &known.uid,
+        (Some(recorded), None) => &recorded.uid,
     };
     Some(Event::NamespaceDeleted {
         name: name.clone(),

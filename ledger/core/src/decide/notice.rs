@@ -1,4 +1,4 @@
-//! What is said of a request although it is granted: limits that are not enforced, and soft ones.
+//! Notices about granted requests: limits that are exceeded without being enforced, and soft limits.
 
 use super::{Audience, Notice, case::Case};
 use crate::state::{Counted, State};
@@ -11,7 +11,7 @@ use quota_semantics::{
 };
 
 impl Case<'_> {
-    /// What is to be said when these charges are granted.
+    /// The notices for a grant with these charges.
     pub(super) fn notices(&self, state: &State, charges: &[Charge]) -> Vec<Notice> {
         let limits = self.limits(state);
         let plain = |limit: &&Counted<'_>| {
@@ -29,7 +29,7 @@ impl Case<'_> {
         passed.chain(soft).collect()
     }
 
-    /// What a limit that is not enforced would have said.
+    /// The denial that an unenforced limit would have given.
     fn passed(&self, limit: Counted<'_>) -> Option<Notice> {
         let audience = match limit.enforcement() {
             Enforcement::Enforce => return None,

@@ -1,4 +1,4 @@
-//! What sources report: objects seen and deleted, positions, and what could not be understood.
+//! Reports of sources: objects observed and deleted, positions, and events that were not understood.
 
 use std::sync::Arc;
 
@@ -9,17 +9,17 @@ use crate::{
 };
 use quota_semantics::{Name, Timestamp, object::Footprint, quota::spec::Spec, uid::Uid};
 
-/// Something that a source reported about an object.
+/// A report of a source about an object.
 #[derive(Clone, Debug)]
 pub enum Sighting {
-    /// It was seen alive.
+    /// The object exists.
     Alive {
-        /// As it was seen; whether it ends a reservation is decided here.
+        /// The object as it was observed. The decision determines whether it ends a reservation.
         object: Box<Observed>,
-        /// The quota that it is, if quotas are adopted from the stream.
+        /// The quota that the object is, if quotas are adopted from the stream.
         quota: Option<Box<Adopted>>,
     },
-    /// It was deleted.
+    /// The object was deleted.
     Deleted {
         /// The object.
         uid: Uid,
@@ -28,22 +28,22 @@ pub enum Sighting {
         /// Its name, if it is a quota and quotas are adopted from the stream.
         quota: Option<Name>,
     },
-    /// A namespace was seen.
+    /// A namespace exists.
     Namespace(Arc<NamespaceRecord>),
     /// A namespace was deleted.
     NamespaceEnded {
         /// Its name.
         namespace: Name,
-        /// Its identity, if that is known.
+        /// Its identity, if the report gives one.
         uid: Option<Uid>,
-        /// Whether quotas are adopted from the stream: then those go that were reported in it.
+        /// Whether quotas are adopted from the stream: then the adopted quotas of the namespace end with it.
         adopts: bool,
-        /// The version as of which it is gone; 0: unknown.
+        /// The version as of which the namespace is gone; 0: unknown.
         version: u64,
     },
-    /// A group was seen.
+    /// A group exists.
     Group {
-        /// The group with all that it says of itself, and the version in which it was seen.
+        /// The group with all its fields, and the version in which it was observed.
         record: Arc<GroupRecord>,
         /// Most groups from the root of a tree to a leaf.
         max_depth: usize,
@@ -57,7 +57,7 @@ pub enum Sighting {
     },
 }
 
-/// A ResourceQuota seen in a stream.
+/// A ResourceQuota in a stream.
 #[derive(Clone, Debug)]
 pub struct Adopted {
     /// When it was created.
@@ -68,19 +68,19 @@ pub struct Adopted {
     pub metadata: Box<str>,
 }
 
-/// What a sighting amounts to.
+/// The result of observing a sighting.
 #[derive(Clone, Debug)]
 pub enum Verdict {
-    /// It is news.
+    /// The sighting is new.
     Accepted(Vec<Event>),
-    /// It is old, and given back: not newer than what was seen, or of an object that is deleted.
+    /// The sighting is old, and is returned: its version is not newer than the recorded one, or its object is deleted.
     Ignored(Sighting),
 }
 
-/// Takes note of a sighting.
+/// Observes a sighting.
 ///
-/// For one uid, a version not newer than the last one seen changes nothing, and a deletion is final. A version of
-/// 0 is unknown, and taken for newer unless nothing has changed.
+/// For one uid, a version that is not newer than the recorded one changes nothing, and a deletion is final. The version
+/// 0 is unknown, and is taken for newer unless the sighting is unchanged.
 #[must_use]
 pub fn observe(state: &State, sighting: Sighting) -> Verdict {
     match sighting {
@@ -133,8 +133,8 @@ pub fn observe(state: &State, sighting: Sighting) -> Verdict {
     }
 }
 
-/// With a namespace go the quotas that a source has reported in it, whether or not it shows their end. One in a later
-/// version is of a namespace that was made anew under the name.
+/// Ends the quotas that a source has reported in a deleted namespace, whether or not the source reports their deletion.
+/// A quota with a later version belongs to a new namespace of the same name.
 fn end_quotas(state: &State, namespace: &Name, version: u64) -> Vec<Event> {
     let is_gone = |quota: &&Arc<QuotaRecord>| {
         let shown = adopted_version(state, quota);
@@ -176,8 +176,8 @@ fn deleted(state: &State, uid: Uid, namespace: Name, quota: Option<Name>) -> Ver
     Verdict::Accepted(events)
 }
 
-/// What is listed replaces what is known, whatever the versions, if a relist of this source is open that says so and
-/// has not reported the object yet. Else the sighting is given back.
+/// Replaces the record by a listed sighting, whatever the versions, if an open relist of this source resets versions
+/// and has not reported the object yet. Otherwise returns the sighting.
 ///
 /// # Errors
 /// The sighting.
@@ -209,12 +209,12 @@ pub fn replace(state: &State, source: &Name, sighting: Sighting) -> Result<Vec<E
     }
 }
 
-/// What an object counts for that is seen like this, given as what it has counted and is held for.
+/// The footprint of an observed object, given its recorded footprint and the one held for it.
 pub(super) fn as_before(state: &State, object: &Observed) -> Footprint {
     let pending = state.pending_of(&object.namespace, &object.uid);
     let pending = pending.map(|pending| &pending.reservation.footprint);
-    let known = state.footprint_in(&object.namespace, &object.uid);
-    let before = known.into_iter().chain(pending);
+    let recorded = state.footprint_in(&object.namespace, &object.uid);
+    let before = recorded.into_iter().chain(pending);
     before.fold(object.footprint.clone(), Footprint::following)
 }
 
@@ -225,9 +225,9 @@ pub(super) fn ends_reservation(state: &State, object: &Observed) -> bool {
 
 fn alive(state: &State, mut object: Box<Observed>, quota: Option<Box<Adopted>>) -> Verdict {
     object.footprint = as_before(state, &object);
-    let known = state.object(&object.namespace, &object.uid);
-    // One that is known came back with a backup of its cluster.
-    if known.is_none() && state.is_deleted(&object.namespace, &object.uid) {
+    let recorded = state.object(&object.namespace, &object.uid);
+    // A deleted object that is recorded came back with a backup of its cluster.
+    if recorded.is_none() && state.is_deleted(&object.namespace, &object.uid) {
         return Verdict::Ignored(Sighting::Alive { object, quota });
     }
     let ends_reservation = ends_reservation(state, &object);
@@ -235,19 +235,19 @@ fn alive(state: &State, mut object: Box<Observed>, quota: Option<Box<Adopted>>) 
         let quota = quota.as_ref();
         quota.and_then(|quota| adopt(state, &object, quota))
     };
-    let Some(known) = known else {
+    let Some(recorded) = recorded else {
         let named = names::settled(state, &object);
         let more = adopted().into_iter().chain(named);
         return accepted(object, ends_reservation, more);
     };
-    if object.version != 0 && object.version <= known.version {
+    if object.version != 0 && object.version <= recorded.version {
         return Verdict::Ignored(Sighting::Alive { object, quota });
     }
-    let same = *known.footprint == object.footprint
-        && known.namespace == object.namespace
-        && known.resource == object.resource
-        && known.name == object.name
-        && known.lapse == object.lapse;
+    let same = *recorded.footprint == object.footprint
+        && recorded.namespace == object.namespace
+        && recorded.resource == object.resource
+        && recorded.name == object.name
+        && recorded.lapse == object.lapse;
     let adopted = adopted();
     if !same || adopted.is_some() {
         return accepted(object, ends_reservation, adopted);
@@ -256,7 +256,7 @@ fn alive(state: &State, mut object: Box<Observed>, quota: Option<Box<Adopted>>) 
     if object.version == 0 && !ends_any {
         return Verdict::Ignored(Sighting::Alive { object, quota });
     }
-    let version = object.version.max(known.version);
+    let version = object.version.max(recorded.version);
     Verdict::Accepted(vec![Event::ObjectRefreshed {
         uid: object.uid,
         namespace: object.namespace,
@@ -292,7 +292,7 @@ pub(super) fn adopt(state: &State, object: &Observed, quota: &Adopted) -> Option
     Some(Event::QuotaSet(Arc::new(record)))
 }
 
-/// Moves a source's cursor; nothing if it is there or further already.
+/// Advances the cursor of a source. Returns nothing if the cursor is there or further already.
 #[must_use]
 pub fn advance(state: &State, source: &Name, cursor: &Cursor) -> Option<Event> {
     let current = state.sources().get(source);
@@ -305,8 +305,8 @@ pub fn advance(state: &State, source: &Name, cursor: &Cursor) -> Option<Event> {
     })
 }
 
-/// A source began anew, or went back in time: it is going to be read from its beginning. How far it had been consumed
-/// before stays known.
+/// Resets a source that began anew or went back in time: it is read from its beginning. The position up to which it was
+/// consumed before stays recorded.
 #[must_use]
 pub fn reset(state: &State, source: &Name, incarnation: &Name) -> Vec<Event> {
     let former = former(source);
@@ -330,19 +330,19 @@ pub fn reset(state: &State, source: &Name, incarnation: &Name) -> Vec<Event> {
     advanced.into_iter().chain([reset]).collect()
 }
 
-/// The name under which it is known how far a source had been consumed before it was reset. No stream is called so.
+/// The name under which the former cursor of a reset source is recorded. No stream has this name.
 fn former(source: &str) -> Name {
     Name::from(format!("{source}/former"))
 }
 
-/// Whether what a source received at this time had been consumed before it was reset, and is only read again.
+/// Whether a message that a source received at this time was consumed before the reset, and is read again.
 #[must_use]
 pub fn was_consumed_before(state: &State, source: &str, received: Timestamp) -> bool {
     let former = state.sources().get(&former(source));
     former.is_some_and(|cursor| received <= cursor.time)
 }
 
-/// Positions of a source were lost before they were consumed.
+/// Records that positions of a source were lost before they were consumed.
 #[must_use]
 pub fn gap(source: &Name, first: u64, last: u64) -> Event {
     Event::SourceGapped {
@@ -352,7 +352,7 @@ pub fn gap(source: &Name, first: u64, last: u64) -> Event {
     }
 }
 
-/// Something could not be understood; of this kind, if so much is known.
+/// Records an event that was not understood, with the kind of its object if that could be determined.
 #[must_use]
 pub fn reject(letter: DeadLetter, resource: Option<Name>) -> Event {
     let letter = Box::new(letter);

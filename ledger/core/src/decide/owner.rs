@@ -1,21 +1,21 @@
-//! Whose a reservation is.
+//! The ownership of reservations.
 
 use super::Refusal;
 use quota_semantics::{Name, uid::Uid};
 
-/// Who asks for something, and whether what is another's is theirs to change, too.
+/// The requester, and whether it may change the reservations of others.
 #[derive(Clone, Debug)]
 pub struct By {
-    /// The principal: what it reserves belongs to it.
+    /// The principal. The reservations that it makes belong to it.
     pub principal: Name,
-    /// Whether it has the role `admin` where it asks.
+    /// Whether the principal has the role `admin` for the request.
     pub is_admin: bool,
-    /// Whether all callers are one principal, since they are not distinguished: then it has no share of its own.
+    /// Whether callers are not distinguished, so that all are one principal. That principal has no limit of its own.
     pub is_anybody: bool,
 }
 
 impl By {
-    /// Somebody who may change only what is their own.
+    /// A requester that may change only its own reservations.
     #[must_use]
     pub fn holder(principal: impl Into<Name>) -> Self {
         Self {
@@ -25,13 +25,14 @@ impl By {
         }
     }
 
-    /// Whether it made what belongs to this principal. What belongs to nobody that is known, nobody made.
+    /// Whether the requester made the reservations of this principal. Reservations without a recorded owner were made
+    /// by no requester.
     #[must_use]
     pub fn made(&self, owner: &str) -> bool {
         !owner.is_empty() && *self.principal == *owner
     }
 
-    /// Whether it may change what belongs to this principal.
+    /// Whether the requester may change the reservations of this principal.
     #[must_use]
     pub fn may_change(&self, owner: &str) -> bool {
         self.is_admin || self.made(owner)

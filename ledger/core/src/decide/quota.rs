@@ -9,7 +9,7 @@ use crate::{
 };
 use quota_semantics::{Name, Timestamp, quota::spec::Spec, uid::Uid};
 
-/// A quota as somebody wants it. Its spec has been validated.
+/// The desired state of a quota. Its spec has been validated.
 #[derive(Clone, Debug)]
 pub struct QuotaChange {
     /// Its namespace.
@@ -22,11 +22,11 @@ pub struct QuotaChange {
     pub spec: Spec,
     /// The rest of its metadata as JSON text; empty: none.
     pub metadata: Box<str>,
-    /// What must hold for the change to be made.
+    /// The condition for the change.
     pub precondition: Option<Precondition>,
 }
 
-/// What a quota must be like for a command to be carried out.
+/// A condition on the present state of a quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precondition {
     /// It must not exist (`If-None-Match: *`).
@@ -38,10 +38,10 @@ pub enum Precondition {
 }
 
 impl Precondition {
-    /// Whether it holds for something that was set by this entry, if it exists.
+    /// Checks the condition against the entry that set the current record, if there is one.
     ///
     /// # Errors
-    /// `Conflict` if it does not.
+    /// `Conflict` if the condition does not hold.
     pub fn check(self, what: String, current: Option<Sequence>) -> Result<(), Refusal> {
         let (holds, expected) = match self {
             Self::Absent => (current.is_none(), 0),
@@ -59,7 +59,7 @@ impl Precondition {
     }
 }
 
-/// The identity of what is set, and when it was created: those of what is stored (with the entry that set it), or new ones.
+/// The uid and the creation time of a record: those of the existing record (with the entry that set it), or new ones.
 ///
 /// # Errors
 /// `Conflict` if the precondition does not hold.
@@ -79,7 +79,7 @@ pub(super) fn identity(
     })
 }
 
-/// Whether what is stored by this entry may be deleted.
+/// Checks whether the record that this entry set may be deleted.
 ///
 /// # Errors
 /// `NotFound`; `Conflict` if the precondition does not hold.
@@ -95,7 +95,7 @@ pub(super) fn check_deletion(
     }
 }
 
-/// Creates or changes a quota. The same again changes nothing.
+/// Creates or changes a quota. An unchanged quota leaves no entry.
 ///
 /// # Errors
 /// `Conflict` if the precondition does not hold.
@@ -126,7 +126,8 @@ pub fn set_quota(
     Ok(vec![Event::QuotaSet(Arc::new(record))])
 }
 
-/// Equal, also in the spelling of quantities: that is what an administrator wrote and wants to read.
+/// Whether two records are equal, including the spelling of quantities: administrators expect to read the spelling that
+/// they wrote.
 fn same(a: &QuotaRecord, b: &QuotaRecord) -> bool {
     let spelled = |record: &QuotaRecord| -> Vec<String> {
         record
@@ -158,7 +159,7 @@ pub fn delete_quota(
     }])
 }
 
-/// Lets a change of quotas and groups pass, unless one of them belongs to a source, which would undo it.
+/// Allows a change of quotas and groups, unless one of them belongs to a source, which would undo the change.
 ///
 /// # Errors
 /// `Adopted`.
@@ -180,7 +181,7 @@ pub fn unless_adopted(
     }
 }
 
-/// Whether a quota, or without a namespace a group, belongs to a source, which would undo a change of it.
+/// Whether a quota, or without a namespace a group, belongs to a source, which would undo a change.
 #[must_use]
 pub fn belongs_to_source(
     state: &State,
@@ -210,13 +211,14 @@ fn adopted_group(state: &State, name: &Name) -> Option<Refusal> {
     })
 }
 
-/// Whether a source has reported this quota: it lives elsewhere, too.
+/// Whether a source has reported this quota, so that it exists in a cluster, too.
 #[must_use]
 pub fn is_adopted(state: &State, quota: &QuotaRecord) -> bool {
     adopted_version(state, quota).is_some()
 }
 
-/// In which version a source has reported a quota, if it has: its object is alive under the quota's uid.
+/// The version in which a source has reported a quota; none: no source has. A reported quota has a live object under
+/// the same uid.
 pub(super) fn adopted_version(state: &State, quota: &QuotaRecord) -> Option<u64> {
     let object = state.object(&quota.namespace, &quota.uid)?;
     (*object.resource == *"resourcequotas").then_some(object.version)

@@ -8,7 +8,7 @@ use quota_semantics::{Name, Timestamp, admission, quantity::Quantity, quota::Fie
 /// Why a command changed nothing.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Refusal {
-    /// A quota, or a rule of quotas, forbids it.
+    /// A quota, or a rule about quotas, denies the request.
     #[error("{}", .0.detail)]
     Denied(Box<Denied>),
     /// The uid was used for another request before.
@@ -37,21 +37,21 @@ pub enum Refusal {
     LimitReached {
         /// The limit's key in the configuration.
         limit: &'static str,
-        /// How much it would be; seconds, if it is a time.
+        /// The requested amount; in seconds, if it is a time.
         requested: usize,
-        /// How much is allowed.
+        /// The allowed amount.
         most: usize,
     },
-    /// The time requested is not positive, or longer than the configuration allows.
+    /// The requested time to live is not positive, or longer than the configuration allows.
     #[error("ttl must be more than 0s and at most {}s", .max.nanoseconds() / 1_000_000_000)]
     InvalidTtl {
-        /// The longest that is allowed.
+        /// The longest time to live that is allowed.
         max: quota_semantics::Span,
     },
-    /// There is no such thing, or not any more.
+    /// The object of the request does not exist, or no longer exists.
     #[error("{0} not found")]
     NotFound(String),
-    /// The reservation's time ran out.
+    /// The reservation has expired.
     #[error("the reservation has expired")]
     Expired(Box<ReservationView>),
     /// The reservation's object was observed or committed.
@@ -65,9 +65,9 @@ pub enum Refusal {
     ExceedsReservation {
         /// The resource.
         resource: Name,
-        /// What was committed.
+        /// The committed amount.
         committed: Quantity,
-        /// What was reserved.
+        /// The reserved amount.
         reserved: Quantity,
     },
     /// The quota or group comes from a source, which would undo the change.
@@ -76,12 +76,13 @@ pub enum Refusal {
          event"
     )]
     Adopted {
-        /// What it is about.
+        /// The quota or group.
         what: String,
-        /// The command that changes it there.
+        /// The command that changes it in the cluster.
         edit: String,
     },
-    /// Whether a group counts what is requested cannot be decided: the labels of the namespace are not known yet.
+    /// It cannot be decided whether a group counts the requested object: no source has reported the labels of the
+    /// namespace yet.
     #[error(
         "whether group {group} is for namespace {namespace} cannot be decided yet: no source has shown the namespace, and \
          the group chooses by labels"
@@ -92,52 +93,52 @@ pub enum Refusal {
         /// The group.
         group: Name,
     },
-    /// What was requested is not valid.
+    /// The request is not valid.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Invalid(Vec<FieldError>),
-    /// Somebody changed it in between.
+    /// The resource has changed in the meantime.
     #[error("{what} has been modified: it is at {current}, not {expected}")]
     Conflict {
-        /// What it is about.
+        /// The resource.
         what: String,
-        /// The version it has; 0: it does not exist.
+        /// Its present version; 0: it does not exist.
         current: u64,
-        /// The version that the command was for; 0: not to exist.
+        /// The version that the request names; 0: it must not exist.
         expected: u64,
     },
 }
 
-/// A denial, with the numbers it was made on.
+/// A denial, with the numbers behind it.
 #[derive(Clone, Debug)]
 pub struct Denied {
-    /// The rule that stood against it.
+    /// The rule that the request violates.
     pub denial: admission::Denial,
-    /// Kubernetes' own words, and what is to be said about reservations.
+    /// The message as in Kubernetes, and a part about reservations.
     pub detail: String,
-    /// Every quota looked at, as far as the rules let so many be shown.
+    /// The checked quotas, as many as the policy allows to show.
     pub quotas: Vec<CheckedQuota>,
-    /// How many more were looked at.
+    /// The number of checked quotas that are left out.
     pub quotas_omitted: usize,
-    /// When the expiry of pending reservations alone would make room.
+    /// The time when expiring reservations alone will have made room.
     pub retry_after: Option<Timestamp>,
-    /// Whether it would be granted if nothing else counted. If not, waiting is of no use: the request or a quota has
-    /// to change.
+    /// Whether the request would be granted if nothing else counted. If not, waiting does not help: the request or a
+    /// quota has to change.
     pub fits_when_empty: bool,
 }
 
-/// A quota that a decision looked at.
+/// A quota that a decision checked.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CheckedQuota {
     /// The quota's name.
     pub name: Name,
-    /// What it is.
+    /// Whether it is a quota or a group.
     pub kind: LimitKind,
     /// Its limits.
     pub resources: Vec<CheckedLimit>,
 }
 
-/// A limit that a decision looked at.
+/// A limit that a decision checked.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CheckedLimit {
@@ -145,40 +146,40 @@ pub struct CheckedLimit {
     pub resource: Name,
     /// The limit.
     pub hard: Quantity,
-    /// What observed objects count for.
+    /// The amount of observed objects.
     pub used: Quantity,
-    /// What pending reservations hold beside that.
+    /// The amount that pending reservations hold beyond `used`.
     pub reserved: Quantity,
-    /// What is guaranteed to others, and so not to be had.
+    /// The amount guaranteed to others, and therefore not available.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guaranteed_to_others: Option<Quantity>,
     /// The limit above which a grant comes with a warning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub soft: Option<Quantity>,
-    /// What was requested.
+    /// The requested amount.
     pub requested: Quantity,
 }
 
-/// Something that is said of a request although it was granted.
+/// A notice about a granted request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Notice {
-    /// The quota or group that it is about.
+    /// The quota or group that the notice is about.
     pub quota: Name,
-    /// What that is.
+    /// Whether that is a quota or a group.
     pub kind: LimitKind,
-    /// Who is to learn of it.
+    /// The audience of the notice.
     #[serde(skip)]
     pub audience: Audience,
-    /// What is said: a denial in Kubernetes' words, if the quota does not enforce its limits.
+    /// The text: the denial as in Kubernetes, if the quota does not enforce its limits.
     pub message: String,
 }
 
-/// Who learns of a notice.
+/// The audience of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Audience {
     /// The caller.
     Caller,
-    /// Those who read metrics and audit logs.
+    /// The readers of metrics and audit logs.
     Auditors,
 }

@@ -1,7 +1,7 @@
-//! Relists: a source lists all objects of a kind; what is not among them is gone.
+//! Relists: a source lists all objects of a kind; recorded objects that are not listed are gone.
 //!
-//! Nothing is ended unless it is certain that the list is whole: its begin was seen, nothing of its source was lost
-//! or not understood since, and it is not empty by mistake.
+//! Objects are ended only if the list is certain to be complete: its beginning was received, no message of its source
+//! was lost or not understood since, and an empty list was announced as possible.
 
 use super::{RELISTS_MAX, Sighting, adopted_group, correct};
 use crate::{
@@ -12,45 +12,45 @@ use crate::{
 };
 use quota_semantics::{Name, Timestamp, uid::Uid};
 
-/// What a source says about a relist.
+/// A statement of a source about a relist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Relist {
-    /// It is going to list all objects of a kind.
+    /// The source is going to list all objects of a kind.
     Begin {
         /// The kind, as in `pods` or `deployments.apps`.
         resource: Name,
         /// Their namespace; none: all.
         namespace: Option<Name>,
-        /// What its end will bear, too.
+        /// The identifier that the end will repeat.
         id: Option<Name>,
-        /// There may be no objects.
+        /// Whether an empty list is allowed.
         allow_empty: bool,
-        /// Versions went back: what is listed replaces what is known.
+        /// Whether versions went back: listed objects replace recorded ones.
         resets_versions: bool,
     },
-    /// It has listed all.
+    /// The source has listed all objects.
     Finish(Finish),
 }
 
-/// What a source says about the end of a relist.
+/// The statement of a source that a relist has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finish {
     /// The kind that was listed, as in `pods`.
     pub resource: Name,
     /// The namespace that was listed; none: all.
     pub namespace: Option<Name>,
-    /// What the begin bore as well.
+    /// The identifier given at the beginning.
     pub id: Option<Name>,
-    /// There may be no objects.
+    /// Whether an empty list is allowed.
     pub allow_empty: bool,
-    /// The version as of which was listed; 0: unknown.
+    /// The version of the list; 0: unknown.
     pub version: u64,
-    /// It is Kubernetes' bookmark, which names no scope: it means the only relist of its kind that is open.
+    /// Whether this is a Kubernetes bookmark, which names no scope: it refers to the only open relist of its kind.
     pub is_bookmark: bool,
 }
 
-/// Begins a relist, in place of an unfinished one of the same. Nothing: too many are open. `resets_versions`: what it
-/// lists replaces what is known, as it will again if this one does not come to its end.
+/// Begins a relist, and replaces an unfinished one of the same scope. Returns nothing if too many are open.
+/// `resets_versions`: listed objects replace recorded ones, also in the next relist if this one does not complete.
 #[must_use]
 pub fn begin_relist(state: &State, begin: RelistBegin, resets_versions: bool) -> Vec<Event> {
     let scope = begin.scope.clone();
@@ -65,7 +65,7 @@ pub fn begin_relist(state: &State, begin: RelistBegin, resets_versions: bool) ->
     [began].into_iter().chain(reset).collect()
 }
 
-/// The object of a sighting that changes nothing, if a relist of its source has to know that it is listed.
+/// The object of a sighting that changes nothing, if a relist of its source has to record that it is listed.
 #[must_use]
 pub fn listed<'a>(state: &State, source: &Name, sighting: &'a Sighting) -> Option<&'a Uid> {
     match sighting {
@@ -82,7 +82,8 @@ pub fn listed<'a>(state: &State, source: &Name, sighting: &'a Sighting) -> Optio
     }
 }
 
-/// Closes a relist, or ends it if nothing is to be concluded from it. Nothing: no such relist is open.
+/// Closes a relist, or ends it without consequence if the list is not certain to be complete. Returns nothing if no
+/// such relist is open.
 #[must_use]
 pub fn close_relist(state: &State, source: &Name, finish: &Finish) -> Vec<Event> {
     let Some(relist) = open_relist(state, source, finish) else {
@@ -107,7 +108,7 @@ pub fn close_relist(state: &State, source: &Name, finish: &Finish) -> Vec<Event>
         namespace,
         source,
     } = relist.scope.clone();
-    // A kind that was listed in some namespaces only may not have been reported whole.
+    // A kind that was listed in some namespaces only may not be complete.
     let listed = namespace
         .is_none()
         .then_some(Event::ResourceListed { source, resource });
@@ -153,7 +154,7 @@ fn over(relist: &RelistView, outcome: RelistOutcome) -> Event {
     }))
 }
 
-/// Ends those of these objects that a closed relist has not listed. Nothing if another relist has taken its place.
+/// Ends those of these objects that a closed relist has not listed. Returns nothing if another relist has replaced it.
 #[must_use]
 pub fn end_unlisted(
     state: &State,
@@ -174,22 +175,22 @@ pub fn end_unlisted(
     let namespaces = objects
         .iter()
         .filter_map(|key| state.find_unlisted_namespace(scope, key))
-        .map(|known| Event::NamespaceDeleted {
-            name: known.record.name.clone(),
-            uid: known.record.uid.clone(),
+        .map(|observed| Event::NamespaceDeleted {
+            name: observed.record.name.clone(),
+            uid: observed.record.uid.clone(),
             relist: Some(began),
         });
     let groups = objects
         .iter()
         .filter_map(|key| state.find_unlisted_group(scope, key))
         .flat_map(|record| adopted_group::unlisted(record, began));
-    gone.flat_map(|known| correct::end(state, known, Cause::Relist { began }))
+    gone.flat_map(|object| correct::end(state, object, Cause::Relist { began }))
         .chain(namespaces)
         .chain(groups)
         .collect()
 }
 
-/// Ends a closed relist, after all that it has not listed was ended.
+/// Ends a closed relist, after all objects that it has not listed have been ended.
 #[must_use]
 pub fn end_relist(state: &State, scope: &RelistScope, began: Sequence) -> Option<Event> {
     let relist = state.relist(scope)?;

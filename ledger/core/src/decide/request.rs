@@ -1,4 +1,4 @@
-//! A request for capacity, and the digest that it is identified by when it comes again.
+//! A request for capacity, and the digest that identifies its repetitions.
 
 use std::{
     ops::Deref,
@@ -15,14 +15,14 @@ use quota_semantics::{
     uid::Uid,
 };
 
-/// What a reservation is for.
+/// The operation that a reservation is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
-    /// The object is to be created.
+    /// Create the object.
     Create,
-    /// The object is to be changed from this version: the reservation ends when a later one is observed.
+    /// Change the object from this version: the reservation ends when a later version is observed.
     Update {
-        /// The version that the change is made to; 0: unknown.
+        /// The version before the change; 0: unknown.
         version: u64,
     },
 }
@@ -30,7 +30,7 @@ pub enum Basis {
 /// A request for capacity.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The object that it is for.
+    /// The object.
     pub uid: Uid,
     /// Its namespace.
     pub namespace: Name,
@@ -42,21 +42,21 @@ pub struct Request {
     pub api_version: Name,
     /// Its kind, as the caller gave it.
     pub kind: Name,
-    /// Create or update.
+    /// Whether the object is created or changed.
     pub basis: Basis,
-    /// The subresource through which it comes, as in `resize`; empty: none.
+    /// The subresource of the request, as in `resize`; empty: none.
     pub subresource: Name,
-    /// What the object will count for.
+    /// The requested footprint.
     pub footprint: Footprint,
-    /// What it counted for before, as the caller saw it; only for updates of objects not observed yet.
+    /// The footprint before the change, according to the caller; only for updates of objects that are not observed yet.
     pub before: Option<Footprint>,
-    /// The object, whose containers are checked for what they specify; none: nothing is required of it.
+    /// The object, to check which resources its containers specify; none: they are not checked.
     pub object: Option<Arc<Object>>,
-    /// How long to hold; none: the configured default.
+    /// The time to live of the reservation; none: the configured default.
     pub ttl: Option<Span>,
 }
 
-/// A request that was handed in: it can be read and not changed any more, so its digest is computed once.
+/// A request that can no longer be changed, so its digest is computed only once.
 #[derive(Clone, Debug)]
 pub struct FingerprintedRequest {
     request: Request,
@@ -81,19 +81,19 @@ impl Deref for FingerprintedRequest {
 }
 
 impl FingerprintedRequest {
-    /// Digest of the request. A repeated request has the same. It takes as long as the decision, so whoever has the
-    /// time asks for it beforehand.
+    /// The digest of the request. A repeated request has the same. Computing it takes as long as the decision, so
+    /// callers should compute it before they take the writer's turn.
     pub fn digest(&self) -> [u8; 16] {
         *self.digest.get_or_init(|| self.request.digest())
     }
 
-    /// Whether this is the request of a reservation.
+    /// Whether this request made the reservation.
     pub(super) fn is_that_of(&self, reservation: &Reservation) -> bool {
-        let known = reservation.request;
-        self.digest() == known || self.older_digest() == known
+        let recorded = reservation.request;
+        self.digest() == recorded || self.older_digest() == recorded
     }
 
-    /// The reservation that is granted for it.
+    /// The reservation to grant for this request.
     pub(super) fn reservation(
         &self,
         footprint: Footprint,
@@ -122,13 +122,13 @@ impl FingerprintedRequest {
 impl Request {
     fn digest(&self) -> [u8; 16] {
         let mut writer = Writer::spelling();
-        // Represents this way to make the digest; the older one begins with the count of its names.
+        // Marks this version of the digest; the older version begins with the count of its names.
         0_u8.put(&mut writer);
         self.put_asked(&mut writer);
         short_hash(&writer.finish())
     }
 
-    /// As the first ledgers remember it.
+    /// The digest as the first ledgers record it.
     fn older_digest(&self) -> [u8; 16] {
         let mut writer = Writer::default();
         self.put_asked(&mut writer);
@@ -186,7 +186,7 @@ mod tests {
         digest.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// They are in ledgers: a request that comes again has to be known by them.
+    /// Ledgers hold these digests: they have to identify repeated requests for ever.
     #[test]
     fn digests_are_made_as_ever() {
         assert_eq!(hex(request().digest()), "ada14ce9988158c8b27b835d773e089e");
@@ -203,8 +203,12 @@ mod tests {
             request: digest,
             ..request.reservation(Footprint::default(), Timestamp::EPOCH, Span::ZERO)
         };
-        let known = [request.digest(), request.older_digest()].map(granted);
-        assert!(known.iter().all(|known| request.is_that_of(known)));
+        let reservations = [request.digest(), request.older_digest()].map(granted);
+        assert!(
+            reservations
+                .iter()
+                .all(|reservation| request.is_that_of(reservation))
+        );
         let others = [
             Request {
                 name: "web-2".into(),
@@ -229,7 +233,9 @@ mod tests {
         ];
         for other in others.map(FingerprintedRequest::from) {
             assert!(
-                !known.iter().any(|known| other.is_that_of(known)),
+                !reservations
+                    .iter()
+                    .any(|reservation| other.is_that_of(reservation)),
                 "{other:?}"
             );
         }

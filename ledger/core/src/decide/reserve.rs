@@ -14,37 +14,37 @@ use crate::{
 };
 use quota_semantics::{Name, Span, Timestamp};
 
-/// What came of a request.
+/// The result of a reservation request.
 #[derive(Clone, Debug)]
 pub struct Reserved {
-    /// What is to be written.
+    /// The events to record.
     pub events: Vec<Event>,
-    /// The same request was granted before.
+    /// Whether the same request was granted before.
     pub replayed: bool,
-    /// What is said of it besides.
+    /// Notices about the request.
     pub notices: Vec<Notice>,
     /// Resources to warn of, since nothing limits them.
     pub unlimited: Vec<Name>,
 }
 
-/// What fits.
+/// The result of a check that found room.
 #[derive(Clone, Debug)]
 pub struct Checked {
-    /// Every quota looked at.
+    /// The checked quotas.
     pub quotas: Vec<CheckedQuota>,
-    /// What is said of it besides.
+    /// Notices about the request.
     pub notices: Vec<Notice>,
     /// Resources that nothing limits.
     pub unlimited: Vec<Name>,
-    /// Those of them to warn of.
+    /// Those to warn of.
     pub warn_of: Vec<Name>,
 }
 
-/// Grants a request, or says why not.
+/// Grants a request, or refuses it.
 ///
-/// Granted if for every quota that applies `used + reserved + request <= hard`. The same request again gets the same
-/// answer until its reservation has ended with nothing. A pending reservation for the same name by another uid is
-/// superseded. A request for an object that exists already reserves its growth.
+/// A request is granted if `used + reserved + request <= hard` in every quota that applies. A repeated request gets the
+/// same answer until its reservation is void. A pending reservation for the same name under another uid is superseded.
+/// A request for an existing object reserves its growth.
 ///
 /// # Errors
 /// `Denied`, `UidReused`, `Ended`, `NotOwner`, `TooManyPending`, `LimitReached`, `InvalidTtl`.
@@ -62,7 +62,7 @@ pub fn reserve(
 /// Grants all requests or none.
 ///
 /// # Errors
-/// The index of the first request that cannot be granted, given those before it, and why.
+/// The index of the first request that cannot be granted after those before it, and the refusal.
 pub fn reserve_all(
     state: &State,
     now: Timestamp,
@@ -91,7 +91,7 @@ pub fn reserve_all(
     Ok(all)
 }
 
-/// What every quota would say, without reserving.
+/// Decides a request as [`reserve`] does, without reserving.
 ///
 /// # Errors
 /// `Denied`, `LimitReached`.
@@ -114,7 +114,7 @@ pub fn check(
     })
 }
 
-/// Decides given the overlay, and gives it back; what was decided is not in it.
+/// Decides given the overlay, and returns the overlay without the decided events.
 fn decide(
     state: &State,
     now: Timestamp,
@@ -123,10 +123,10 @@ fn decide(
     policy: &Policy,
     overlay: Overlay,
 ) -> Result<(Reserved, Overlay), Refusal> {
-    if let Some(known) = granted_before(state, request)? {
-        // Whoever gets a grant holds it. The owners of what the first ledgers have are unknown.
-        if !known.owner.is_empty() {
-            by.must_own(&known.owner, &request.uid)?;
+    if let Some(tracked) = granted_before(state, request)? {
+        // The principal that is granted a reservation owns it. The first ledgers do not record owners.
+        if !tracked.owner.is_empty() {
+            by.must_own(&tracked.owner, &request.uid)?;
         }
         let before = Reserved {
             events: Vec::new(),
@@ -161,27 +161,27 @@ fn decide(
     Ok((reserved, case.overlay))
 }
 
-/// The reservation that was granted for the same request before. For an update only while it is pending: the same
-/// change can be made again later.
+/// The reservation that was granted for the same request before. An update counts as the same only while its
+/// reservation is pending: the same change can be made again later.
 pub(super) fn granted_before<'s>(
     state: &'s State,
     request: &FingerprintedRequest,
 ) -> Result<Option<&'s Tracked>, Refusal> {
-    let known = state.tracked(&request.namespace, &request.uid);
-    let Some(known) = known.filter(|_| !planted::is(Bug::NoIdempotency)) else {
+    let tracked = state.tracked(&request.namespace, &request.uid);
+    let Some(tracked) = tracked.filter(|_| !planted::is(Bug::NoIdempotency)) else {
         return Ok(None);
     };
     let creates = request.basis == Basis::Create;
-    if !request.is_that_of(&known.reservation) {
+    if !request.is_that_of(&tracked.reservation) {
         return match creates {
             true => Err(Refusal::UidReused(request.uid.clone())),
             false => Ok(None),
         };
     }
-    match known.end() {
+    match tracked.end() {
         Some((end, _)) if creates && end.is_void() => Err(ended(state, request)),
         Some(_) if !creates => Ok(None),
-        _ => Ok(Some(known)),
+        _ => Ok(Some(tracked)),
     }
 }
 

@@ -1,4 +1,4 @@
-//! When, and whether at all, there can be room for what was denied.
+//! Whether and when there can be room for a denied request.
 
 use super::{Policy, case::Case, explain::EXPLAINED_MAX};
 use crate::state::{Counted, State};
@@ -8,7 +8,7 @@ use quota_semantics::{
     object::EveryClass,
 };
 
-/// What looking at a quota once more takes besides its amounts, counted in amounts.
+/// The cost of checking a quota once more besides its amounts, in amounts.
 const PER_STEP: usize = 8;
 
 impl Case<'_> {
@@ -32,7 +32,7 @@ impl Case<'_> {
             && self.refuse_unlimited(&limits, policy).is_ok()
     }
 
-    /// When enough pending reservations have expired, if that alone makes room.
+    /// The time when enough pending reservations will have expired, if that alone makes room.
     pub(super) fn retry_after(
         &self,
         state: &State,
@@ -44,7 +44,7 @@ impl Case<'_> {
         }
         let namespace = &self.request.namespace;
         let soonest = state.soonest_for(namespace, EXPLAINED_MAX)?;
-        // Of most denials this tells that no expiration helps.
+        // For most denials this shows that no expiration helps.
         let limits = self.limits(state).into_iter();
         let limits = limits.map(Counted::without_reservations);
         let limits: Vec<_> = limits.map(|limit| self.decided(limit)).collect();

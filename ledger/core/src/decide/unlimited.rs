@@ -1,4 +1,5 @@
-//! What no quota and no group limits: most often a typing error in the name of a resource or of a namespace.
+//! Resources that no quota and no group limits. The most frequent cause is a misspelled name of a resource or
+//! namespace.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,10 +7,10 @@ use super::{Policy, case::Case};
 use crate::state::{self, Counted};
 use quota_semantics::{Name, admission::Denial, quantity::Quantity};
 
-/// Names that a warning lists; of more it says how many.
+/// The most names that a warning lists; the rest is counted.
 const NAMES_MAX: usize = 8;
 
-/// How requests are decided that need something that nothing limits.
+/// How requests for resources that nothing limits are decided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unlimited {
@@ -18,12 +19,12 @@ pub enum Unlimited {
     /// They are granted with a warning.
     #[default]
     Warn,
-    /// They are denied, in the words of Kubernetes for limited resources that no quota covers.
+    /// They are denied, with the message of Kubernetes for limited resources that no quota covers.
     Deny,
 }
 
 impl Case<'_> {
-    /// What to warn of.
+    /// The names to warn of.
     pub(super) fn unlimited_to_warn_of(
         &self,
         limits: &[Counted<'_>],
@@ -35,7 +36,7 @@ impl Case<'_> {
         }
     }
 
-    /// Denies what nothing limits, if that is the policy.
+    /// Denies a request for resources that nothing limits, if that is the policy.
     pub(super) fn refuse_unlimited(
         &self,
         limits: &[Counted<'_>],
@@ -51,10 +52,11 @@ impl Case<'_> {
         }
     }
 
-    /// The names that nothing limits, of what is wanted beside what is counted or held already.
+    /// The names that nothing limits, among the amounts requested beyond those counted or held already.
     ///
-    /// Of an object, whose names were not written by the caller, one name for each thing: `requests.cpu` represents `cpu`
-    /// and `limits.cpu` as well. The number of its kind is among them only if nothing else of the object is limited.
+    /// For an object, whose names the caller did not choose, one name stands for each thing: `requests.cpu` for `cpu`
+    /// and `limits.cpu` as well. The count of its kind is among the names only if nothing else of the object is
+    /// limited.
     fn unlimited(&self, limits: &[Counted<'_>]) -> Vec<Name> {
         let mut names = state::unlimited(limits, &self.target);
         if names.is_empty() {
@@ -81,7 +83,7 @@ impl Case<'_> {
     }
 }
 
-/// A warning of what nothing limits in a namespace; none if there is nothing.
+/// A warning about the resources of a namespace that nothing limits; none if there are no such resources.
 #[must_use]
 pub fn warning_of_unlimited(namespace: &str, names: &[Name]) -> Option<String> {
     let (first, rest) = names.split_at(names.len().min(NAMES_MAX));

@@ -1,4 +1,4 @@
-//! What a source says of how far it has reported each kind of objects.
+//! Watermarks: how far a source has reported each kind of objects.
 
 use crate::{
     event::{Event, Watermark, Watermarks},
@@ -6,20 +6,20 @@ use crate::{
 };
 use quota_semantics::{Name, Timestamp};
 
-/// A publisher's bookmark: up to when it has shown everything.
+/// A publisher's bookmark: the time up to which it has reported everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bookmark {
-    /// The identity of the cluster that it watches; empty: it does not say.
+    /// The identity of the watched cluster; empty: not given.
     pub cluster_uid: Name,
-    /// Which of several publishers it is; empty: it does not say.
+    /// The instance of the publisher; empty: not given.
     pub instance: Name,
-    /// Kind by kind. Of one that does not exist the time means nothing.
+    /// The watermark of each kind. For a kind that does not exist the time has no meaning.
     pub resources: Vec<Watermark>,
 }
 
-/// Takes note of a bookmark that was received at `received`. None: it says nothing new.
+/// Advances the watermarks by a bookmark that was received at `received`. None: nothing advances.
 ///
-/// A watermark never goes back, and is never later than when it was received: the clocks of publishers differ.
+/// A watermark never goes back, and is never later than its reception, since the clocks of publishers differ.
 #[must_use]
 pub(crate) fn advance_watermarks(
     state: &State,
@@ -35,16 +35,16 @@ pub(crate) fn advance_watermarks(
     let cluster_before = state.cluster_uid(source);
     let is_new_cluster = !cluster_uid.is_empty() && cluster_before != &**cluster_uid;
     let is_other_cluster = is_new_cluster && !cluster_before.is_empty();
-    let known: Vec<_> = state.watermarks(source).collect();
-    let news = resources.iter().filter_map(|reported| {
+    let recorded: Vec<_> = state.watermarks(source).collect();
+    let advanced = resources.iter().filter_map(|reported| {
         let watermark = match reported.is_absent {
             true => received,
             false => reported.watermark.min(received),
         };
-        let before = known
+        let before = recorded
             .binary_search_by(|view| view.reported.resource.cmp(&reported.resource))
             .ok()
-            .and_then(|place| known.get(place))
+            .and_then(|place| recorded.get(place))
             .filter(|_| !is_other_cluster);
         let is_news = before.is_none_or(|before| {
             before.reported.watermark < watermark || before.reported.is_absent != reported.is_absent
@@ -54,7 +54,7 @@ pub(crate) fn advance_watermarks(
             ..reported.clone()
         })
     });
-    let resources: Vec<_> = news.collect();
+    let resources: Vec<_> = advanced.collect();
     (is_new_cluster || !resources.is_empty()).then(|| {
         Event::WatermarksAdvanced(Box::new(Watermarks {
             source: source.clone(),

@@ -1,24 +1,24 @@
-//! What is put right because it was found to be wrong, and the listings that it is found by.
+//! Corrections of wrong records, and the listings that reveal them.
 
 use serde::Serialize;
 
 use super::{Observed, Sequence};
 use quota_semantics::{Name, object::Footprint, uid::Uid};
 
-/// An object that is there after all, or counts for something else than was believed.
+/// An object that exists although it was not recorded, or that has another footprint than recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Correction {
     /// The object as it was listed.
     #[serde(flatten)]
     pub object: Observed,
-    /// What it was believed to count for; none: it was unknown.
+    /// The recorded footprint; none: the object was not recorded.
     pub was: Option<Footprint>,
 }
 
-/// An object that is not there any more, though its deletion was never seen.
+/// An object that no longer exists, although its deletion was never observed.
 ///
-/// Not final, as a deletion is: the object counts again as soon as it is seen again.
+/// Not final, as a deletion is: the object counts again as soon as it is observed again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Ending {
@@ -30,26 +30,26 @@ pub struct Ending {
     pub resource: Name,
     /// Its name.
     pub name: Box<str>,
-    /// What it counted for.
+    /// The recorded footprint.
     pub footprint: Footprint,
-    /// How it was found to be gone.
+    /// How the end was found.
     pub cause: Cause,
 }
 
-/// How something was found to be wrong.
+/// How a wrong record was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "by", rename_all_fields = "camelCase")]
 pub enum Cause {
-    /// Somebody compared the ledger with a listing; the entry's actor says who and why.
+    /// The ledger was compared with a listing; the entry's actor says by whom and why.
     Drift,
-    /// It was not in a relist of its source.
+    /// The object was not in a relist of its source.
     Relist {
         /// The entry with which the relist began.
         began: Sequence,
     },
 }
 
-/// What a relist lists.
+/// The scope of a relist.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RelistScope {
@@ -58,7 +58,7 @@ pub struct RelistScope {
     /// Their namespace; none: those of all namespaces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<Name>,
-    /// Whose relist it is: the principal whose events make it up.
+    /// The source of the relist: the principal that sends its events.
     pub source: Name,
 }
 
@@ -66,24 +66,24 @@ pub struct RelistScope {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RelistBegin {
-    /// What is listed.
+    /// The scope.
     #[serde(flatten)]
     pub scope: RelistScope,
-    /// What its end has to bear, too.
+    /// The identifier that the end has to repeat.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<Name>,
-    /// Whether there may be none.
+    /// Whether an empty list is allowed.
     pub allow_empty: bool,
 }
 
-/// A source has listed all objects of a kind: what was not among them is going to be ended.
+/// A source has listed all objects of a kind: recorded objects that were not listed are going to be ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RelistClose {
-    /// What is listed.
+    /// The scope.
     #[serde(flatten)]
     pub scope: RelistScope,
-    /// The version as of which was listed: what is newer is not ended; 0: unknown.
+    /// The version of the list: newer objects are not ended; 0: unknown.
     pub version: u64,
 }
 
@@ -91,26 +91,26 @@ pub struct RelistClose {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RelistEnd {
-    /// What was listed.
+    /// The scope.
     #[serde(flatten)]
     pub scope: RelistScope,
     /// The entry with which it began.
     pub began: Sequence,
-    /// What came of it.
+    /// The result.
     pub outcome: RelistOutcome,
-    /// How many of the listed objects are alive.
+    /// The number of listed objects that are alive.
     pub listed: u64,
-    /// How many objects were ended, since they were not listed.
+    /// The number of objects that were ended because they were not listed.
     pub ended: u64,
 }
 
-/// What came of a relist.
+/// The result of a relist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum RelistOutcome {
-    /// What was not listed has been ended.
+    /// Objects that were not listed have been ended.
     Complete,
-    /// Nothing was listed, and nothing said that there may be none: nothing was ended.
+    /// The list was empty without having been announced as possibly empty: nothing was ended.
     Empty,
-    /// Something that came in between was lost or not understood, so it may have been an object: nothing was ended.
+    /// A message in between was lost or not understood, and may have listed an object: nothing was ended.
     Incomplete,
 }

@@ -16,14 +16,13 @@ pub struct GroupRecord {
     pub created: Timestamp,
     /// Members, limits and extensions.
     pub spec: Spec,
-    /// The rest of its `metadata` (labels, annotations, …) as JSON text, without the annotations that are in `spec` as
-    /// they would be written from there; empty: none. That of a group that a source has reported has `adoptedVersion`, and
-    /// all annotations.
+    /// The rest of its `metadata` (labels, annotations, …) as JSON text, without the annotations that can be derived
+    /// from `spec`; empty: none. The metadata of an adopted group has `adoptedVersion`, and all annotations.
     pub metadata: Box<str>,
 }
 
 impl GroupRecord {
-    /// In which version a source has reported the group, if it is one that a source has reported (0: unknown).
+    /// The version in which a source has reported the group (0: unknown); none: no source has reported it.
     #[must_use]
     pub fn adopted_version(&self) -> Option<u64> {
         adopted_version(&self.metadata)

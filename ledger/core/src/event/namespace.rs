@@ -1,14 +1,14 @@
-//! Namespaces: the facts that groups choose their members by.
+//! Namespaces: the labels and annotations by which groups select their members.
 
 use serde::Serialize;
 
 use quota_semantics::{Name, group::selector::Labels, uid::Uid};
 
-/// The longest value of an annotation that is recorded, in bytes. Annotations hold whole documents, and nobody selects
-/// by these.
+/// The longest value of an annotation that is recorded, in bytes. Annotations can hold whole documents, by which no
+/// group selects.
 pub const ANNOTATION_MAX_BYTES: usize = 256;
 
-/// A namespace as it was seen.
+/// A namespace as it was observed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NamespaceRecord {
@@ -20,12 +20,12 @@ pub struct NamespaceRecord {
     pub version: u64,
     /// Its labels.
     pub labels: Labels,
-    /// Its annotations, but those with values longer than [`ANNOTATION_MAX_BYTES`].
+    /// Its annotations, except those with values longer than [`ANNOTATION_MAX_BYTES`].
     pub annotations: Labels,
 }
 
 impl NamespaceRecord {
-    /// Whether this is the same namespace with the same labels and annotations, in whatever version.
+    /// Whether this is the same namespace with the same labels and annotations, in any version.
     #[must_use]
     pub fn says_the_same(&self, other: &Self) -> bool {
         self.uid == other.uid

@@ -3,7 +3,7 @@
 use quota_semantics::{Name, Timestamp, object::Footprint, uid::Uid};
 use serde::Serialize;
 
-/// An object as it was seen.
+/// An object as it was observed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Observed {
@@ -17,7 +17,7 @@ pub struct Observed {
     pub name: Box<str>,
     /// Its resourceVersion as a number; 0: unknown, always taken for newer.
     pub version: u64,
-    /// What it counts for.
+    /// Its footprint.
     pub footprint: Footprint,
     /// When it stops counting without an event.
     pub lapse: Option<Timestamp>,
@@ -41,15 +41,15 @@ pub struct Reservation {
     pub api_version: Name,
     /// Its kind as the holder gave it; may be empty.
     pub kind: Name,
-    /// What the object may count for.
+    /// The reserved footprint.
     pub footprint: Footprint,
     /// When it was granted.
     pub created: Timestamp,
-    /// When it ends by itself.
+    /// When it expires.
     pub expiration: Timestamp,
-    /// It ends when a version after this one is observed; 0: with the first sight of the object.
+    /// It ends when a later version than this one is observed; 0: when the object is first observed.
     pub after_version: u64,
-    /// Digest of the request: a repeated one is identified by it.
+    /// The digest of the request, which identifies repetitions.
     #[serde(skip)]
     pub request: [u8; 16],
 }

@@ -1,20 +1,20 @@
-//! How far a source has reported what happens to each kind of objects.
+//! How far a source has reported each kind of objects.
 
 use serde::Serialize;
 
 use quota_semantics::{Name, Timestamp};
 
-/// A source said how far it has reported each of these kinds.
+/// A source reported watermarks of these kinds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Watermarks {
-    /// The source: the principal whose events these are.
+    /// The source: the principal that sends the events.
     pub source: Name,
     /// Identity of the cluster that is watched; empty: unknown.
     pub cluster_uid: Name,
     /// The instance of the publisher; empty: unknown.
     pub instance: Name,
-    /// The kinds that have got further.
+    /// The kinds whose watermarks have advanced.
     pub resources: Vec<Watermark>,
 }
 
@@ -24,12 +24,12 @@ pub struct Watermarks {
 pub struct Watermark {
     /// The kind, as in `pods` or `deployments.apps`.
     pub resource: Name,
-    /// What happened up to this time has been reported.
+    /// All events up to this time have been reported.
     pub watermark: Timestamp,
-    /// The version that the kind had then; 0: unknown.
+    /// The version of the kind at that time; 0: unknown.
     #[serde(rename = "resourceVersion")]
     pub version: u64,
-    /// The cluster has no such kind, so that there is nothing to show.
+    /// Whether the cluster does not have the kind, so that there is nothing to report.
     #[serde(rename = "absent")]
     pub is_absent: bool,
 }

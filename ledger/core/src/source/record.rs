@@ -1,4 +1,4 @@
-//! From what a source reported to entries, in one batch with how far it is consumed.
+//! Turns the reports of a source into entries, in one batch with its cursor.
 
 use std::{ops::RangeInclusive, sync::Arc};
 
@@ -10,38 +10,38 @@ use crate::{
 use planted::Bug;
 use quota_semantics::{Name, Timestamp, uid::Uid};
 
-/// Something that a source reported.
+/// A report of a source.
 #[derive(Clone, Debug)]
 pub enum Item {
     /// An event that was understood.
     Sighting(Sighting),
-    /// One that was not.
+    /// An event that was not understood.
     Rejected {
         /// The event.
         letter: DeadLetter,
-        /// The kind that it is about, if so much is known of it.
+        /// The kind of its object, if it could be determined.
         resource: Option<Name>,
     },
-    /// How far the source has reported each kind.
+    /// Watermarks of the source.
     Bookmark {
-        /// What it says.
+        /// The bookmark.
         bookmark: Bookmark,
-        /// When the source received this; none: it was sent just now.
+        /// When the source received the bookmark; none: it was sent just now.
         received: Option<Timestamp>,
     },
     /// A relist begins or ends.
     Relist {
-        /// What it says.
+        /// The statement.
         relist: Relist,
-        /// The source by name, and when it received this; none: it was sent just now.
+        /// The name of the source, and when the source received the statement; none: it was sent just now.
         received: Option<(Name, Timestamp)>,
     },
-    /// Positions were lost before they could be consumed: behind all that was reported before, and before all that comes
-    /// after.
+    /// Positions were lost before they could be consumed: after all items before this one, and before all items after
+    /// it.
     Gap {
         /// The source's name.
         source: Name,
-        /// What is missing.
+        /// The missing positions.
         positions: RangeInclusive<u64>,
     },
 }
@@ -55,14 +55,14 @@ pub struct Consumed {
     pub cursor: Cursor,
 }
 
-/// What became of events.
+/// The number of events by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recorded {
-    /// News.
+    /// New events.
     pub accepted: u64,
-    /// Old, or of no concern to quotas.
+    /// Old events, and events that are irrelevant to quotas.
     pub ignored: u64,
-    /// Not understood.
+    /// Events that were not understood.
     pub rejected: u64,
 }
 
@@ -74,19 +74,21 @@ impl std::ops::AddAssign for Recorded {
     }
 }
 
-/// What became of relists.
+/// Relist statements by result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Relisted {
-    /// What was decided: relists that began, were closed, or ended without consequence.
+    /// The events of accepted statements: relists that began, were closed, or ended without consequence.
     pub decided: Vec<Event>,
-    /// What means nothing: a begin when too many are open, an end without a begin.
+    /// Statements without effect: a begin when too many are open, an end without a begin.
     pub passed_over: Vec<Relist>,
-    /// What had been taken in before its source was reset, and is read again: it may not know what came since.
+    /// Statements that were consumed before their source was reset, and are read again: they may not reflect later
+    /// events.
     pub outdated: Vec<Relist>,
 }
 
-/// Records what a source reported, and in the same decision, hence in the same batch, how far it is consumed. If it is
-/// known to be consumed as far already, nothing happens. `ignored`: how much else it reported that is of no concern.
+/// Records the reports of a source and its cursor in the same decision, hence in the same batch. If the source is
+/// consumed that far already, nothing happens. `ignored` is the number of further reports that are irrelevant to
+/// quotas.
 pub fn record(
     transaction: &mut WriteTransaction<'_>,
     actor: &Arc<Actor>,
@@ -121,7 +123,7 @@ pub fn record(
                 continue;
             }
             Item::Gap { source, positions } => {
-                // The cursor is before what is missing, and must not go back to there.
+                // The cursor is before the gap, and must not go back.
                 let is_behind =
                     consumed.is_some_and(|consumed| consumed.cursor.position < *positions.start());
                 let passed = advance.take_if(|_| is_behind);
@@ -151,11 +153,11 @@ pub fn record(
     (recorded, recording.relisted)
 }
 
-/// Items on their way into the ledger.
+/// The state of recording a list of items.
 struct Recording<'a, 'b> {
     transaction: &'a mut WriteTransaction<'b>,
     actor: &'a Arc<Actor>,
-    /// Objects that were listed and are as they are known.
+    /// Listed objects that are as recorded.
     listed: Vec<Uid>,
     relisted: Relisted,
 }
@@ -165,7 +167,7 @@ impl Recording<'_, '_> {
         self.transaction.record(self.actor, events);
     }
 
-    /// Takes in what was seen of an object. Answers whether it is news.
+    /// Records a sighting. Returns whether it is new.
     fn see(&mut self, sighting: Sighting) -> bool {
         let (state, source) = (self.transaction.state(), &self.actor.principal);
         let sighting = match decide::replace(state, source, sighting) {
@@ -188,7 +190,7 @@ impl Recording<'_, '_> {
         }
     }
 
-    /// Takes in how far the source has reported each kind. Answers whether it is news.
+    /// Records a bookmark. Returns whether it is new.
     fn progress(&mut self, bookmark: &Bookmark, received: Option<Timestamp>) -> bool {
         let (state, source, now) = (
             self.transaction.state(),
@@ -202,7 +204,7 @@ impl Recording<'_, '_> {
         is_news
     }
 
-    /// Takes in the begin or the end of a relist. Answers whether it means anything.
+    /// Records the begin or the end of a relist. Returns whether it has an effect.
     fn relist(&mut self, relist: Relist) -> bool {
         self.tell_listed();
         let (state, source) = (self.transaction.state(), &self.actor.principal);
@@ -237,7 +239,7 @@ impl Recording<'_, '_> {
         means
     }
 
-    /// Has it on record which objects were listed, before the list ends or the batch does.
+    /// Records which objects were listed. Called before a list or the batch ends.
     fn tell_listed(&mut self) {
         if self.listed.is_empty() {
             return;

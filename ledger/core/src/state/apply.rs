@@ -1,7 +1,7 @@
 //! The fold.
 //!
-//! Total: an entry that was written can be applied. It holds no policy; what an entry means was decided when
-//! it was written. Where an entry speaks of something that is not there, it changes nothing.
+//! Total: every entry that was written can be applied. The fold holds no policy; the effect of an entry was decided
+//! when it was written. An entry about a missing subject changes nothing.
 
 mod reservations;
 
@@ -17,13 +17,13 @@ use super::{
 use crate::event::{Cause, Ending, Entry, Event, Observed, QuotaRecord, Reservation, Sequence};
 use quota_semantics::{Name, Timestamp, group::Sum, object::Footprint, uid::Uid};
 
-/// What an object and its reservation are identified by.
+/// The identity of an object and of its reservation.
 pub(super) type Key<'a> = (&'a Name, &'a Uid);
 
 impl State {
     /// Applies the next entry.
     ///
-    /// The same function live, on replay, when a snapshot is checked and in an audit.
+    /// The same function is used live, on replay, to check snapshots, and in audits.
     pub fn apply(&mut self, entry: &Entry) {
         self.head.sequence = entry.sequence;
         self.head.time = self.head.time.max(entry.time);
@@ -138,7 +138,7 @@ impl State {
             Event::ObjectLabelsChanged { keys } => {
                 self.object_labels = keys.iter().cloned().collect();
             }
-            // Who decides changes nothing of what was decided.
+            // A change of the leader has no effect on decided entries.
             Event::LeaderChanged { .. } => {}
             Event::EndedBounded { bytes } => self.reservations.bound_ended(*bytes),
             Event::ResourceListed { source, resource } => self.progress.listed(source, resource),
@@ -159,7 +159,7 @@ impl State {
         }
     }
 
-    /// Something of a source was lost: neither its relists nor its watermarks say anything any more.
+    /// Records that messages of a source were lost: its open relists are incomplete, and its watermarks do not count.
     fn lose(&mut self, source: &Name) {
         self.relists.spoil(source, None);
         self.progress.lose(source);
@@ -193,7 +193,7 @@ impl State {
             .insert(record.name.clone(), quota);
     }
 
-    /// What counts of a namespace's objects, pending reservations and commits, of those that pass `counts`.
+    /// Sums the objects, pending reservations and commits of a namespace whose footprints pass `counts`.
     pub(super) fn recount(&self, namespace: u32, counts: impl Fn(&Footprint) -> bool) -> Sums {
         let namespace = self.namespaces.get(namespace);
         let mut sums = Sums::default();
@@ -262,7 +262,7 @@ impl State {
         self.change_waiting(key, Change::Add);
     }
 
-    /// Takes an object out of the tables and the sums, if it is there.
+    /// Removes an object from the tables and the sums, if it is there.
     fn uncount(&mut self, key: Key<'_>) {
         let Some(place) = self.find_object(key) else {
             return;
@@ -309,7 +309,7 @@ impl State {
         self.recount_object(entry, place, footprint);
     }
 
-    /// Gives an object another footprint, keeping what is claimed beside it right.
+    /// Changes the footprint of an object, and the claims beside it accordingly.
     pub(super) fn recount_object(&mut self, entry: &Entry, place: u32, footprint: &Footprint) {
         let object = self.objects.get(place);
         let uid = object.uid.clone();
@@ -337,7 +337,7 @@ impl State {
             .remember(namespace.clone(), uid.clone());
     }
 
-    /// Ends an object as its deletion would, but it is not remembered as deleted.
+    /// Ends an object as its deletion would, but without remembering the uid as deleted.
     fn end_object(&mut self, entry: &Entry, ending: &Ending) {
         let Ending {
             uid,
@@ -352,7 +352,7 @@ impl State {
         }
     }
 
-    /// An object is gone, and all that was claimed for it.
+    /// Removes an object, and all claims for it.
     fn take_away(&mut self, entry: &Entry, key: Key<'_>) {
         self.change_claims(key, Change::Remove);
         self.change_waiting(key, Change::Remove);
@@ -362,7 +362,7 @@ impl State {
         self.change_waiting(key, Change::Add);
     }
 
-    /// The object was seen alive, so that it is in every list of its kind that is being made.
+    /// Marks an object that was observed alive as listed in all open relists of its kind.
     fn mark_alive(&mut self, key: Key<'_>) {
         if !self.relists.is_empty()
             && let Some(place) = self.find_object(key)
@@ -371,7 +371,8 @@ impl State {
         }
     }
 
-    /// A source has listed an object. By its uid alone: a namesake of another namespace is listed with it.
+    /// Marks an object that a source listed. The entry holds only the uid, so an object with the same uid in another
+    /// namespace is marked, too.
     fn mark_listed(&mut self, uid: &Uid, source: &Name) {
         if self.relists.is_empty() {
             return;
@@ -393,8 +394,8 @@ impl State {
         self.objects.find(self.namespaces.place(namespace)?, uid)
     }
 
-    /// What a reservation or a commit is counted beside, since that counts already: its object. If that was never seen,
-    /// the object that still bears its name.
+    /// The footprint that already counts for a reservation or a commit: that of its object, or, if the object was never
+    /// observed, that of the object that still bears its name.
     pub(super) fn beside(&self, tracked: &Tracked) -> Option<&Arc<Footprint>> {
         let reservation = &tracked.reservation;
         let own = self.footprint_shared(&reservation.namespace, &reservation.uid);
@@ -404,14 +405,14 @@ impl State {
         })
     }
 
-    /// What a pending reservation's object counts for already. If it was never seen, what the object counts for that
-    /// still bears its name.
+    /// The footprint that already counts for a pending reservation: that of its object, or, if the object was never
+    /// observed, that of the object that still bears its name.
     pub(super) fn observed_shared(&self, reservation: &Reservation) -> Option<&Arc<Footprint>> {
         let own = self.footprint_shared(&reservation.namespace, &reservation.uid);
         own.or_else(|| self.bearer_shared(reservation))
     }
 
-    /// The same.
+    /// As [`Self::observed_shared`].
     pub(crate) fn observed_footprint(&self, reservation: &Reservation) -> Option<&Footprint> {
         self.observed_shared(reservation).map(|shared| &**shared)
     }
@@ -427,7 +428,7 @@ impl State {
     }
 }
 
-/// What an object counts for once its time is over: only that it is there.
+/// The footprint of a lapsed object: only its count.
 #[must_use]
 pub(crate) fn lapsed_footprint(footprint: &Footprint) -> Footprint {
     let mut resources = footprint.resources.clone();

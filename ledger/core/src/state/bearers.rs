@@ -1,5 +1,5 @@
-//! Names that are waited for: only one object can bear a name. While the old one lives, a reservation for its name
-//! holds what the new one counts for beyond it, and from the moment that its end is seen, all of it.
+//! Names that reservations wait for: only one object can bear a name. While the old object exists, a reservation for
+//! its name holds only the excess over it, and from its observed end on the whole footprint.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,17 +8,17 @@ use super::{State, apply::Key, sums::Change, tracked::Tracked};
 use crate::event::Reservation;
 use quota_semantics::{Name, object::Footprint, uid::Uid};
 
-/// The objects that bear the names of pending reservations and of commits, by the places of these.
+/// The objects that bear the names of pending reservations and of commits, by the places of these reservations.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bearers {
     by_place: ByPlace,
     by_bearer: BTreeSet<(Uid, u32)>,
 }
 
-/// How many places lie in one chunk.
+/// The number of places in one chunk.
 const CHUNK: u32 = 256;
 
-/// Uids by place, in chunks: a copy copies pointers.
+/// Uids by place, in chunks behind reference counts, so that a copy is cheap.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ByPlace(BTreeMap<u32, Arc<BTreeMap<u32, Uid>>>);
 
@@ -70,7 +70,7 @@ impl Bearers {
         self.by_place.insert(place, bearer);
     }
 
-    /// The reservation at this place waits no longer.
+    /// The reservation at this place no longer waits.
     pub(crate) fn remove(&mut self, place: u32) {
         if let Some(bearer) = self.by_place.remove(place) {
             self.by_bearer.remove(&(bearer, place));
@@ -90,7 +90,7 @@ impl Bearers {
 }
 
 impl State {
-    /// The object that bore the name of a pending reservation when that was granted; none, if nothing did.
+    /// The object that bore the name of a pending reservation when the reservation was granted; none: no object did.
     #[must_use]
     pub fn bearer(&self, reservation: &Reservation) -> Option<&Uid> {
         if self.bearers.by_place.is_empty() {
@@ -101,7 +101,8 @@ impl State {
         self.bearers.by_place.get(place)
     }
 
-    /// The object that bore the name of a reservation or a commit when that was granted; none, if nothing did.
+    /// The object that bore the name of a reservation or a commit when the reservation was granted; none: no object
+    /// did.
     pub(crate) fn bearer_of(&self, tracked: &Tracked) -> Option<&Uid> {
         let Reservation { namespace, uid, .. } = &*tracked.reservation;
         match tracked.committed {
@@ -114,7 +115,7 @@ impl State {
         }
     }
 
-    /// Whether reservations other than those of these uids wait for the name of an object.
+    /// Whether any reservation waits for the name of an object, apart from the given uids.
     pub(crate) fn is_waited_for(&self, namespace: &Name, bearer: &Uid, but_for: &[Uid]) -> bool {
         let waiting = self.waiting_for((namespace, bearer));
         let mut uids = waiting
@@ -130,13 +131,13 @@ impl State {
         places
     }
 
-    /// What the object counts for that bears the name of a pending reservation, if it is alive.
+    /// The footprint of the object that bears the name of a pending reservation, if it is alive.
     pub(crate) fn bearer_shared(&self, reservation: &Reservation) -> Option<&Arc<Footprint>> {
         let bearer = self.bearer(reservation)?;
         self.footprint_shared(&reservation.namespace, bearer)
     }
 
-    /// A reservation waits for a name.
+    /// Records that a reservation waits for a name.
     pub(super) fn await_name(&mut self, (namespace, uid): Key<'_>, bearer: &Uid) {
         let Some((place, _)) = self.reservations.find_pending(namespace, uid) else {
             return;
@@ -149,7 +150,7 @@ impl State {
         self.change_claim(place, Change::Add);
     }
 
-    /// Takes out, or puts back, what is held beside an object by those that wait for its name.
+    /// Removes or restores the amounts that are held beside an object by the reservations that wait for its name.
     pub(super) fn change_waiting(&mut self, bearer: Key<'_>, direction: Change) {
         for place in self.waiting_for(bearer) {
             self.change_claim(place, direction);

@@ -1,4 +1,4 @@
-//! The chain of a namespace: the groups that count anything in it.
+//! The chain of a namespace: the groups that count objects in it.
 
 use std::sync::Arc;
 
@@ -6,14 +6,15 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
     pub(crate) group: u32,
-    /// If it does not count all objects: the groups that choose those that it counts, itself or below it.
+    /// If the group does not count all objects: the groups whose selectors choose the counted ones, itself or
+    /// descendants.
     pub(crate) partial: Option<Vec<u32>>,
-    /// How far it is above the nearest group that selects the namespace by itself.
+    /// The distance to the nearest descendant (or the group itself) whose own selector matches the namespace.
     pub(crate) distance: usize,
 }
 
 impl Link {
-    /// Whether this is the same group, and counts the same objects.
+    /// Whether this is the same group with the same choice of objects.
     pub(crate) fn counts_as(&self, other: &Self) -> bool {
         self.group == other.group && self.partial == other.partial
     }

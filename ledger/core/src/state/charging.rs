@@ -7,7 +7,7 @@ use crate::event::Entry;
 use quota_semantics::Name;
 
 impl State {
-    /// Finds the balances of all sums anew, as they are in no image.
+    /// Computes the balances of all sums, since images do not hold them.
     pub(super) fn restore_balances(&mut self) {
         let mut observed = self.footprints.slab.iter();
         let mut claimed = self.reservations.slab.iter();
@@ -23,14 +23,17 @@ impl State {
         for place in places {
             let balance = self.recount(place, |_| true).balance;
             let namespace = self.namespaces.get(place);
-            let scoped = namespace.quotas.iter().filter(|(_, it)| it.is_scoped());
+            let scoped = namespace
+                .quotas
+                .iter()
+                .filter(|(_, quota)| quota.is_scoped());
             let of_quotas: Vec<_> = scoped
                 .map(|(name, quota)| {
                     let sums = self.recount(place, |footprint| quota.counts(footprint));
                     (name.clone(), sums.balance)
                 })
                 .collect();
-            let partial = namespace.chain.iter().filter(|it| it.partial.is_some());
+            let partial = namespace.chain.iter().filter(|link| link.partial.is_some());
             let of_groups: Vec<_> = partial
                 .map(|link| {
                     let counts = |footprint: &_| self.groups.counts(link, footprint);
@@ -58,7 +61,7 @@ impl State {
         &self.charging
     }
 
-    /// Whether what the pods of charged workloads need is recorded, and set against what is charged.
+    /// Whether the amounts of the pods of charged workloads are recorded and set against the charge.
     #[must_use]
     pub(crate) const fn has_replicas(&self) -> bool {
         self.has_replicas
@@ -70,13 +73,13 @@ impl State {
         &self.object_labels
     }
 
-    /// The kinds that objects are of, or were.
+    /// The kinds of present and past objects.
     pub(crate) fn resources_of_objects(&self) -> impl Iterator<Item = Name> {
         self.resources.values().cloned()
     }
 
-    /// Other workloads are charged than before. Those that are not any more count for themselves alone. What is being
-    /// listed was counted by the other rule.
+    /// Changes the set of charged workloads. Workloads that are no longer charged count for themselves alone. Open
+    /// relists are discarded, since their objects were counted by the previous rule.
     pub(super) fn set_charging(&mut self, entry: &Entry, kinds: &[Name]) {
         self.charging = kinds.iter().cloned().collect();
         self.relists.open.clear();

@@ -1,5 +1,5 @@
-//! Limits as a decision sees them: quotas and groups, with the sums of the state and with what the decision itself
-//! changes.
+//! Limits as a decision sees them: quotas and groups, with the sums of the state and the changes of the decision
+//! itself.
 
 use planted::Bug;
 use std::borrow::Cow;
@@ -22,7 +22,7 @@ use quota_semantics::{
     resource::ResourceList,
 };
 
-/// What a limit is a limit of.
+/// The kind of a limit's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub enum LimitKind {
     /// A quota of a namespace.
@@ -31,8 +31,8 @@ pub enum LimitKind {
     ClusterResourceQuota,
 }
 
-/// A quota or group of the state, as the rules of admission see it: what counts against the limit is what is used,
-/// reserved, and guaranteed to others.
+/// A quota or group of the state as an admission limit: the used, the reserved and the amounts guaranteed to others
+/// count against it.
 pub(crate) struct Counted<'a> {
     name: &'a Name,
     spec: &'a Spec,
@@ -41,17 +41,17 @@ pub(crate) struct Counted<'a> {
     subject: Subject<'a>,
     used: &'a ResourceList,
     reserved: &'a ResourceList,
-    /// What the decision changes of both, with other amounts for some names.
+    /// The changes of the decision to both: other amounts for some names.
     changed: Option<&'a Sums>,
-    /// What replicas claim less what workloads are charged, of the sums of the namespace.
+    /// The claims of replicas less the charges of workloads, from the sums of the namespace.
     balance: &'a Balance,
-    /// By how much what counts grows, where that is not by what the amounts of the object grow.
+    /// The growth of the counted amounts, if it differs from the growth of the object's amounts.
     growth: Option<ResourceList>,
-    /// What is set aside for others.
+    /// The amounts set aside for others.
     aside: ResourceList,
-    /// As if nothing were reserved.
+    /// Whether reservations are ignored.
     used_only: bool,
-    /// As if its limits were enforced.
+    /// Whether the limits count as enforced.
     is_strict: bool,
 }
 
@@ -60,22 +60,22 @@ enum Subject<'a> {
     Group {
         groups: &'a Groups,
         link: Link,
-        /// What the namespace has of it; none: its limits hold for each namespace alone.
+        /// The use by the namespace; none: the limits apply to each namespace alone.
         shared: Option<Shared>,
     },
 }
 
-/// What is reported of a group that several namespaces share.
+/// The details of a group with several member namespaces that are reported.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shared {
-    /// How many namespaces do.
+    /// The number of member namespaces.
     pub(crate) members: usize,
-    /// What the namespace of the request uses and has reserved of it.
+    /// The amounts used and reserved by the namespace of the request.
     pub(crate) own: ResourceList,
 }
 
 impl Counted<'_> {
-    /// As if all pending reservations had ended.
+    /// The limit as if all pending reservations had ended.
     pub(crate) fn without_reservations(self) -> Self {
         Self {
             used_only: true,
@@ -83,8 +83,8 @@ impl Counted<'_> {
         }
     }
 
-    /// As if nothing but the object itself counted, which then counts with all its amounts. What is guaranteed to others
-    /// stays out of reach: at least so much of it as they do not use now.
+    /// The limit as if nothing but the object itself counted, with all its amounts. Amounts guaranteed to others stay
+    /// set aside: at least as much of them as the others do not use now.
     pub(crate) fn without_others(self) -> Self {
         const NONE: &ResourceList = &ResourceList::new();
         Self {
@@ -96,7 +96,7 @@ impl Counted<'_> {
         }
     }
 
-    /// As if its limits were enforced.
+    /// The limit as if it were enforced.
     pub(crate) fn enforced(self) -> Self {
         Self {
             is_strict: true,
@@ -104,7 +104,7 @@ impl Counted<'_> {
         }
     }
 
-    /// The same for a decision over `target`, of an object that is observed like this and has this pending.
+    /// The limit for a decision about `target`, with the pending and the observed footprint of the same object.
     pub(crate) fn decided(
         self,
         target: &Footprint,
@@ -112,7 +112,11 @@ impl Counted<'_> {
         observed: Option<&Footprint>,
     ) -> Self {
         let all = [Some(target), pending, observed];
-        if all.into_iter().flatten().all(|it| it.traits.is_plain()) {
+        if all
+            .into_iter()
+            .flatten()
+            .all(|footprint| footprint.traits.is_plain())
+        {
             return self;
         }
         let held = |footprint| {
@@ -127,7 +131,7 @@ impl Counted<'_> {
         Self { growth, ..self }
     }
 
-    /// By how much what counts grows, where that is not by what the amounts of the object grow.
+    /// The growth of the counted amounts, if it differs from the growth of the object's amounts.
     pub(crate) const fn own_growth(&self) -> Option<&ResourceList> {
         self.growth.as_ref()
     }
@@ -148,7 +152,7 @@ impl Counted<'_> {
         used.cloned().unwrap_or_default()
     }
 
-    /// What is guaranteed to others, and not used or reserved by them; none: the limit is of no tree.
+    /// The amount guaranteed to others, and not used or reserved by them; none: the limit is not in a tree.
     pub(crate) fn guaranteed_to_others(&self, resource: &str) -> Option<&Quantity> {
         let aside = self.aside.get(resource);
         aside.filter(|aside| !aside.is_zero())
@@ -161,7 +165,7 @@ impl Counted<'_> {
         }
     }
 
-    /// What is reported of a group that several namespaces share.
+    /// The details of a group with several member namespaces.
     pub(crate) const fn shared(&self) -> Option<&Shared> {
         match &self.subject {
             Subject::Quota(_) => None,
@@ -184,7 +188,7 @@ impl Counted<'_> {
             .map_or(Enforcement::Enforce, |extensions| extensions.enforcement)
     }
 
-    /// Whether it counts an object with this footprint.
+    /// Whether the limit counts an object with this footprint.
     pub(crate) fn counts(&self, footprint: &Footprint) -> bool {
         match &self.subject {
             Subject::Quota(quota) => quota.counts(footprint),
@@ -192,7 +196,7 @@ impl Counted<'_> {
         }
     }
 
-    /// What a pending reservation for `target` takes of it, given the object as it is observed.
+    /// The amounts that a pending reservation for `target` takes of the limit, given the observed footprint.
     pub(crate) fn hold<'t>(
         &self,
         target: &'t Footprint,
@@ -236,7 +240,7 @@ impl Limit for Counted<'_> {
         Some(counted)
     }
     fn counts_as(&self, other: &Self) -> bool {
-        let has_own = |it: &Self| it.growth.is_some() || !it.aside.is_empty();
+        let has_own = |limit: &Self| limit.growth.is_some() || !limit.aside.is_empty();
         std::ptr::eq(self.used, other.used)
             && std::ptr::eq(self.reserved, other.reserved)
             && self.changed.map(std::ptr::from_ref) == other.changed.map(std::ptr::from_ref)
@@ -250,15 +254,15 @@ impl Limit for Counted<'_> {
 }
 
 impl State {
-    /// Whether any limit may hold for objects of a namespace.
+    /// Whether any limit may apply to objects of a namespace.
     pub(crate) fn is_limited(&self, namespace: &str) -> bool {
         let found = self.namespaces.find(namespace);
         found.is_some_and(|namespace| !namespace.quotas.is_empty())
             || !self.groups.is_empty() && self.may_have_groups(&Name::from(namespace))
     }
 
-    /// The limits that count an object of a namespace, as a decision sees them: the quotas of the namespace by name,
-    /// then groups, nearest first. What counts nothing like the object is among the quotas too.
+    /// The limits for an object of a namespace, as a decision sees them: the quotas of the namespace by name, then the
+    /// groups that count the object, nearest first. Quotas that do not count the object are included.
     pub(crate) fn counted<'a>(
         &'a self,
         namespace: &Name,
@@ -323,10 +327,10 @@ impl State {
             let group = groups.get(link.group);
             let spec = &group.record.spec;
             let changed = overlay.of_group(name, link.group);
-            let share = || namespace.and_then(|it| it.share_of(link.group));
+            let share = || namespace.and_then(|namespace| namespace.share_of(link.group));
             let share = changed.or_else(share).unwrap_or(NONE);
-            let is_replaced =
-                namespace.is_some_and(|it| it.quotas.contains_key(&group.record.name));
+            let is_replaced = namespace
+                .is_some_and(|namespace| namespace.quotas.contains_key(&group.record.name));
             let (used, reserved, aside, shared) = match spec.extensions.each {
                 true if is_replaced => continue,
                 true => (&share.used, &share.reserved, ResourceList::new(), None),

@@ -1,14 +1,14 @@
-//! When overrides end: of quotas and of groups.
+//! The ends of overrides of quotas and groups.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::State;
 use quota_semantics::{Name, Timestamp};
 
-/// A quota by its namespace and name; without a namespace a group.
+/// A quota by its namespace and name, or a group by its name without a namespace.
 pub(crate) type Limited = (Option<Name>, Name);
 
-/// The ends of all overrides that are in force.
+/// The ends of all overrides that apply.
 #[derive(Debug, Default)]
 pub(crate) struct Deadlines {
     by_subject: BTreeMap<Limited, Timestamp>,
@@ -16,7 +16,7 @@ pub(crate) struct Deadlines {
 }
 
 impl Deadlines {
-    /// None: no override is in force.
+    /// Sets the end of an override. None: no override applies.
     pub(crate) fn set(&mut self, subject: Limited, end: Option<Timestamp>) {
         if let Some(before) = self.by_subject.remove(&subject) {
             self.by_time.remove(&(before, subject.clone()));
@@ -29,7 +29,7 @@ impl Deadlines {
 }
 
 impl State {
-    /// The overrides whose time is over at `now`, soonest first: namespace (none: it is a group's) and name.
+    /// The overrides that have ended at `now`, soonest first: the namespace (none: a group) and the name.
     pub(crate) fn overrides_over(&self, now: Timestamp) -> impl Iterator<Item = &Limited> {
         let over = self.deadlines.by_time.iter();
         over.take_while(move |(end, _)| *end <= now)

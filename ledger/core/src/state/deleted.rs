@@ -1,4 +1,4 @@
-//! The objects that were deleted lately, so that a late event cannot bring one back.
+//! Recently deleted objects, so that a late event cannot bring one back.
 
 use std::hash::BuildHasher;
 
@@ -8,15 +8,15 @@ use super::ring::Ring;
 use crate::codec::record;
 use quota_semantics::{Name, uid::Uid};
 
-/// How many are remembered. In the fold, and so part of the format: with a changed number old ledgers would fold to
-/// another state.
+/// Most deleted objects that are remembered. Part of the fold, and so of the format: with another number, old ledgers
+/// would fold to another state.
 const DELETED_MAX: u32 = 1 << 17;
 
-/// An object that was deleted.
+/// A deleted object.
 #[derive(Clone, Debug)]
 pub(crate) struct Gone {
     pub(crate) uid: Uid,
-    /// Empty: unknown, as in snapshots of the first ledgers. Then it represents every one.
+    /// Empty: unknown, as in snapshots of the first ledgers. An unknown namespace matches every namespace.
     pub(crate) namespace: Name,
 }
 

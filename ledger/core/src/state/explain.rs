@@ -1,4 +1,4 @@
-//! What makes a number: the objects and reservations behind it.
+//! The objects and reservations that make up a number.
 
 use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
@@ -21,23 +21,23 @@ use quota_semantics::{
     uid::Uid,
 };
 
-/// Something that makes up a number.
+/// A part of a number.
 #[derive(Clone, Debug)]
 pub struct Part {
-    /// How much of the number it makes.
+    /// The amount of the part.
     pub amount: Quantity,
-    /// What it is.
+    /// The object or reservation.
     pub holder: Holder,
 }
 
 /// An object or a reservation.
 #[derive(Clone, Debug)]
 pub enum Holder {
-    /// A part of what is used.
+    /// A part of the used amount.
     Object(ObjectView),
-    /// A part of what is used: its holder said that the object exists, and no source has reported it.
+    /// A part of the used amount: a commit whose object no source has reported.
     Commit(Claimed),
-    /// A part of what is reserved.
+    /// A part of the reserved amount.
     Reservation(Claimed),
 }
 
@@ -50,7 +50,7 @@ pub struct Claimed {
     pub entry: Sequence,
 }
 
-/// What a part is, in the order in which equal ones stand.
+/// The kind of a part. Equal parts are ordered by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 enum Kind {
     Object,
@@ -58,12 +58,12 @@ enum Kind {
     Reservation,
 }
 
-/// A part's place among the others: the largest first, and what is used before what is reserved.
+/// The sort key of a part: the largest come first, and used parts before reserved ones.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PartKey(Reverse<Quantity>, Kind, Uid);
 
 impl Part {
-    /// The entry that caused it: that last changed what the object counts for, or that granted the reservation.
+    /// The entry behind the part: the last change of the object's footprint, or the grant of the reservation.
     #[must_use]
     pub const fn entry(&self) -> Sequence {
         match &self.holder {
@@ -72,7 +72,7 @@ impl Part {
         }
     }
 
-    /// Its place among the others.
+    /// The sort key.
     #[must_use]
     pub fn key(&self) -> PartKey {
         let (kind, uid) = match &self.holder {
@@ -84,23 +84,23 @@ impl Part {
     }
 }
 
-/// How many claims are looked at between two pauses.
+/// The number of claims between two pauses.
 const STEP: usize = 1024;
 
-/// What makes a number, as it stood at one moment: it is looked through while the state goes on.
+/// The parts of a number as of one moment: the search runs while the state changes.
 #[derive(Clone, Debug)]
 pub struct PartsView {
     objects: ObjectsView,
     resource: Box<str>,
     counts: Counts,
     reservations: Slab<Tracked, { reservations::CHUNK }>,
-    /// Places of what is pending or committed.
+    /// Places of pending and committed reservations.
     claims: Vec<u32>,
     /// The objects that bear the names of some of those.
     bearers: ByPlace,
 }
 
-/// Which objects a number counts.
+/// The objects that a number counts.
 #[derive(Clone, Debug)]
 enum Counts {
     All,
@@ -119,8 +119,8 @@ impl Counts {
 }
 
 impl State {
-    /// The `limit` largest parts after `after` of what counts as `resource` in a quota, or in what a group counts of the
-    /// namespace; without either, in the whole namespace. What counts for nothing is left out. None if there is neither
+    /// The `limit` largest parts after `after` of the amount of `resource` in a quota, or in a group as far as it is
+    /// from the namespace; without either, in the whole namespace. Parts of zero are left out. None if there is neither
     /// such a quota nor such a group.
     #[must_use]
     pub fn parts(
@@ -135,7 +135,7 @@ impl State {
         Some(view.first(after, limit, || ()))
     }
 
-    /// What makes a number, as it is now. Copies pointers and numbers, and looks at no object and no reservation. None if
+    /// The parts of a number as of now. Copies pointers and numbers, without reading any object or reservation. None if
     /// there is neither such a quota nor such a group.
     #[must_use]
     pub fn parts_view(
@@ -176,20 +176,20 @@ impl State {
 }
 
 impl PartsView {
-    /// How many objects and claims are looked at to find the largest.
+    /// The number of objects and claims that have to be read to find the largest.
     #[must_use]
     pub fn len(&self) -> usize {
         self.objects.len() + self.claims.len()
     }
 
-    /// Whether there is nothing to look at.
+    /// Whether there are no objects and no claims.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The `limit` largest parts after `after`. Looks at all objects and claims of the namespace; `pause` is called behind
-    /// every thousand of them, so that others get the processor.
+    /// The `limit` largest parts after `after`. Reads all objects and claims of the namespace; `pause` is called after
+    /// every thousand of them, so that other tasks get the processor.
     #[must_use]
     pub fn first(
         &self,
@@ -229,7 +229,7 @@ impl PartsView {
             .collect()
     }
 
-    /// What claims something of the resource.
+    /// The claim at a place, if it claims any of the resource.
     fn claim(&self, place: u32) -> Option<(&Tracked, Claim, &Footprint)> {
         let tracked = self.reservations.get(place)?;
         let (claim, target) = tracked.claim()?;
@@ -237,7 +237,7 @@ impl PartsView {
         Some((tracked, claim, target))
     }
 
-    /// The objects that something is claimed for; what they count for is to be found.
+    /// The objects with claims, whose footprints are still to be looked up.
     fn claimed_for(&self, mut pause: impl FnMut()) -> HashMap<Uid, Option<Arc<Footprint>>> {
         let mut uids = HashMap::new();
         for places in self.claims.chunks(STEP) {
@@ -252,8 +252,8 @@ impl PartsView {
         uids
     }
 
-    /// Takes what a claim makes of the number beside what its object counts for. If that was never seen, the object that
-    /// still bears its name does.
+    /// Adds the amount of a claim beyond that of its object. If the object was never observed, the object that still
+    /// bears its name counts instead.
     fn take_claim(
         &self,
         place: u32,
@@ -296,10 +296,10 @@ impl PartsView {
     }
 }
 
-/// A holder: what it is, its uid, its place.
+/// The kind, the uid and the place of a part.
 type Place = (Kind, Uid, u32);
 
-/// What workloads are charged, and what replicas claim: of both together the larger counts.
+/// The charges of workloads and the claims of replicas: of both sums the larger counts.
 #[derive(Default)]
 struct Shares {
     charged: Vec<(Sequence, Quantity, Place)>,
@@ -322,8 +322,8 @@ impl Shares {
         }
     }
 
-    /// Of claims those count that came last, as far as they are beyond what is charged. What is charged counts for less
-    /// while it is pending and what was claimed before it counts already.
+    /// Offers the charges, and the newest claims as far as they exceed the charges. A pending charge counts for less if
+    /// earlier claims already count beyond the present charges.
     fn offer_to(mut self, first: &mut First<'_>) {
         let sum = |parts: &[(Sequence, Quantity, Place)], used_only: bool| {
             let mut sum = Quantity::ZERO;
@@ -365,7 +365,7 @@ impl Shares {
     }
 }
 
-/// Keeps the first parts of those that it is offered.
+/// Keeps the first of the offered parts.
 struct First<'a> {
     places: BTreeMap<PartKey, u32>,
     after: Option<&'a PartKey>,

@@ -1,4 +1,4 @@
-//! The state as it stood at one moment, for snapshots and digests.
+//! The state as of one moment, for snapshots and digests.
 
 mod pieces;
 
@@ -33,10 +33,9 @@ use pieces::{
 };
 use quota_semantics::{Name, Timestamp, object::Footprint, uid::Uid};
 
-/// Version of the image's layout; of one that holds relists; of one that holds what came after those, too; of one with
-/// names that are waited for; of one with workloads that are charged; of one that tells whose what is; of one with namespaces that sources report, groups, or overrides that are over;
-/// of one with a bound of what is remembered of ended reservations; of one with replicas of charged workloads; of one with labels of
-/// objects that groups choose by.
+/// Versions of the image's layout. Each one adds to those before it: the first; relists; records added after relists;
+/// names that are waited for; charged workloads; owners; observed namespaces, groups and ended overrides; the bound on
+/// ended reservations; replicas of charged workloads; labels of objects.
 const VERSION: u32 = 1;
 const VERSION_WITH_RELISTS: u32 = 2;
 const VERSION_WITH_MORE: u32 = 3;
@@ -50,10 +49,10 @@ const VERSION_WITH_OBJECT_LABELS: u32 = 10;
 
 record!(Head { sequence, time });
 
-/// What came after relists, in a piece of its own.
+/// The records that were added after relists, in a piece of their own.
 #[derive(Clone, Debug, Default)]
 struct More {
-    /// Where versions went back.
+    /// The scopes whose versions went back.
     resets: BTreeSet<RelistScope>,
     progress: Progress,
 }
@@ -67,7 +66,7 @@ impl More {
     }
 }
 
-/// A copy of the state that the fold does not change any more. Taking one copies pointers, not values.
+/// A copy of the state that the fold no longer changes. Taking one copies pointers, not values.
 #[derive(Debug)]
 pub struct Image {
     head: Head,
@@ -99,21 +98,21 @@ enum Ownership {
     Nothing,
 }
 
-/// What came with groups, in lists and a table of their own.
+/// The records that were added with groups, in lists and a table of their own.
 #[derive(Debug, Default)]
 struct WithGroups {
-    /// What sources have reported of namespaces, by their places.
+    /// The observed namespaces, by their places.
     observed: Vec<(u32, ObservedNamespace)>,
-    /// What groups count of namespaces of which they do not count all, by the places of both.
+    /// The sums of namespaces of which groups count only a part, by the places of group and namespace.
     shares: Vec<((u32, u32), Sums)>,
-    /// The quotas whose overrides are over, by the places of their namespaces.
+    /// The quotas whose overrides have ended, by the places of their namespaces.
     ended: Vec<(u32, Name)>,
     groups: Slab<Group, { groups::CHUNK }>,
 }
 
 impl WithGroups {
     fn is_empty(&self) -> bool {
-        // Free places count as well: what is set next takes the one that was freed last.
+        // Free places count as well: the next group takes the place that was freed last.
         self.observed.is_empty() && self.ended.is_empty() && self.groups.places() == 0
     }
 
@@ -134,10 +133,10 @@ impl WithGroups {
     }
 
     fn fill(&self, namespaces: &mut Namespaces) -> Result<(), DecodeError> {
-        let of_nothing = || DecodeError("what belongs to a namespace that is none".into());
+        let of_nothing = || DecodeError("a record of a namespace that does not exist".into());
         for (place, observed) in &self.observed {
             let namespace = namespaces.slab.get_mut(*place);
-            let namespace = namespace.filter(|it| it.name == observed.record.name);
+            let namespace = namespace.filter(|namespace| namespace.name == observed.record.name);
             namespace.ok_or_else(of_nothing)?.observed = Some(observed.clone());
         }
         for ((place, group), sums) in &self.shares {
@@ -156,16 +155,16 @@ impl WithGroups {
 /// An image that cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
-    /// Its bytes ended early, or could not be had.
+    /// The input ended early, or could not be read.
     #[error("cannot read the image: {0}")]
     Io(#[from] io::Error),
-    /// Its bytes are not an image of this version.
+    /// The input is not an image of this version.
     #[error(transparent)]
     Decode(#[from] DecodeError),
 }
 
 impl State {
-    /// The state as it is, to be written while the fold goes on.
+    /// The present state, to be written while the fold goes on.
     #[must_use]
     pub fn image(&self) -> Image {
         Image {
@@ -194,7 +193,7 @@ impl State {
         }
     }
 
-    /// Reads an image back.
+    /// Reads an image.
     ///
     /// # Errors
     /// If the input ends early, or is not an image of this version.
@@ -284,8 +283,8 @@ impl State {
         self.image().digest()
     }
 
-    /// Whether this state, read from an image, is what `folded` is. An image of the first ledgers names no
-    /// owners: then the rest has to be the same.
+    /// Whether this state, read from an image, equals `folded`. An image of the first ledgers does not hold owners:
+    /// then everything else has to be equal.
     #[must_use]
     pub fn is_image_of(&self, folded: &Self) -> bool {
         let (own, mut other) = (self.image(), folded.image());
@@ -297,13 +296,13 @@ impl State {
 }
 
 impl Image {
-    /// How far the state had come.
+    /// The last entry in the state.
     #[must_use]
     pub const fn head(&self) -> Head {
         self.head
     }
 
-    /// BLAKE3 of the image: equal states have equal digests. Takes as long as writing it.
+    /// BLAKE3 of the image: equal states have equal digests. Takes as long as writing the image.
     #[must_use]
     pub fn digest(&self) -> [u8; 32] {
         let mut hasher = blake3::Hasher::new();
@@ -313,15 +312,20 @@ impl Image {
 
     fn with_groups(&self) -> WithGroups {
         let all = || self.namespaces.iter();
-        let observed = |(place, it): (u32, &Namespace)| Some((place, it.observed.clone()?));
-        let shares = all().flat_map(|(place, it)| {
-            let shares = it.shares.iter();
+        let observed =
+            |(place, namespace): (u32, &Namespace)| Some((place, namespace.observed.clone()?));
+        let shares = all().flat_map(|(place, namespace)| {
+            let shares = namespace.shares.iter();
             shares.map(move |(&group, sums)| ((place, group), sums.clone()))
         });
-        let ended = all().flat_map(|(place, it)| {
-            let is_over =
-                |quota: &&QuotaState| quota.extra.as_ref().is_some_and(|it| it.override_ended);
-            let quotas = it.quotas.values().filter(is_over);
+        let ended = all().flat_map(|(place, namespace)| {
+            let is_over = |quota: &&QuotaState| {
+                quota
+                    .extra
+                    .as_ref()
+                    .is_some_and(|extra| extra.override_ended)
+            };
+            let quotas = namespace.quotas.values().filter(is_over);
             quotas.map(move |quota| (place, quota.record.name.clone()))
         });
         WithGroups {
@@ -346,7 +350,7 @@ impl Image {
     pub fn write(&self, output: &mut impl Write) -> io::Result<()> {
         let mut writer = Writer::default();
         let tenancy = self.tenancy();
-        // What is not there is written as before there was any, so that its digest is the same.
+        // Absent records are not written, as before they existed, so that the digest is the same.
         let with_groups = self.with_groups();
         let version = match (self.more.is_empty(), self.relists.is_empty()) {
             _ if !self.object_labels.is_empty() => VERSION_WITH_OBJECT_LABELS,

@@ -1,14 +1,13 @@
-//! Names of objects, of which there may be ten million: short ones take no memory beside their place.
+//! Names of objects, of which there may be ten million: short names need no allocation.
 
 use std::hash::{Hash, Hasher};
 
 use crate::codec::{DecodeError, Reader, Wire, Writer};
 
-/// The longest text that is kept in place, in bytes: as much as there is room for in 32 bytes. Names of pods are
-/// mostly shorter.
+/// The longest text that is stored inline, in bytes: as much as fits into 32 bytes. Most names of pods are shorter.
 const INLINE_MAX: usize = 30;
 
-/// A short text, as a rule in place.
+/// A short text, usually stored inline.
 #[derive(Clone, Debug)]
 pub(crate) struct Label(Form);
 
@@ -56,7 +55,7 @@ impl Hash for Label {
     }
 }
 
-/// As a text.
+/// Encoded as a text.
 impl Wire for Label {
     fn put(&self, writer: &mut Writer) {
         writer.text(self.as_str());

@@ -1,6 +1,6 @@
 //! The state: the fold of all entries up to a sequence.
 //!
-//! Sums are kept as entries come, so that a grant costs as much as its namespace has quotas, not objects.
+//! Sums are maintained with every entry, so that the cost of a grant grows with the number of quotas, not of objects.
 //! Every table is deterministic: equal entries give an equal state, byte for byte.
 
 mod apply;
@@ -74,16 +74,16 @@ use quota_semantics::{Name, Timestamp, object::Footprint};
 use relists::Relists;
 use reservations::Reservations;
 
-/// How many dead letters are listed; older ones are still entries of the ledger. In the fold, and so part of
-/// the format.
+/// Most dead letters that are listed; older ones are still entries of the ledger. Part of the fold, and so of the
+/// format.
 pub const DEAD_LETTERS_MAX: usize = 10_000;
 
-/// What all entries up to a sequence amount to.
+/// The result of all entries up to a sequence.
 #[derive(Debug, Default)]
 pub struct State {
     head: Head,
     namespaces: Namespaces,
-    /// `pods`, `deployments.apps`, …
+    /// The kinds of objects: `pods`, `deployments.apps`, …
     resources: Pool<Name>,
     footprints: Pool<Footprint>,
     objects: Objects,
@@ -95,18 +95,18 @@ pub struct State {
     progress: Progress,
     charging: BTreeSet<Name>,
     has_replicas: bool,
-    /// The labels of objects that are recorded, for groups to choose by.
+    /// The keys of recorded labels of objects, for the selectors of groups.
     object_labels: BTreeSet<Name>,
     namespace_uids: NamespaceUids,
     groups: Groups,
     deadlines: Deadlines,
 }
 
-/// How far the state has come.
+/// The last entry in the state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Head {
-    /// The last entry applied.
+    /// Its sequence.
     pub sequence: Sequence,
-    /// Ledger time at it.
+    /// Its ledger time.
     pub time: Timestamp,
 }

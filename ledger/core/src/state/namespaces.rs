@@ -1,4 +1,4 @@
-//! Namespaces: their quotas, and the sums that make a decision cheap.
+//! Namespaces: their quotas, and the sums that make decisions cheap.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,17 +23,17 @@ use quota_semantics::{
     resource::ResourceList,
 };
 
-/// Small, since a namespace may be long and is copied with its neighbours while a snapshot is being written.
+/// Small, since a namespace may be large and is copied with its chunk while a snapshot is being written.
 const CHUNK: usize = 16;
 
-/// A namespace as it was seen.
+/// A namespace as it was observed.
 #[derive(Clone, Debug)]
 pub struct ObservedNamespace {
-    /// What was seen of it.
+    /// The observed namespace.
     pub record: Arc<NamespaceRecord>,
-    /// The entry that last changed that.
+    /// The entry that last changed the record.
     pub entry: Sequence,
-    /// The entry with which it was last seen or listed.
+    /// The entry with which it was last observed or listed.
     pub seen: Sequence,
 }
 
@@ -43,29 +43,28 @@ record!(ObservedNamespace {
     seen
 });
 
-/// A quota, and what counts against it if it has scopes. Without scopes the namespace's sums serve. A copy of it copies
-/// pointers.
+/// A quota, and its sums if it has scopes. Without scopes the sums of the namespace apply. A copy copies pointers.
 #[derive(Clone, Debug)]
 pub(crate) struct QuotaState {
     pub(crate) record: Arc<QuotaRecord>,
     /// The entry that set it.
     pub(crate) entry: Sequence,
     pub(crate) scoped: Arc<Sums>,
-    /// What its annotations say beyond Kubernetes' fields.
+    /// The extensions in its annotations.
     pub(crate) extra: Option<Arc<Extra>>,
 }
 
-/// What the annotations of a quota say, `quota-ledger.io/…`.
+/// The extensions in the annotations of a quota, `quota-ledger.io/…`.
 #[derive(Clone, Debug)]
 pub(crate) struct Extra {
     pub(crate) extensions: Extensions,
     pub(crate) override_ended: bool,
-    /// The limits in force, if they are other than those in its spec.
+    /// The limits that apply, if they differ from those of the spec.
     overridden: Option<ResourceList>,
 }
 
 impl Extra {
-    /// None, if they say nothing.
+    /// None, if there are no extensions.
     pub(crate) fn of(record: &QuotaRecord, now: Timestamp) -> Option<Arc<Self>> {
         let extensions = Extensions::from_metadata(&record.metadata, Carrier::Quota);
         let limits = extensions.r#override.as_ref();
@@ -82,8 +81,8 @@ impl Extra {
     }
 }
 
-/// One namespace. It exists while it has quotas, objects, or reservations that are pending or committed, or while a
-/// source shows it.
+/// A namespace. It exists while it has quotas, objects, or pending or committed reservations, or while a source reports
+/// it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Namespace {
     pub(crate) name: Name,
@@ -93,13 +92,13 @@ pub(crate) struct Namespace {
     pub(crate) objects: Vec<u32>,
     /// Places of its pending reservations.
     pub(crate) pending: BTreeSet<u32>,
-    /// Places of what was committed and no source has reported yet.
+    /// Places of commits whose objects no source has reported yet.
     pub(crate) committed: BTreeSet<u32>,
-    /// What was seen of it.
+    /// The observed namespace itself.
     pub(crate) observed: Option<ObservedNamespace>,
     /// The groups that count objects of it.
     pub(crate) chain: Chain,
-    /// What those of them count that do not count all of it.
+    /// The sums of those groups that do not count all of it.
     pub(crate) shares: BTreeMap<u32, Sums>,
 }
 
@@ -116,8 +115,8 @@ record!(Namespace {
     pending
 } without { committed, observed, chain, shares });
 
-/// Whether a quota counts an object with this footprint. A broken selector counts nothing, as Kubernetes' controller
-/// has it.
+/// Whether a quota counts an object with this footprint. An invalid selector counts nothing, as in Kubernetes'
+/// controller.
 pub(crate) fn counts(quota: &QuotaRecord, footprint: &Footprint) -> bool {
     scopes::matches(&quota.spec, &footprint.traits).unwrap_or(false)
 }
@@ -132,9 +131,10 @@ impl QuotaState {
         counts(&self.record, footprint)
     }
 
-    /// What a pending reservation or a commit for `target` takes here, given the object as it is observed.
+    /// The amounts that a pending reservation or a commit for `target` takes of the quota, given the observed footprint
+    /// of the object.
     ///
-    /// The growth over what is observed; all of it, if the quota did not count the object before.
+    /// The growth over the observed footprint; all of the amounts, if the quota did not count the object before.
     pub(crate) fn hold<'t>(
         &self,
         target: &'t Footprint,
@@ -143,13 +143,16 @@ impl QuotaState {
         hold(|footprint| self.counts(footprint), target, observed)
     }
 
-    /// The limits in force.
+    /// The limits that apply.
     pub(crate) fn hard(&self) -> &ResourceList {
-        let overridden = self.extra.as_ref().and_then(|it| it.overridden.as_ref());
+        let overridden = self
+            .extra
+            .as_ref()
+            .and_then(|extra| extra.overridden.as_ref());
         overridden.unwrap_or(&self.record.spec.hard)
     }
 
-    /// When its override ends, if one is in force.
+    /// When its override ends, if one applies.
     pub(crate) fn limits_until(&self) -> Option<Timestamp> {
         let extra = self.extra.as_ref().filter(|extra| !extra.override_ended)?;
         let limits = extra.extensions.r#override.as_ref();
@@ -165,10 +168,10 @@ impl QuotaState {
     }
 }
 
-/// What a reservation or a commit for `target` takes of a limit that counts footprints by `counts`, given the object as
-/// it is observed.
+/// The amounts that a reservation or a commit for `target` takes of a limit that counts footprints by `counts`, given
+/// the observed footprint of the object.
 ///
-/// The growth over what is observed; all of it, if the object did not count before.
+/// The growth over the observed footprint; all of the amounts, if the object did not count before.
 pub(crate) fn hold<'t>(
     counts: impl Fn(&Footprint) -> bool,
     target: &'t Footprint,
@@ -181,7 +184,7 @@ pub(crate) fn hold<'t>(
     Some(growth(target, observed))
 }
 
-/// What a reservation or a commit takes beside what its object already counts for.
+/// The amounts of a reservation or a commit beyond those that its object already counts for.
 pub(crate) fn growth<'t>(
     target: &'t Footprint,
     observed: Option<&Footprint>,
@@ -192,12 +195,12 @@ pub(crate) fn growth<'t>(
     }
 }
 
-/// What counts because of somebody's word.
+/// The basis of a claim for an object that was not observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Claim {
-    /// It is promised.
+    /// A pending reservation.
     Pending,
-    /// Its holder said that it is there.
+    /// A commit.
     Committed,
 }
 
@@ -211,7 +214,7 @@ impl From<Claim> for Sum {
 }
 
 impl Namespace {
-    /// The sums that count against a quota of this namespace.
+    /// The sums for a quota of this namespace.
     pub(crate) fn sums_of<'a>(&'a self, quota: &'a QuotaState) -> &'a Sums {
         if quota.is_scoped() {
             &quota.scoped
@@ -220,7 +223,7 @@ impl Namespace {
         }
     }
 
-    /// Counts an object, or ceases to. Answers what changed in the sum of all besides its direct amounts.
+    /// Adds an object to the sums, or removes it. Returns the change of the sum of all beyond its direct amounts.
     pub(crate) fn count(&mut self, footprint: &Footprint, direction: Change) -> Excess {
         let parts = Parts::all(footprint);
         for quota in self.quotas.values_mut().filter(|quota| quota.is_scoped()) {
@@ -231,7 +234,7 @@ impl Namespace {
         self.sums.count(Sum::Used, &parts, direction)
     }
 
-    /// Counts what is claimed for an object, or ceases to. Answers as [`Namespace::count`].
+    /// Adds a claim for an object to the sums, or removes it. Returns the same as [`Namespace::count`].
     pub(crate) fn claim(
         &mut self,
         claim: Claim,
@@ -268,7 +271,7 @@ pub(crate) struct Namespaces {
     pub(crate) slab: Slab<Namespace, CHUNK>,
     /// Ordered, so that lists over all namespaces can be paged.
     pub(crate) by_name: BTreeMap<Name, u32>,
-    /// The same for one name, since there may be tens of thousands.
+    /// The hash index of names, since there may be tens of thousands.
     places: HashTable<u32>,
     hasher: DefaultHashBuilder,
 }
@@ -292,7 +295,10 @@ impl Namespaces {
             hasher,
             ..
         } = self;
-        let rehash = |&place: &u32| slab.get(place).map_or(0, |it| hasher.hash_one(&*it.name));
+        let rehash = |&place: &u32| {
+            slab.get(place)
+                .map_or(0, |namespace| hasher.hash_one(&*namespace.name))
+        };
         places.insert_unique(hasher.hash_one(&**name), place, rehash);
         self.by_name.insert(name.clone(), place);
     }

@@ -25,7 +25,7 @@ pub(crate) struct Object {
     pub(crate) namespace: u32,
     pub(crate) resource: u32,
     pub(crate) footprint: u32,
-    /// Where it is in its namespace's list.
+    /// Its position in the list of its namespace.
     pub(crate) position: u32,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Objects {
     by_uid: HashTable<u32>,
     by_name: HashTable<u32>,
     lapses: BTreeSet<(Timestamp, u32)>,
-    /// How many objects bear the uid of another one, which is of another namespace.
+    /// The number of objects whose uid another object in another namespace has as well.
     collisions: usize,
     pub(crate) deleted: Deleted,
     hasher: DefaultHashBuilder,
@@ -93,7 +93,7 @@ impl Objects {
         self.by_uid.find(hash, same).copied()
     }
 
-    /// The objects that bear this uid, each in another namespace.
+    /// The objects with this uid, each in another namespace.
     pub(crate) fn all_with(&self, uid: &Uid) -> impl Iterator<Item = u32> {
         let places = self.by_uid.iter_hash(self.hasher.hash_one(uid)).copied();
         places.filter(move |&place| self.get(place).uid == *uid)
@@ -185,7 +185,7 @@ impl Objects {
         }
     }
 
-    /// Objects whose time was over before `now`, soonest first; a pod counts up to and at its limit.
+    /// Objects that lapsed before `now`, soonest first; a pod counts until its limit has passed.
     pub(crate) fn lapsed(&self, now: Timestamp) -> impl Iterator<Item = u32> {
         self.lapses
             .iter()

@@ -1,4 +1,4 @@
-//! The objects of a namespace as they stood at one moment: whoever looks at all of them need not hold the state meanwhile.
+//! The objects of a namespace as of one moment, so that reading all of them does not block the state.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -11,10 +11,10 @@ use super::{
 };
 use quota_semantics::{Name, Timestamp, object::Footprint};
 
-/// How many objects are looked at between two pauses.
+/// The number of objects between two pauses.
 const STEP: usize = 1024;
 
-/// The objects of a namespace. Taking it copies pointers and numbers, and looks at no object.
+/// The objects of a namespace. Taking the view copies pointers and numbers, without reading any object.
 #[derive(Clone, Debug, Default)]
 pub struct ObjectsView {
     namespace: Name,
@@ -25,7 +25,7 @@ pub struct ObjectsView {
 }
 
 impl State {
-    /// The objects of a namespace, as they stand now.
+    /// The objects of a namespace as of now.
     #[must_use]
     pub fn objects_view(&self, namespace: &str) -> ObjectsView {
         let Some(namespace) = self.namespaces.find(namespace) else {
@@ -54,8 +54,8 @@ impl ObjectsView {
         self.places.is_empty()
     }
 
-    /// Each object with its place, the name of its resource, and what it counts for. `pause` is called behind every
-    /// thousand of them, so that others get the processor.
+    /// Calls `see` for each object with its place, the name of its resource, and its footprint. `pause` is called after
+    /// every thousand of them, so that other tasks get the processor.
     pub(super) fn each(
         &self,
         mut pause: impl FnMut(),
@@ -78,7 +78,7 @@ impl ObjectsView {
         Some((object, resource, footprint))
     }
 
-    /// The `limit` first objects after `after`, by resource, name and uid; `keep` filters. Looks at all of them, with
+    /// The `limit` first objects after `after`, by resource, name and uid; `keep` filters. Reads all of them, with
     /// pauses.
     #[must_use]
     pub fn page(

@@ -1,4 +1,4 @@
-//! What sources have reported of namespaces themselves: labels and annotations, by which groups choose their members.
+//! Observed namespaces: the labels and annotations by which groups select their members.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use super::{
 use crate::event::{NamespaceRecord, RelistScope, Sequence};
 use quota_semantics::{Name, uid::Uid};
 
-/// The kind of namespaces, as relists name it.
+/// The kind of namespaces in relists.
 pub(crate) const RESOURCE: &str = "namespaces";
 
-/// Which namespaces bear a uid, so that a list of uids can be followed. One, unless a source makes uids up.
+/// The namespaces by uid, for lists of uids. A uid has one namespace, unless a source sends wrong uids.
 #[derive(Debug, Default)]
 pub(crate) struct NamespaceUids(BTreeSet<(Uid, u32)>);
 
@@ -69,7 +69,7 @@ impl State {
         self.drop_namespace_if_empty(place);
     }
 
-    /// A source has listed a namespace that is as it is known.
+    /// Marks a namespace that a source listed unchanged.
     pub(super) fn mark_namespace(&mut self, entry: Sequence, uid: &Uid, source: &Name) {
         let bearers = (uid.clone(), 0)..=(uid.clone(), u32::MAX);
         for &(_, place) in self.namespace_uids.0.range(bearers) {
@@ -82,13 +82,13 @@ impl State {
         }
     }
 
-    /// What was seen of a namespace.
+    /// The observed namespace of this name.
     #[must_use]
     pub(crate) fn observed_namespace(&self, name: &str) -> Option<&ObservedNamespace> {
         self.namespaces.find(name)?.observed.as_ref()
     }
 
-    /// What was seen of namespaces after a name, in the order of their names.
+    /// The observed namespaces after a name, by name.
     pub(crate) fn observed_namespaces(
         &self,
         after: &str,
@@ -99,7 +99,7 @@ impl State {
         places.filter_map(|(_, &place)| self.namespaces.get(place).observed.as_ref())
     }
 
-    /// Whether a relist of this source is waiting to hear of this namespace.
+    /// Whether an open relist of this source has not reported this namespace yet.
     #[must_use]
     pub(crate) fn awaits_namespace(&self, source: &Name, name: &str) -> bool {
         let Some(observed) = self.observed_namespace(name) else {
@@ -112,7 +112,7 @@ impl State {
         })
     }
 
-    /// Whether a relist of this source is open that replaces what is recorded of this namespace, and has not reported it yet.
+    /// Whether an open relist of this source replaces the record of this namespace, and has not reported it yet.
     #[must_use]
     pub(crate) fn is_namespace_to_be_replaced(&self, source: &Name, name: &str) -> bool {
         let seen = self
@@ -141,7 +141,7 @@ impl State {
         })
     }
 
-    /// The namespace at a place, if a closed relist has not listed it, so that it is gone.
+    /// The namespace at a place, if a closed relist has not listed it and it is therefore gone.
     pub(super) fn unlisted_namespace(
         &self,
         scope: &RelistScope,
@@ -151,7 +151,7 @@ impl State {
         is_unlisted(&self.relists, scope, observed).then_some(observed)
     }
 
-    /// A namespace that a closed relist has not listed, so that it is gone.
+    /// A namespace that a closed relist has not listed, and that is therefore gone.
     pub(crate) fn find_unlisted_namespace(
         &self,
         scope: &RelistScope,

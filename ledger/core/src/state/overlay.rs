@@ -1,4 +1,4 @@
-//! What a decision changes before it is recorded.
+//! The changes of a decision before they are recorded.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,36 +21,36 @@ use quota_semantics::{
     uid::Uid,
 };
 
-/// What a decision under way changes in the state, before it is an entry.
+/// The changes of a decision under way, before they are entries.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Overlay {
     namespaces: BTreeMap<Name, Changed>,
-    /// What counts in the groups that are changed, and in those above them.
+    /// The sums of changed groups and of their ancestors.
     loads: BTreeMap<u32, Load>,
-    /// Pending reservations of the state that have ended, or have taken another form.
+    /// Pending reservations of the state that have ended or changed.
     ended: BTreeSet<(Name, Uid)>,
     granted: HashMap<(Name, Uid), Arc<Reservation>>,
     /// The newest granted by namespace, resource and name.
     newest: HashMap<(Name, Name, Box<str>), Uid>,
-    /// How many more reservations are pending than in the state.
+    /// The difference to the number of pending reservations in the state.
     pending: isize,
 }
 
-/// What changes in a namespace.
+/// The changes in a namespace.
 #[derive(Clone, Debug, Default)]
 struct Changed {
-    /// How many more reservations are pending.
+    /// The difference to the number of pending reservations.
     pending: isize,
-    /// Of what counts in all of it: the names that are changed.
+    /// The changed names in the sums of the namespace.
     sums: Option<Sums>,
-    /// The same of what counts against quotas with scopes, by name.
+    /// The same for quotas with scopes, by name.
     of_quotas: BTreeMap<Name, Sums>,
-    /// What counts in groups, by their places.
+    /// The same for groups, by their places.
     of_groups: BTreeMap<u32, Sums>,
 }
 
 impl Overlay {
-    /// What counts against a quota, of the names that the decision changes.
+    /// The changed names in the sums of a quota.
     pub(super) fn of(&self, namespace: &Namespace, quota: &QuotaState) -> Option<&Sums> {
         if self.namespaces.is_empty() {
             return None;
@@ -62,18 +62,18 @@ impl Overlay {
         }
     }
 
-    /// What counts in a group for a namespace, if the decision changes that.
+    /// The sums of a namespace in a group, if the decision changes them.
     pub(super) fn of_group(&self, namespace: &str, group: u32) -> Option<&Sums> {
         self.namespaces.get(namespace)?.of_groups.get(&group)
     }
 
-    /// What counts in a group.
+    /// The sums of a group.
     pub(super) fn load<'a>(&'a self, groups: &'a Groups, group: u32) -> &'a Load {
         let changed = self.loads.get(&group);
         changed.unwrap_or_else(|| &groups.get(group).load)
     }
 
-    /// What counts in all groups.
+    /// The sums of all groups.
     pub(super) const fn loads<'a>(&'a self, groups: &'a Groups) -> Seen<'a> {
         Seen {
             groups,
@@ -81,7 +81,7 @@ impl Overlay {
         }
     }
 
-    /// As if a reservation had been granted, or had ended.
+    /// Applies the grant or the end of a reservation.
     fn change(&mut self, state: &State, reservation: &Reservation, change: Change) {
         let one = match change {
             Change::Add => 1,
@@ -134,7 +134,7 @@ impl Overlay {
         }
     }
 
-    /// As if a pending reservation had ended.
+    /// Applies the end of a pending reservation.
     pub(crate) fn end(&mut self, state: &State, namespace: &Name, uid: &Uid) {
         let key = (namespace.clone(), uid.clone());
         let reservation = match self.granted.remove(&key) {
@@ -147,8 +147,8 @@ impl Overlay {
         self.change(state, &reservation, Change::Remove);
     }
 
-    /// The pending reservations for objects of this name, by uid, with their owners; none: it is granted by the decision
-    /// itself.
+    /// The pending reservations for objects of this name, by uid, with their owners; none: the decision itself grants
+    /// it.
     pub(crate) fn pending_for<'s>(
         &self,
         state: &'s State,
@@ -174,13 +174,13 @@ impl Overlay {
         all
     }
 
-    /// How many more reservations are pending, in all and in a namespace, than in the state.
+    /// The differences to the numbers of pending reservations in the state: in all, and in a namespace.
     pub(crate) fn more_pending(&self, namespace: &str) -> [isize; 2] {
         let here = self.namespaces.get(namespace);
         [self.pending, here.map_or(0, |changed| changed.pending)]
     }
 
-    /// As if this had happened already.
+    /// Applies an event.
     pub(crate) fn follow(&mut self, state: &State, event: &Event) {
         match event {
             Event::ReservationGranted(reservation) => self.grant(state, reservation.clone()),
@@ -223,7 +223,7 @@ impl Overlay {
     }
 }
 
-/// Groups as a decision sees them.
+/// Read access to groups with the changes of the decision.
 pub(super) struct Seen<'a> {
     groups: &'a Groups,
     overlay: &'a Overlay,
@@ -245,7 +245,7 @@ impl Loads for Seen<'_> {
     }
 }
 
-/// Groups as a decision changes them: what it changes is a copy.
+/// Write access to groups within the decision: changed sums are copies.
 struct Changing<'a> {
     groups: &'a Groups,
     loads: &'a mut BTreeMap<u32, Load>,

@@ -2,20 +2,21 @@
 
 use hashbrown::HashTable;
 
-/// Up to so many places, what their hashes are made of is in the processor's caches, in whatever order.
+/// Up to this many places, the data behind the hashes fits into the processor's caches, so the order of access does not
+/// matter.
 const FEW: usize = 1 << 16;
 
-/// Makes room for one more place in a table of many, if there is none. `hash` looks into the slab.
+/// Grows a large table that has no room for one more place. `hash` reads the slab.
 ///
-/// Left to itself the table would look at each place in the order of their hashes, of which none is in a cache; with a
-/// million of them the fold would stand still for a tenth of a second. In the order of the slab it takes a fraction of that.
+/// By itself the table would rehash in the order of the hashes, with a cache miss for each; with a million places the
+/// fold would stop for a tenth of a second. In the order of the slab it takes a fraction of that.
 pub(super) fn make_room(table: &mut HashTable<u32>, hash: impl Fn(u32) -> u64) {
     if table.len() < table.capacity() || table.len() < FEW {
         return;
     }
     let mut places = Places::default();
     table.iter().for_each(|&place| places.insert(place));
-    // As the table would by itself: twice as large, or as large if half of it was left by others.
+    // As the table itself would do: twice the size, or the same size if removed places take half of it.
     let mut grown = HashTable::with_capacity(table.len().saturating_mul(2).max(1));
     for place in places.in_order() {
         grown.insert_unique(hash(place), place, |&other| hash(other));
@@ -69,7 +70,7 @@ mod tests {
                 assert!(other >= MANY - 2 * FEW as u32, "there is room");
                 hash(other)
             });
-            // What is removed leaves a mark that takes room.
+            // Removed places leave marks that take room.
             if place % 3 == 0 {
                 let found = ours.find_entry(hash(place), |&other| other == place);
                 found.unwrap().remove();

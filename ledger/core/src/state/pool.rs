@@ -1,4 +1,4 @@
-//! Values that many share, stored once.
+//! Interned values with reference counts.
 
 use std::{hash::Hash, sync::Arc};
 
@@ -10,7 +10,7 @@ use crate::codec::{DecodeError, Reader, Wire, Writer};
 
 const CHUNK: usize = 256;
 
-/// A value and how many hold it.
+/// A value and its number of references.
 #[derive(Clone, Debug)]
 pub(crate) struct Pooled<T> {
     value: Arc<T>,
@@ -40,7 +40,7 @@ impl<T: Wire> Wire for Pooled<T> {
     }
 }
 
-/// Replicas of one workload have the same footprint: each distinct value is kept once, until nobody holds it.
+/// Distinct values, each kept as long as it is referenced: replicas of one workload have the same footprint.
 #[derive(Debug)]
 pub(crate) struct Pool<T> {
     pub(crate) slab: Slab<Pooled<T>, CHUNK>,
@@ -76,7 +76,7 @@ impl<T: Eq + Hash + Clone> Pool<T> {
         pool
     }
 
-    /// All that anybody holds.
+    /// All referenced values.
     pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
         self.slab.iter().map(|(_, pooled)| &*pooled.value)
     }
@@ -89,7 +89,7 @@ impl<T: Eq + Hash + Clone> Pool<T> {
             .value
     }
 
-    /// Where a value is, if anybody holds it.
+    /// The place of a value, if it is referenced.
     pub(crate) fn find(&self, value: &T) -> Option<u32> {
         let same = |&place: &u32| {
             self.slab
@@ -99,7 +99,7 @@ impl<T: Eq + Hash + Clone> Pool<T> {
         self.index.find(self.hasher.hash_one(value), same).copied()
     }
 
-    /// Takes hold of a value; it is stored if it is new.
+    /// Adds a reference to a value, which is stored if it is new.
     pub(crate) fn hold(&mut self, value: &T) -> u32 {
         let Self {
             slab,
@@ -125,7 +125,7 @@ impl<T: Eq + Hash + Clone> Pool<T> {
         place
     }
 
-    /// Lets go of a value that was taken hold of.
+    /// Removes a reference to a value.
     pub(crate) fn release(&mut self, place: u32) -> Arc<T> {
         let pooled = self
             .slab

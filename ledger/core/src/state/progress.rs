@@ -9,7 +9,7 @@ use crate::{
 };
 use quota_semantics::{Name, Timestamp};
 
-/// Kinds of all sources that are followed; what comes after that is not. In the fold, and so part of the format.
+/// Most kinds of all sources that are tracked; further ones are ignored. Part of the fold, and so of the format.
 const KINDS_MAX: usize = 4096;
 
 /// By source.
@@ -26,11 +26,11 @@ struct OfSource {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct OfKind {
-    /// The epoch: unknown.
+    /// The epoch stands for unknown.
     watermark: Timestamp,
     version: u64,
     is_absent: bool,
-    /// Whether all objects have been listed since something of the source was lost.
+    /// Whether all objects have been listed since the last loss.
     is_listed: bool,
 }
 
@@ -44,7 +44,7 @@ record!(OfKind {
 });
 
 impl OfKind {
-    /// Before a kind was listed, its watermark says nothing of what was lost.
+    /// Whether the watermark counts. After a loss it does not count until the kind is listed.
     fn counts(&self) -> bool {
         self.watermark > Timestamp::EPOCH && (self.is_absent || self.is_listed)
     }
@@ -58,7 +58,7 @@ impl Progress {
     pub(crate) fn advance(&mut self, watermarks: &Watermarks) {
         let source = self.sources.entry(watermarks.source.clone()).or_default();
         if !watermarks.cluster_uid.is_empty() {
-            // What one cluster has shown says nothing of another one.
+            // Watermarks of another cluster do not count.
             if !source.cluster_uid.is_empty() && source.cluster_uid != watermarks.cluster_uid {
                 source.kinds.clear();
             }
@@ -70,7 +70,7 @@ impl Progress {
                     watermark: reported.watermark,
                     version: reported.version,
                     is_absent: reported.is_absent,
-                    // A kind that comes into being again has to be listed again.
+                    // A kind that is created again has to be listed again.
                     is_listed: kind.is_listed && !reported.is_absent,
                 };
             }
@@ -83,7 +83,7 @@ impl Progress {
         }
     }
 
-    /// Something of a source was lost: of no kind it is known any more how far it has been reported.
+    /// Records a loss: no watermark of the source counts any more.
     pub(crate) fn lose(&mut self, source: &Name) {
         if let Some(source) = self.sources.get_mut(source) {
             source.kinds.clear();
@@ -105,14 +105,14 @@ impl Progress {
 /// How far a source has reported a kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatermarkView {
-    /// As the source said last.
+    /// The last report of the source.
     pub reported: Watermark,
-    /// Whether it counts: since something of the source was lost, the kind has been listed, or it does not exist.
+    /// Whether it counts: since the last loss the kind has been listed, or the cluster does not have it.
     pub counts: bool,
 }
 
 impl State {
-    /// The sources that have said how far they have reported anything, or have listed something.
+    /// The sources that have reported watermarks or listings.
     pub fn progress_sources(&self) -> impl Iterator<Item = Name> {
         self.progress.sources.keys().cloned()
     }
@@ -146,14 +146,14 @@ impl State {
         kind.map_or(0, |kind| kind.version)
     }
 
-    /// Up to when a source has reported a kind. None: that is unknown, or does not count before the kind was listed.
+    /// The watermark of a kind. None: unknown, or not counting since the kind was not listed.
     #[must_use]
     pub fn watermark_of(&self, source: &str, resource: &str) -> Option<Timestamp> {
         let kind = self.progress.of(source, resource)?;
         kind.counts().then_some(kind.watermark)
     }
 
-    /// Up to when a source has reported all of these kinds. None: of one of them that is unknown.
+    /// The lowest watermark of these kinds. None: one of them is unknown.
     #[must_use]
     pub fn watermark(&self, source: &str, resources: &[Name]) -> Option<Timestamp> {
         let all = resources
@@ -162,7 +162,7 @@ impl State {
         all.min().flatten()
     }
 
-    /// Whether a source has listed a kind, or said that there is none, since something of it was lost.
+    /// Whether a source has listed a kind since the last loss, or reported that the cluster does not have it.
     #[must_use]
     pub fn is_listed(&self, source: &str, resource: &str) -> bool {
         let kind = self.progress.of(source, resource);

@@ -1,4 +1,4 @@
-//! Reading the state.
+//! Queries about the state.
 
 mod objects;
 mod reservations;
@@ -10,13 +10,13 @@ use crate::event::{Cursor, QuotaRecord, Sequence};
 use quota_semantics::{Name, Timestamp, object, quantity::Quantity, resource::ResourceList};
 
 impl State {
-    /// How far the fold has come.
+    /// The last entry in the state.
     #[must_use]
     pub const fn head(&self) -> Head {
         self.head
     }
 
-    /// Names of the namespaces that hold anything, in order, beginning after `after`.
+    /// Names of the namespaces that are not empty, in order, after `after`.
     pub fn namespaces(&self, after: &str) -> impl Iterator<Item = &Name> {
         use std::ops::Bound;
         let range = (Bound::Excluded(after), Bound::Unbounded);
@@ -27,31 +27,31 @@ impl State {
             .map(|(name, _)| name)
     }
 
-    /// How many objects are alive.
+    /// The number of live objects.
     #[must_use]
     pub const fn object_count(&self) -> u32 {
         self.objects.slab.len()
     }
 
-    /// How many objects bear the uid of another one, which is of another namespace. It harms neither.
+    /// The number of objects whose uid another object in another namespace has as well. This harms neither.
     #[must_use]
     pub const fn uid_collisions(&self) -> usize {
         self.objects.collisions()
     }
 
-    /// How much is committed and was not observed: reservations.
+    /// The number of reservations that are committed and not observed.
     #[must_use]
     pub fn committed_count(&self) -> usize {
         self.reservations.committed_count()
     }
 
-    /// How many reservations are pending.
+    /// The number of pending reservations.
     #[must_use]
     pub fn pending_count(&self) -> usize {
         self.reservations.pending_count()
     }
 
-    /// How many reservations of a namespace are pending.
+    /// The number of pending reservations of a namespace.
     #[must_use]
     pub fn pending_count_in(&self, namespace: &str) -> usize {
         self.namespaces
@@ -59,49 +59,50 @@ impl State {
             .map_or(0, |namespace| namespace.pending.len())
     }
 
-    /// How many reservations that a principal made are pending.
+    /// The number of pending reservations of a principal.
     #[must_use]
     pub(crate) fn pending_count_of(&self, principal: &Name) -> usize {
         self.reservations.pending_count_of(principal)
     }
 
-    /// Whether ended reservations take so much room that this many bytes have to be shared out among the namespaces.
+    /// Whether the bound on ended reservations has to be recorded: it differs from the recorded one; or none is
+    /// recorded yet, and there are too many ended reservations.
     pub(crate) fn has_to_bound_ended(&self, bytes: u64) -> bool {
         self.reservations.has_to_bound_ended(bytes)
     }
 
-    /// How many bytes of ended reservations are remembered.
+    /// The bytes of remembered ended reservations.
     #[must_use]
     pub const fn ended_bytes(&self) -> usize {
         self.reservations.remembered_bytes()
     }
 
-    /// What is committed in a namespace, for objects that were not observed: how many.
+    /// The number of reservations of a namespace that are committed and not observed.
     #[must_use]
     pub(crate) fn committed_count_in(&self, namespace: &str) -> usize {
         let namespace = self.namespaces.find(namespace);
         namespace.map_or(0, |namespace| namespace.committed.len())
     }
 
-    /// How many quotas a namespace has.
+    /// The number of quotas of a namespace.
     #[must_use]
     pub(crate) fn quota_count_in(&self, namespace: &str) -> usize {
         let namespace = self.namespaces.find(namespace);
         namespace.map_or(0, |namespace| namespace.quotas.len())
     }
 
-    /// Of how many resources there are sums of what reservations of a namespace hold, and of how many of these
-    /// amounts there are none yet. They stay when the reservations end.
+    /// The number of resources with sums of reservations in a namespace, and the number of these amounts that have none
+    /// yet. Sums stay when the reservations end.
     pub(crate) fn reserved_names(&self, namespace: &str, amounts: &ResourceList) -> (usize, usize) {
         let Some(namespace) = self.namespaces.find(namespace) else {
             return (0, amounts.len());
         };
-        let known = &namespace.sums.reserved;
-        let new = amounts.names().filter(|name| known.get(name).is_none());
-        (known.len(), new.count())
+        let reserved = &namespace.sums.reserved;
+        let new = amounts.names().filter(|name| reserved.get(name).is_none());
+        (reserved.len(), new.count())
     }
 
-    /// The sums of a namespace; empty if it holds nothing.
+    /// The sums of a namespace; empty if the namespace is.
     #[must_use]
     pub fn totals(&self, namespace: &str) -> Totals {
         let sums = self
@@ -135,7 +136,7 @@ impl State {
         quotas.map(|quota| &quota.record)
     }
 
-    /// When the pending reservations expire that hold something of these resources in a quota.
+    /// When those pending reservations expire that hold any of these resources in a quota.
     pub(crate) fn holders(
         &self,
         namespace: &str,
@@ -174,8 +175,8 @@ impl State {
     }
 }
 
-/// Zero where nothing counts yet; absent where nothing ever can.
+/// Zero if nothing counts yet; absent if no object can ever count for the resource.
 pub(super) fn used(sums: &ResourceList, resource: &Name) -> Option<Quantity> {
-    let known = || object::is_countable_by_anyone(resource).then(Quantity::default);
-    sums.get(resource).cloned().or_else(known)
+    let zero = || object::is_countable_by_anyone(resource).then(Quantity::default);
+    sums.get(resource).cloned().or_else(zero)
 }

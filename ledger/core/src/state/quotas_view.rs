@@ -1,4 +1,4 @@
-//! Quotas as they stood at one moment: their numbers are found while the state goes on.
+//! Quotas as of one moment: their numbers are computed while the state goes on.
 
 use std::{ops::Bound, sync::Arc};
 
@@ -15,20 +15,20 @@ use quota_semantics::{Name, object::Footprint, quantity::Quantity, resource::Res
 /// Most pending reservations of a namespace that are listed with each of its quotas.
 const HOLDS_MAX: usize = 200;
 
-/// What one page of quotas may take, in amounts that are shown.
+/// The most amounts on one page of quotas.
 const PAGE_WORK: usize = 10_000;
 
-/// Quotas, and what their numbers are found from. Taking it copies pointers, and of each namespace its sums.
+/// Quotas, and the data for their numbers. Taking the view copies pointers, and the sums of each namespace.
 #[derive(Clone, Debug, Default)]
 pub struct QuotasView {
     quotas: Vec<(Arc<Beside>, QuotaState)>,
 }
 
-/// What quotas of a namespace have in common.
+/// The data that the quotas of a namespace share.
 #[derive(Debug)]
 struct Beside {
     sums: Sums,
-    /// The first of its pending reservations, and what is observed of their objects.
+    /// The first of its pending reservations, and the observed footprints of their objects.
     pending: Vec<(Arc<Reservation>, Option<Arc<Footprint>>)>,
     /// How many more are pending.
     omitted: usize,
@@ -50,7 +50,7 @@ impl State {
         view.views().collect()
     }
 
-    /// The quotas of a namespace, by name, for their numbers alone, without who holds what.
+    /// The quotas of a namespace, by name, for their numbers alone, without the holders.
     #[must_use]
     pub fn quotas_view(&self, namespace: &str) -> QuotasView {
         self.quotas_in(namespace, 0)
@@ -69,8 +69,8 @@ impl State {
         }
     }
 
-    /// The first quotas, of a namespace or of all, after a namespace and name, in that order: at most `limit`, and as
-    /// many as take little work, but one at least. Also whether there are more.
+    /// The first quotas, of a namespace or of all, after a namespace and name, in that order: at most `limit`, and no
+    /// more than take little work, but at least one. Also whether there are more.
     #[must_use]
     pub fn quotas_page(
         &self,
@@ -83,7 +83,8 @@ impl State {
         let range = (Bound::Included(first), Bound::Unbounded);
         let places = self.namespaces.by_name.range::<str, _>(range);
         let namespaces = places.map(|(_, &place)| self.namespaces.get(place));
-        let wanted = namespaces.take_while(|it| within.is_none_or(|only| it.name == *only));
+        let wanted =
+            namespaces.take_while(|namespace| within.is_none_or(|only| namespace.name == *only));
         let (mut page, mut work) = (QuotasView::default(), 0);
         for namespace in wanted {
             let from = if namespace.name == *space { name } else { "" };
@@ -123,19 +124,19 @@ impl State {
 }
 
 impl QuotasView {
-    /// How many quotas there are.
+    /// The number of quotas.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.quotas.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are none.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.quotas.is_empty()
     }
 
-    /// How many amounts they show at most.
+    /// The most amounts that they show.
     #[must_use]
     pub fn amounts(&self) -> usize {
         let quotas = self.quotas.iter();
@@ -149,13 +150,13 @@ impl QuotasView {
         self.quotas.iter().map(|(_, quota)| &quota.record)
     }
 
-    /// The quotas with their numbers alone.
+    /// The quotas with their numbers.
     pub fn figures(&self) -> impl Iterator<Item = (&Arc<QuotaRecord>, Vec<Figure>)> {
         let quotas = self.quotas.iter();
         quotas.map(|(beside, quota)| (&quota.record, beside.figures(quota)))
     }
 
-    /// The quotas with their numbers and with who holds what.
+    /// The quotas with their numbers and the holders of reservations.
     pub fn views(&self) -> impl Iterator<Item = QuotaView> {
         self.quotas.iter().map(|(beside, quota)| beside.view(quota))
     }

@@ -1,4 +1,4 @@
-//! Reading relists that are not over.
+//! Queries about relists that are not over.
 
 use std::collections::BTreeSet;
 
@@ -12,32 +12,32 @@ use super::{
 use crate::event::{RelistScope, Sequence};
 use quota_semantics::{Name, Span, Timestamp, uid::Uid};
 
-/// How long after it was committed an object that was never observed is not taken for gone because a listing does
-/// not hold it: the listing may have begun before the object was there.
+/// How long a committed object that was never observed survives its absence from a listing: the listing may have begun
+/// before the object was created.
 const COMMITTED_LATELY: Span = Span::from_seconds(600);
 
 /// A relist that is not over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelistView {
-    /// What it lists.
+    /// The scope.
     pub scope: RelistScope,
     /// The entry with which it began.
     pub began: Sequence,
-    /// What its end has to bear.
+    /// The identifier that the end has to repeat.
     pub id: Option<Name>,
-    /// Whether there may be no objects.
+    /// Whether an empty list is allowed.
     pub allow_empty: bool,
-    /// Whether something of its source was lost or not understood since it began.
+    /// Whether a message of its source was lost or not understood since it began.
     pub is_spoiled: bool,
-    /// Whether all is listed: what is not among it is to be ended.
+    /// Whether all objects are listed: recorded objects that are not listed are to be ended.
     pub is_closed: bool,
-    /// Whether what is listed replaces what is known, whatever its version.
+    /// Whether listed objects replace recorded ones, whatever their version.
     pub resets_versions: bool,
-    /// Whether anything was listed, alive or not by now.
+    /// Whether anything was listed, even if it has ended since.
     pub has_any: bool,
-    /// How many of the listed objects are alive.
+    /// The number of listed objects that are alive.
     pub listed: u64,
-    /// How many objects were ended, since they were not listed.
+    /// The number of objects that were ended because they were not listed.
     pub ended: u64,
 }
 
@@ -59,13 +59,13 @@ impl RelistView {
 }
 
 impl State {
-    /// How many relists are not over.
+    /// The number of relists that are not over.
     #[must_use]
     pub fn relist_count(&self) -> usize {
         self.relists.open.len()
     }
 
-    /// The relists that are not over, by what they list.
+    /// The relists that are not over, by scope.
     pub fn relists(&self) -> impl Iterator<Item = RelistView> {
         let open = self.relists.open.iter();
         open.map(|(scope, relist)| self.relist_view(scope, relist))
@@ -84,13 +84,13 @@ impl State {
         Some(self.relist_view(scope, relist))
     }
 
-    /// Where versions went back, and no relist has been complete since.
+    /// The scopes whose versions went back, and of which no relist has completed since.
     #[must_use]
     pub const fn version_resets(&self) -> &BTreeSet<RelistScope> {
         &self.relists.resets
     }
 
-    /// Whether a relist of this source is open that replaces what is recorded of this object, and has not reported it yet.
+    /// Whether an open relist of this source replaces the record of this object, and has not reported it yet.
     #[must_use]
     pub(crate) fn is_to_be_replaced(
         &self,
@@ -117,7 +117,7 @@ impl State {
         })
     }
 
-    /// A relist that is closed, and so to be finished.
+    /// A relist that is closed and still has to be finished.
     #[must_use]
     pub fn closed_relist(&self) -> Option<RelistView> {
         self.relists().find(|relist| relist.is_closed)
@@ -136,7 +136,7 @@ impl State {
             .collect()
     }
 
-    /// The namespaces that a relist has listed, or that were seen since it began.
+    /// The namespaces that a relist has listed, or that were observed since it began.
     #[must_use]
     pub(crate) fn listed_namespaces(&self, scope: &RelistScope) -> BTreeSet<(Name, Uid)> {
         self.namespaces_in_list(scope)
@@ -149,7 +149,7 @@ impl State {
         (namespace.clone(), object.uid.clone())
     }
 
-    /// Whether a relist of this source is waiting to hear of this object, which is alive.
+    /// Whether an open relist of this source has not reported this live object yet.
     #[must_use]
     pub(crate) fn awaits(&self, source: &Name, namespace: &Name, uid: &Uid) -> bool {
         if self.relists.is_empty() {
@@ -166,8 +166,8 @@ impl State {
         })
     }
 
-    /// Looks at up to `most` places from `from` on for objects that a closed relist has not listed. Answers them, and
-    /// the place to go on at; none: there are no more.
+    /// Reads up to `most` places from `from` on, and returns the objects that a closed relist has not listed, and the
+    /// next place; none: there are no more.
     #[must_use]
     pub fn unlisted(
         &self,
@@ -204,7 +204,7 @@ impl State {
         )
     }
 
-    /// An object that a closed relist has not listed, so that it is gone.
+    /// An object that a closed relist has not listed, and that is therefore gone.
     pub(crate) fn find_unlisted(
         &self,
         scope: &RelistScope,
@@ -245,8 +245,8 @@ impl State {
                 .is_none_or(|only| only == namespace)
     }
 
-    /// When its holder said that an object exists, if that was a short while ago and no source has reported it yet. Only
-    /// in the first ledgers such an object is taken for observed.
+    /// When the holder committed an object, if that was a short while ago and no source has reported the object yet.
+    /// Only the first ledgers take a committed object for observed.
     #[must_use]
     pub fn committed_lately(&self, object: &ObjectView, now: Timestamp) -> Option<Timestamp> {
         (object.version == 0).then(|| self.committed_since(&object.namespace, &object.uid, now))?
@@ -258,6 +258,6 @@ impl State {
     }
 }
 
-fn key_of_namespace(known: &ObservedNamespace) -> (Name, Uid) {
-    (known.record.name.clone(), known.record.uid.clone())
+fn key_of_namespace(namespace: &ObservedNamespace) -> (Name, Uid) {
+    (namespace.record.name.clone(), namespace.record.uid.clone())
 }

@@ -1,4 +1,4 @@
-//! Relists that are not over yet: what was listed so far.
+//! Relists that are not over: the objects listed so far.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,11 +8,11 @@ use crate::{
 };
 use quota_semantics::Name;
 
-/// All relists that are not over, by what they list.
+/// All relists that are not over, by scope.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Relists {
     pub(crate) open: BTreeMap<RelistScope, Relist>,
-    /// Where versions went back, and no relist has been complete since.
+    /// The scopes whose versions went back, and of which no relist has completed since.
     pub(crate) resets: BTreeSet<RelistScope>,
 }
 
@@ -23,13 +23,13 @@ pub(crate) struct Relist {
     pub(crate) began: Sequence,
     pub(crate) id: Option<Name>,
     pub(crate) allow_empty: bool,
-    /// Something of its source was lost or not understood since it began.
+    /// Whether a message of its source was lost or not understood since it began.
     pub(crate) spoiled: bool,
-    /// All is listed, as of this version (0: unknown): what is not marked is to be ended.
+    /// All objects are listed, as of this version (0: unknown): objects without a mark are to be ended.
     pub(crate) closed: Option<u64>,
-    /// Whether anything was listed, alive or not by now.
+    /// Whether anything was listed, even if it has ended since.
     pub(crate) any: bool,
-    /// How many objects were ended, since they were not listed.
+    /// The number of objects that were ended because they were not listed.
     pub(crate) ended: u64,
     pub(crate) marks: Marks,
 }
@@ -73,7 +73,7 @@ impl Relists {
         }
     }
 
-    /// Nothing can be said any more about what the open relists of a source did not list: those of this kind, or all.
+    /// Marks the open relists of a source as incomplete: those of this kind, or all.
     pub(crate) fn spoil(&mut self, source: &Name, resource: Option<&Name>) {
         let is_spoiled = |scope: &RelistScope| {
             scope.source == *source && resource.is_none_or(|only| scope.resource == *only)
@@ -84,7 +84,7 @@ impl Relists {
         }
     }
 
-    /// The object at this place was seen alive; if a source is given, by its relists alone.
+    /// Marks an object that was observed alive; if a source is given, only in relists of that source.
     pub(crate) fn mark(
         &mut self,
         resource: &Name,
@@ -100,26 +100,27 @@ impl Relists {
         });
     }
 
-    /// Something that has no place among the objects was seen alive; if a source is given, by its relists alone.
+    /// Records that a resource without a place among the objects was observed alive; if a source is given, only in
+    /// relists of that source.
     pub(crate) fn see(&mut self, resource: &Name, namespace: &Name, source: Option<&Name>) {
         self.each(resource, namespace, |scope, relist| {
             relist.any |= source.is_none_or(|source| scope.source == *source);
         });
     }
 
-    /// The place is free again.
+    /// Removes the mark of a place that is free again.
     pub(crate) fn clear(&mut self, resource: &Name, namespace: &Name, place: u32) {
         self.each(resource, namespace, |_, relist| relist.marks.clear(place));
     }
 
-    /// An object was ended by the relist that began with this entry.
+    /// Counts an object that the relist that began with this entry has ended.
     pub(crate) fn count_ended(&mut self, resource: &Name, namespace: &Name, began: Sequence) {
         self.each(resource, namespace, |_, relist| {
             relist.ended += u64::from(relist.began == began);
         });
     }
 
-    /// The relists that speak of an object of this kind and namespace.
+    /// The relists that cover objects of this kind and namespace.
     fn each(
         &mut self,
         resource: &Name,

@@ -1,4 +1,4 @@
-//! Reservations: the pending ones, and those that ended lately.
+//! Reservations: pending ones, and recently ended ones.
 
 use planted::Bug;
 use std::collections::BTreeSet;
@@ -20,33 +20,35 @@ use quota_semantics::{Name, Timestamp, object::Footprint, uid::Uid};
 
 pub(crate) const CHUNK: usize = 64;
 
-/// How many ended reservations are remembered at most, so that a repeated request gets the same answer. In the fold,
-/// and so part of the format.
+/// Most ended reservations that are remembered, so that a repeated request gets the same answer. Part of the fold, and
+/// so of the format.
 const ENDED_MAX: u32 = 1 << 18;
 
-/// Places of ended reservations in the order of their ends, with the entry that ended them: a place may have been
-/// given to another since.
+/// Places of ended reservations in the order of their ends, with the entry that ended each: the place may have been
+/// reused since.
 pub(crate) type Ends = Ring<(u32, Sequence), ENDED_MAX>;
 
 /// All remembered reservations, by place, uid, name and expiration.
 #[derive(Debug, Default)]
 pub(crate) struct Reservations {
     pub(crate) slab: Slab<Tracked, CHUNK>,
-    /// In the order of their ends, as long as their bytes are not bounded: then only their number is.
+    /// Ended reservations in the order of their ends. Used only until a bound on their bytes is recorded: before, their
+    /// number alone is bounded.
     pub(crate) ended: Ends,
-    /// Most bytes of those that ended.
+    /// Most bytes of ended reservations.
     pub(crate) ended_bytes: Option<u64>,
-    /// Those that ended, by the entries that ended them.
+    /// Ended reservations, by the entries that ended them.
     shares: Shares<(Sequence, u32)>,
-    /// Places only: with the uids in it the table would be many times the caches. Of each object one at most.
+    /// Places only: with the uids in it the table would not fit into the processor's caches. At most one reservation of
+    /// each object.
     by_uid: HashTable<u32>,
-    /// What is committed, by uid; there may be a newer reservation for the same object.
+    /// Commits, by uid; there may be a newer reservation for the same object.
     committed: HashTable<u32>,
-    /// All that are pending for the same.
+    /// Pending reservations by their target.
     by_target: HashTable<u32>,
     hasher: DefaultHashBuilder,
     expirations: BTreeSet<(Timestamp, u32)>,
-    /// How many are pending of each principal that has any.
+    /// The number of pending reservations of each principal that has any.
     pending_of: HashMap<Name, usize>,
 }
 
@@ -139,12 +141,12 @@ impl Reservations {
             .expect("a reservation that is listed is remembered")
     }
 
-    /// What is recorded of an object's reservation: the pending one, else what is committed, else how the last one ended.
+    /// The recorded reservation of an object: the pending one, else the committed one, else the one that ended last.
     pub(crate) fn find(&self, namespace: &str, uid: &Uid) -> Option<(u32, &Tracked)> {
-        let known = self.find_in(&self.by_uid, namespace, uid);
-        match known {
-            Some((_, tracked)) if tracked.ended.is_none() => known,
-            _ => self.find_committed(namespace, uid).or(known),
+        let found = self.find_in(&self.by_uid, namespace, uid);
+        match found {
+            Some((_, tracked)) if tracked.ended.is_none() => found,
+            _ => self.find_committed(namespace, uid).or(found),
         }
     }
 
@@ -168,12 +170,12 @@ impl Reservations {
         self.find_in(&self.committed, namespace, uid)
     }
 
-    /// How many are committed and not observed.
+    /// The number of reservations that are committed and not observed.
     pub(crate) fn committed_count(&self) -> usize {
         self.committed.len()
     }
 
-    /// Those that are pending for the same, in no order.
+    /// The pending reservations of a target, in no order.
     pub(crate) fn pending_for<'a>(
         &'a self,
         target: Target<'a>,
@@ -184,7 +186,7 @@ impl Reservations {
         all.filter(move |tracked| Target::of(&tracked.reservation) == Some(target))
     }
 
-    /// Whether this one took the place of an earlier one for the same name: the entry before its own ended that.
+    /// Whether this reservation superseded an earlier one for the same name: the entry before its own ended that one.
     pub(crate) fn replaced_another(&self, tracked: &Tracked) -> bool {
         let before = tracked.entry.saturating_sub(1);
         let last = self.ended.last_where(|(_, entry)| *entry <= before);
@@ -211,8 +213,8 @@ impl Reservations {
         owner: Name,
         entry: Sequence,
     ) -> u32 {
-        let known = self.find_in(&self.by_uid, &reservation.namespace, &reservation.uid);
-        if let Some((place, _)) = known {
+        let found = self.find_in(&self.by_uid, &reservation.namespace, &reservation.uid);
+        if let Some((place, _)) = found {
             self.remove(place);
         }
         let tracked = Tracked {
@@ -245,7 +247,7 @@ impl Reservations {
         self.remember(place, entry);
     }
 
-    /// It has ended; of too many that have, some are forgotten.
+    /// Remembers an ended reservation. If there are too many, the oldest are forgotten.
     fn remember(&mut self, place: u32, entry: Sequence) {
         self.share(place, entry);
         if self.ended_bytes.is_some() {
@@ -262,7 +264,7 @@ impl Reservations {
             .add(&reservation.namespace, (entry, place), bytes);
     }
 
-    /// Forgets the oldest of the namespace with the most bytes, until there are no more than there may be.
+    /// Forgets the oldest ones of the namespace with the most bytes, until the bound holds.
     fn make_room(&mut self) {
         let Some(most) = self.ended_bytes else {
             return;
@@ -274,15 +276,14 @@ impl Reservations {
         }
     }
 
-    /// From now on no more bytes of ended reservations are remembered than this.
+    /// Bounds the bytes of ended reservations from now on.
     pub(crate) fn bound_ended(&mut self, bytes: u64) {
         self.ended_bytes = Some(bytes);
         self.ended = Ends::default();
         self.make_room();
     }
 
-    /// Those of a namespace that ended and are remembered for the sake of repeated requests, behind a place, in the order
-    /// of the entries that ended them.
+    /// The remembered ended reservations of a namespace behind a place, in the order of the entries that ended them.
     pub(crate) fn ended_in(
         &self,
         namespace: &str,
@@ -291,12 +292,13 @@ impl Reservations {
         self.shares.of(namespace, after)
     }
 
-    /// How many bytes of those that ended are remembered.
+    /// The bytes of remembered ended reservations.
     pub(crate) const fn remembered_bytes(&self) -> usize {
         self.shares.bytes()
     }
 
-    /// Whether so many bytes, or so many that ended, are remembered that each namespace has to get its share.
+    /// Whether the bound on ended reservations has to be recorded: it differs from the recorded one; or none is
+    /// recorded yet, and their bytes exceed it, or their number comes near the limit.
     pub(crate) fn has_to_bound_ended(&self, bytes: u64) -> bool {
         match self.ended_bytes {
             Some(bound) => bound != bytes,
@@ -307,7 +309,7 @@ impl Reservations {
         }
     }
 
-    /// A pending one is pending no more.
+    /// Ends a pending reservation.
     fn settle(&mut self, place: u32, ended: Ended) {
         let Some(tracked) = self.slab.get_mut(place) else {
             return;
@@ -324,7 +326,7 @@ impl Reservations {
         }
     }
 
-    /// One fewer is pending of this principal.
+    /// Removes one pending reservation from the count of this principal.
     fn count_out(&mut self, owner: &Name) {
         if let Some(pending) = self.pending_of.get_mut(owner) {
             *pending -= 1;
@@ -334,7 +336,7 @@ impl Reservations {
         }
     }
 
-    /// A pending one counts for this from now on. It is not forgotten before its end.
+    /// Commits a pending reservation with this footprint. It is not forgotten before the commit ends.
     pub(crate) fn commit(&mut self, place: u32, footprint: Footprint, ended: Ended) {
         self.settle(place, ended);
         self.unindex_uid(place);
@@ -345,8 +347,7 @@ impl Reservations {
         }
     }
 
-    /// What was committed counts no more. If another reservation has been made for the object since, that one is
-    /// remembered.
+    /// Ends a commit. If a newer reservation exists for the object, only that one is remembered.
     pub(crate) fn end_commit(&mut self, place: u32, ended: Ended) {
         let reservation = self.get(place).reservation.clone();
         let Reservation { namespace, uid, .. } = &*reservation;
@@ -365,7 +366,7 @@ impl Reservations {
         }
     }
 
-    /// Nothing is remembered of what was committed.
+    /// Forgets a commit without remembering it.
     pub(crate) fn forget_commit(&mut self, place: u32) {
         self.remove(place);
     }

@@ -1,5 +1,4 @@
-//! The reservations of a namespace as they stood at one moment: whoever looks for a page of them need not hold the state
-//! meanwhile.
+//! The reservations of a namespace as of one moment, so that reading a page of them does not block the state.
 
 use std::{collections::BTreeSet, ops::ControlFlow, sync::Arc};
 
@@ -11,13 +10,13 @@ use super::{
 use crate::event::Reservation;
 use quota_semantics::Timestamp;
 
-/// How many reservations that ended are looked at for one page.
+/// Most ended reservations that are read for one page.
 const ENDED_WORK: usize = 10_000;
 
-/// How many places are looked at between two pauses.
+/// The number of places between two pauses.
 const STEP: usize = 1024;
 
-/// Reservations of a namespace in a state. Taking it copies pointers and numbers, and looks at no reservation.
+/// The reservations of a namespace. Taking the view copies pointers and numbers, without reading any reservation.
 #[derive(Clone, Debug)]
 pub struct ReservationsView {
     reservations: Slab<Tracked, { reservations::CHUNK }>,
@@ -26,25 +25,25 @@ pub struct ReservationsView {
 
 #[derive(Clone, Debug)]
 enum Places {
-    /// Of all that are pending or committed, in no order.
+    /// The places of all pending or committed reservations, in no order.
     Granted(Vec<u32>),
-    /// Of some that ended behind a place, in the order in which they ended.
+    /// The places of some reservations that ended behind a place, in the order of their ends.
     Ended {
         places: Vec<ReservationPlace>,
         wanted: ReservationState,
-        /// Whether there are more behind them.
+        /// Whether there are more after them.
         more: bool,
     },
 }
 
-/// A page of reservations, how and when they ended, and where the page did if there are more.
+/// A page of reservations, with the way and the time of their ends; and the last place, if there are more.
 pub type ReservationsPage = (
     Vec<(Arc<Reservation>, Option<(End, Timestamp)>)>,
     Option<ReservationPlace>,
 );
 
 impl State {
-    /// The reservations of a namespace in a state, as they stand now; of those that ended a bounded number behind a place.
+    /// The reservations of a namespace as of now; of ended ones, a bounded number behind a place.
     #[must_use]
     pub fn reservations_view(
         &self,
@@ -59,8 +58,8 @@ impl State {
         ReservationsView {
             reservations: self.reservations.slab.clone(),
             places: match state {
-                ReservationState::Pending => granted(found.map(|it| &it.pending)),
-                ReservationState::Committed => granted(found.map(|it| &it.committed)),
+                ReservationState::Pending => granted(found.map(|namespace| &namespace.pending)),
+                ReservationState::Committed => granted(found.map(|namespace| &namespace.committed)),
                 wanted => {
                     let mut ended = self.reservations.ended_in(namespace, after);
                     Places::Ended {
@@ -75,7 +74,7 @@ impl State {
 }
 
 impl ReservationsView {
-    /// How many reservations are looked at for a page.
+    /// The number of reservations that have to be read for a page.
     #[must_use]
     pub const fn len(&self) -> usize {
         match &self.places {
@@ -84,18 +83,18 @@ impl ReservationsView {
         }
     }
 
-    /// Whether there is nothing to look at.
+    /// Whether there are none.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many amounts they have, each counted as one more; of many, more than `enough`.
+    /// The number of their amounts, plus one for each reservation. Stops counting above `enough`.
     #[must_use]
     pub fn amounts(&self, enough: usize) -> usize {
         let of = |place: u32| {
             let tracked: Option<&Tracked> = self.reservations.get(place);
-            tracked.map_or(0, |it| it.reservation.footprint.resources.len())
+            tracked.map_or(0, |tracked| tracked.reservation.footprint.resources.len())
         };
         let sum = |amounts: usize, place| match amounts > enough {
             true => ControlFlow::Break(amounts),
@@ -111,12 +110,12 @@ impl ReservationsView {
         }
     }
 
-    /// The `limit` first reservations behind the place where the last page ended; and where this page ended, if there
-    /// are more. `pause` is called behind every thousand that are looked at.
+    /// The `limit` first reservations behind the last place of the previous page; and the last place of this page, if
+    /// there are more. `pause` is called after every thousand that are read.
     ///
-    /// Pending and committed ones come in the order in which they were granted, the others in the order in which they
-    /// ended, as long as they are remembered. Of these a bounded number is looked at, so a page may be short, and even
-    /// empty, while there are more.
+    /// Pending and committed ones come in the order in which they were granted, ended ones in the order in which they
+    /// ended, as long as they are remembered. A bounded number of ended ones is read, so a page may be short or even
+    /// empty while there are more.
     #[must_use]
     pub fn page(
         &self,

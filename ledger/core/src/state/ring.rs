@@ -1,15 +1,15 @@
-//! The latest of many values, oldest first.
+//! A ring buffer of the latest values, oldest first.
 
 use super::slab::Slab;
 use crate::codec::{DecodeError, Reader, Wire, Writer};
 
 const CHUNK: usize = 256;
 
-/// Holds `MAX` values at most: one more takes the place of the oldest. As cheap to copy as a [`Slab`].
+/// Holds at most `MAX` values: a further one replaces the oldest. As cheap to copy as a [`Slab`].
 #[derive(Clone, Debug)]
 pub(crate) struct Ring<T, const MAX: u32> {
     slab: Slab<T, CHUNK>,
-    /// The place of the oldest, once it is full.
+    /// The place of the oldest value, once the ring is full.
     oldest: u32,
 }
 
@@ -31,7 +31,7 @@ impl<T: Clone, const MAX: u32> Ring<T, MAX> {
         self.slab.get_mut(place)
     }
 
-    /// Gives the value's place, and what it took the place of.
+    /// Adds a value. Returns its place, and the value that it replaced.
     pub(crate) fn push(&mut self, value: T) -> (u32, Option<T>) {
         let place = self.oldest;
         if self.slab.len() < MAX {
@@ -42,7 +42,7 @@ impl<T: Clone, const MAX: u32> Ring<T, MAX> {
         (place, slot.map(|slot| std::mem::replace(slot, value)))
     }
 
-    /// The last value of which this holds, given that it holds of all before that.
+    /// The last value for which `holds` is true, given that it is true for all values before.
     pub(crate) fn last_where(&self, holds: impl Fn(&T) -> bool) -> Option<&T> {
         let length = self.slab.len();
         let nth = |number: u32| self.slab.get((self.oldest + number) % length.max(1));
@@ -64,7 +64,7 @@ impl<T: Clone, const MAX: u32> Ring<T, MAX> {
     }
 }
 
-/// As a list.
+/// Encoded as a list.
 impl<T: Wire + Clone, const MAX: u32> Wire for Ring<T, MAX> {
     fn put(&self, writer: &mut Writer) {
         u64::from(self.slab.len()).put(writer);

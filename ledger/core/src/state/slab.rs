@@ -1,14 +1,14 @@
-//! Numbered places for many values, cheap to copy as a whole.
+//! A copy-on-write slab: numbered places for many values, cheap to copy as a whole.
 //!
-//! A snapshot needs the state as it stood at one moment while the writer goes on. Values lie in chunks behind
-//! reference counts: a copy of the slab copies pointers only, and the writer copies a chunk when it first
-//! changes it afterwards. Places are reused last-freed first, so equal histories give equal slabs.
+//! A snapshot needs the state as of one moment while the writer goes on. Values lie in chunks behind reference counts:
+//! a copy of the slab copies pointers only, and the writer copies a chunk when it first changes it afterwards. Places
+//! are reused last-freed first, so equal histories give equal slabs.
 
 use std::sync::Arc;
 
 use crate::codec::{DecodeError, Reader, Wire, Writer};
 
-/// "No place", in the list of free ones.
+/// The end of the list of free places.
 const NONE: u32 = u32::MAX;
 
 /// Values at numbered places, `CHUNK` of them to a copy-on-write chunk.
@@ -50,7 +50,7 @@ const fn place(chunk: usize, offset: usize, size: usize) -> u32 {
 }
 
 impl<T: Clone, const CHUNK: usize> Slab<T, CHUNK> {
-    /// What a place takes.
+    /// The size of a place in bytes.
     #[cfg(test)]
     pub(crate) const SLOT_BYTES: usize = size_of::<Slot<T>>();
 
@@ -58,7 +58,7 @@ impl<T: Clone, const CHUNK: usize> Slab<T, CHUNK> {
         self.live
     }
 
-    /// How many places there are, used or free.
+    /// The number of places, used or free.
     pub(crate) fn places(&self) -> u32 {
         let full = self.chunks.len().saturating_sub(1) * CHUNK;
         let last = self.chunks.last().map_or(0, |chunk| chunk.len());
@@ -144,7 +144,7 @@ impl<T: Clone, const CHUNK: usize> Slab<T, CHUNK> {
 }
 
 impl<T: Wire, const CHUNK: usize> Slab<T, CHUNK> {
-    /// The chunks, so that a long slab can be written in bounded pieces.
+    /// The number of chunks, so that a long slab can be written in bounded pieces.
     pub(crate) fn chunk_count(&self) -> usize {
         self.chunks.len()
     }
@@ -172,7 +172,7 @@ impl<T: Wire, const CHUNK: usize> Slab<T, CHUNK> {
         }
     }
 
-    /// Reads what [`Self::put_head`] wrote: an empty slab, and how many chunks follow.
+    /// Reads the head that [`Self::put_head`] wrote: an empty slab, and the number of chunks that follow.
     pub(crate) fn take_head(reader: &mut Reader<'_>) -> Result<(Self, u64), DecodeError> {
         let free = u32::take(reader)?;
         let live = u32::take(reader)?;
@@ -204,7 +204,7 @@ impl<T: Wire, const CHUNK: usize> Slab<T, CHUNK> {
         Ok(())
     }
 
-    /// Whether the list of free places and the count of live ones agree with the slots, after reading them.
+    /// Checks that the list of free places and the count of live ones agree with the slots, after reading them.
     pub(crate) fn check(&self) -> Result<(), DecodeError> {
         let slots = || self.chunks.iter().flat_map(|chunk| chunk.iter());
         let live = slots().filter(|slot| matches!(slot, Slot::Full(_))).count();
@@ -227,7 +227,7 @@ impl<T: Wire, const CHUNK: usize> Slab<T, CHUNK> {
     }
 }
 
-/// How much is looked at, for tests of what something costs.
+/// Counts the places that are read, for tests of costs.
 #[cfg(test)]
 pub(crate) mod work {
     use std::cell::Cell;
@@ -240,7 +240,7 @@ pub(crate) mod work {
         LOOK_UPS.set(LOOK_UPS.get() + 1);
     }
 
-    /// How many places are looked at while this is done.
+    /// The number of places that `act` reads.
     pub(crate) fn of(act: impl FnOnce()) -> u64 {
         let before = LOOK_UPS.get();
         act();

@@ -1,11 +1,12 @@
-//! Sums: what counts in a namespace, against a quota with scopes, or of a namespace in a group.
+//! Sums: of a namespace, of a quota with scopes, or of a namespace in a group.
 //!
-//! Of each name they hold all plain amounts, and the larger of what workloads are charged and what replicas claim
-//! ([`Amount`]). The *balance* of a name is what is claimed less what is charged; as far as it is positive, it counts
-//! beside plain and charged amounts. What is pending is set against all that counts, so that a replica that is seen
-//! before its workload counts once, too.
+//! For each name they hold all plain amounts, and the larger of the charges of workloads and the claims of replicas
+//! ([`Amount`]). The *balance* of a name is the claims less the charges; a positive balance counts in addition to plain
+//! and charged amounts. Pending amounts are set against all others, so that a replica that is observed before its
+//! workload counts once, too.
 //!
-//! Whoever claims, the sum is at least what all replicas need; and when something ends, no sum grows.
+//! Whatever is claimed, the sum is at least the need of all replicas; and when an object or reservation ends, no sum
+//! grows.
 
 use std::borrow::Cow;
 
@@ -18,7 +19,7 @@ use quota_semantics::{
     resource::ResourceList,
 };
 
-/// What is used and what is promised.
+/// Used and reserved amounts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sums {
     pub(crate) used: ResourceList,
@@ -26,8 +27,8 @@ pub(crate) struct Sums {
     pub(crate) balance: Balance,
 }
 
-/// What replicas claim less what workloads are charged: of what is used, and of what is promised. No zeros. Not in an
-/// image, since it follows from what is there.
+/// The claims of replicas less the charges of workloads, of the used and of the reserved amounts. No zeros. Not part of
+/// images, since it can be derived.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Balance {
     used: ResourceList,
@@ -36,22 +37,22 @@ pub(crate) struct Balance {
 
 record!(Sums { used, reserved } without { balance });
 
-/// Whether something begins or ceases to count.
+/// Whether amounts are added or removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     Add,
     Remove,
 }
 
-/// Amounts of an object, as they count.
+/// The amounts of an object by the way in which they count.
 pub(crate) struct Parts<'a> {
-    /// What counts by itself, and what is charged.
+    /// Plain and charged amounts.
     pub(crate) direct: Cow<'a, ResourceList>,
-    /// What is claimed, less what is charged.
+    /// Claimed less charged amounts.
     shift: ResourceList,
 }
 
-/// By how much the part of balances that counts has changed; no zeros.
+/// The change of the positive balances; no zeros.
 #[derive(Debug, Default)]
 pub(crate) struct Excess {
     pub(crate) used: ResourceList,
@@ -59,7 +60,7 @@ pub(crate) struct Excess {
 }
 
 impl<'a> Parts<'a> {
-    /// These amounts of an object with these traits.
+    /// The given amounts of an object with these traits.
     pub(crate) fn of(traits: &Traits, amounts: Cow<'a, ResourceList>) -> Self {
         if traits.is_plain() {
             return Self {
@@ -75,12 +76,12 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// All of an object.
+    /// All amounts of an object.
     pub(crate) fn all(footprint: &'a Footprint) -> Self {
         Self::of(&footprint.traits, Cow::Borrowed(&footprint.resources))
     }
 
-    /// What is here beyond what is there.
+    /// The amounts of this object that exceed those of the other.
     pub(crate) fn beyond(mut self, other: &Self) -> Self {
         self.direct.to_mut().subtract(&other.direct);
         self.shift.subtract(&other.shift);
@@ -96,7 +97,7 @@ pub(crate) fn change(sum: &mut ResourceList, amounts: &ResourceList, change: Cha
 }
 
 impl Sums {
-    /// Those of nothing.
+    /// No amounts.
     pub(crate) const NONE: Self = Self {
         used: ResourceList::new(),
         reserved: ResourceList::new(),
@@ -106,7 +107,7 @@ impl Sums {
         },
     };
 
-    /// The beginning of sums of some of these names.
+    /// Empty sums, to which names can be copied from these.
     pub(crate) fn part(&self) -> Self {
         Self {
             balance: self.balance.clone(),
@@ -114,7 +115,7 @@ impl Sums {
         }
     }
 
-    /// Makes sure that these names are as they are in `whole`, unless they are here already.
+    /// Copies the amounts of these names from `whole`, unless they are here already.
     pub(crate) fn take_over(&mut self, whole: &Self, names: &ResourceList) {
         let take = |mine: &mut ResourceList, whole: &ResourceList| {
             for name in names.names() {
@@ -129,7 +130,7 @@ impl Sums {
         take(&mut self.reserved, &whole.reserved);
     }
 
-    /// Counts an object or what is claimed for one, or ceases to. Answers what changed besides the direct amounts.
+    /// Adds or removes amounts. Returns the changes other than the direct amounts.
     pub(crate) fn count(&mut self, sum: Sum, parts: &Parts<'_>, direction: Change) -> Excess {
         let list = match sum {
             Sum::Used => &mut self.used,
@@ -167,7 +168,7 @@ impl Balance {
         }
     }
 
-    /// How much of the balance of these names counts: of what is used only, or of all.
+    /// The positive balance of these names: of used amounts only, or of all.
     fn excess(&self, names: &ResourceList, used_only: bool) -> ResourceList {
         let excess = |name: &Name| {
             let excess = positive(self.of(name, used_only));
@@ -184,8 +185,8 @@ impl Balance {
         balance
     }
 
-    /// By how much what counts grows with these parts: no zeros, and nothing that shrinks. `used_only`: as if nothing
-    /// were promised.
+    /// The growth of the counted amounts by these parts: no zeros, and no decreases. `used_only`: reservations are
+    /// ignored.
     pub(crate) fn growth(&self, parts: Parts<'_>, used_only: bool) -> ResourceList {
         let Parts { direct, shift } = parts;
         let mut growth = direct.into_owned();
@@ -203,8 +204,7 @@ impl Balance {
     }
 }
 
-/// In which suffixes amounts of a resource are usually written. The balances' own spelling would tell in which order they
-/// came to be.
+/// The usual format of amounts of a resource. A format taken from the balances would depend on their history.
 fn usual_format(name: &str) -> Format {
     let is_in_bytes = ["memory", "storage", "hugepages-"]
         .iter()

@@ -1,4 +1,4 @@
-//! The owners of reservations in an image: beside the tables that the first ledgers have, by their places.
+//! The owners of reservations in an image, in a piece beside the tables of the first ledgers, by their places.
 
 use std::sync::Arc;
 
@@ -6,14 +6,14 @@ use super::{deleted::Uids, namespaces::Namespaces, slab::Slab, tracked::Tracked}
 use crate::codec::{DecodeError, record};
 use quota_semantics::{Name, object::Footprint};
 
-/// What an image holds in a piece of its own.
+/// The content of that piece.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tenancy {
     /// The principals that made reservations.
     owners: Vec<(u32, Name)>,
-    /// What is committed.
+    /// The footprints of commits.
     committed: Vec<(u32, Arc<Footprint>)>,
-    /// The namespaces of what was deleted, in the order of the deletions; empty if none is known.
+    /// The namespaces of deleted objects, in the order of the deletions; empty if none is recorded.
     deleted: Vec<Name>,
 }
 
@@ -23,8 +23,8 @@ record!(Tenancy {
     deleted
 });
 
-fn astray(what: &str) -> DecodeError {
-    DecodeError(format!("{what} of nothing"))
+fn astray(record: &str) -> DecodeError {
+    DecodeError(format!("{record} at a free place"))
 }
 
 impl Tenancy {
@@ -39,13 +39,13 @@ impl Tenancy {
             .iter()
             .filter_map(|(place, tracked)| Some((place, tracked.committed.clone()?)));
         let namespaces = deleted.iter().map(|(_, gone)| gone.namespace.clone());
-        let is_known = deleted.iter().any(|(_, gone)| !gone.namespace.is_empty());
+        let is_recorded = deleted.iter().any(|(_, gone)| !gone.namespace.is_empty());
         Self {
             owners: owned
                 .map(|(place, tracked)| (place, tracked.owner.clone()))
                 .collect(),
             committed: committed.collect(),
-            deleted: namespaces.filter(|_| is_known).collect(),
+            deleted: namespaces.filter(|_| is_recorded).collect(),
         }
     }
 

@@ -1,4 +1,4 @@
-//! What is looked at while the state is held, counted in places.
+//! The work that is done while the state is held, in places that are read.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use quota_semantics::{
     Name, Timestamp, object::Footprint, quota::spec::Spec, resource::ResourceList, uid::Uid,
 };
 
-/// As many of each as there may be in a namespace by the defaults of the limits.
+/// The most of each that a namespace may have by the default limits.
 const MANY: u64 = 100_000;
 
-/// Places that may be looked at to find the namespace.
+/// The places that may be read to find the namespace.
 const FEW: u64 = 8;
 
 fn uid(kind: &str, number: u64) -> Uid {
@@ -57,7 +57,7 @@ fn granted(number: u64) -> Event {
     }))
 }
 
-/// As many quotas as a namespace may have, with as many limits, by the defaults.
+/// The most quotas of a namespace, and the most limits of each, by the default limits.
 const QUOTAS: u64 = 100;
 const LIMITS: u64 = 256;
 
@@ -104,14 +104,14 @@ fn neither_limits_nor_reservations_are_looked_at_while_the_state_is_held() {
     assert!(held <= FEW, "{held} places for the usage of a namespace");
     let mut page = None;
     let held = work::of(|| page = Some(state.quotas_page(Some("team-a"), None, 500)));
-    // Those that each of the quotas shows, once, each with the object that is looked for.
+    // The reservations that each of the quotas shows, each read once, with its object.
     assert!(held <= 5 * 200 + FEW, "{held} places for a page of quotas");
     let mut pending = None;
     let of_pending = || state.reservations_view("team-a", ReservationState::Pending, (0, 0));
     let held = work::of(|| pending = Some(of_pending()));
     assert!(held <= FEW, "{held} places for a page of reservations");
 
-    // All of it is looked at afterwards.
+    // Everything is read afterwards.
     let (all, (page, more), pending) = (all.unwrap(), page.unwrap(), pending.unwrap());
     let after = work::of(|| assert_eq!(all.figures().count() as u64, QUOTAS));
     assert_eq!(after, QUOTAS * LIMITS);
@@ -145,9 +145,9 @@ fn neither_objects_nor_reservations_are_looked_at_while_the_state_is_held() {
     assert!(held <= FEW, "{held} places for a page of objects");
     let mut parts = None;
     let held = work::of(|| parts = state.parts_view("team-a", None, "pods"));
-    assert!(held <= FEW, "{held} places for what makes a number");
+    assert!(held <= FEW, "{held} places for the parts of a number");
 
-    // All of it is looked at afterwards, with pauses.
+    // Everything is read afterwards, with pauses.
     let (objects, parts) = (objects.unwrap(), parts.unwrap());
     let (mut pauses, most) = (0, 10);
     assert_eq!(

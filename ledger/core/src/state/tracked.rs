@@ -1,4 +1,4 @@
-//! A reservation, and what became of it.
+//! A reservation and its state.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use quota_semantics::{Name, Timestamp, object::Footprint, uid::Uid};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ReservationState {
-    /// It holds what was reserved.
+    /// The reservation holds its amounts.
     #[default]
     Pending,
     /// Its object counts instead.
     Observed,
-    /// Its holder said that the object exists.
+    /// The holder committed it.
     Committed,
-    /// Its holder gave it back, or a newer one took its place.
+    /// The holder released it, or a newer one superseded it.
     Released,
-    /// Its time ran out.
+    /// It expired.
     Expired,
 }
 
@@ -40,29 +40,29 @@ impl ReservationState {
     }
 }
 
-/// Where a page of reservations ended: the entry that granted the last one, or ended it, and its place in the state.
+/// The last place of a page of reservations: the entry that granted or ended the last one, and its place in the state.
 pub type ReservationPlace = (Sequence, u32);
 
 /// How a reservation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum End {
-    /// Its object was observed, or deleted before it was ever seen.
+    /// Its object was observed, or was deleted before it was ever observed.
     Observed,
-    /// The holder said that the object exists.
+    /// The holder committed it.
     Committed,
-    /// The holder gave it back.
+    /// The holder released it.
     Released,
-    /// Its time ran out.
+    /// It expired.
     Expired,
-    /// A newer reservation for the same name took its place, or an object of that name was observed.
+    /// A newer reservation for the same name superseded it, or an object of that name was observed.
     Superseded,
-    /// The holder gave back what it had committed.
+    /// The holder returned a commit.
     Returned,
 }
 
 impl End {
-    /// The state of a reservation that ended so.
+    /// The state of a reservation that ended in this way.
     #[must_use]
     pub const fn state(self) -> ReservationState {
         match self {
@@ -86,7 +86,7 @@ impl End {
         }
     }
 
-    /// Whether nothing came of it: what was promised is promised no more, and is not used either.
+    /// Whether the reservation came to nothing: its amounts are neither reserved nor used any more.
     #[must_use]
     pub const fn is_void(self) -> bool {
         match self {
@@ -96,7 +96,7 @@ impl End {
     }
 }
 
-/// A reservation and what became of it.
+/// A reservation and its state.
 #[derive(Clone, Debug)]
 pub(crate) struct Tracked {
     pub(crate) reservation: Arc<Reservation>,
@@ -105,7 +105,7 @@ pub(crate) struct Tracked {
     pub(crate) ended: Option<Ended>,
     /// The principal that made it; empty: unknown, as in snapshots of the first ledgers.
     pub(crate) owner: Name,
-    /// What the holder said that the object counts for, until the object is observed or the holder gives it back.
+    /// The committed footprint, until the object is observed or the holder returns it.
     pub(crate) committed: Option<Arc<Footprint>>,
 }
 
@@ -114,7 +114,7 @@ impl Tracked {
         self.reservation.uid == *uid && self.reservation.namespace == *namespace
     }
 
-    /// What it claims beside what its object counts for, if it claims anything.
+    /// The kind and the footprint of its claim, if it claims anything.
     pub(crate) fn claim(&self) -> Option<(Claim, &Footprint)> {
         match (&self.committed, &self.ended) {
             (Some(committed), _) => Some((Claim::Committed, committed)),
@@ -123,7 +123,7 @@ impl Tracked {
         }
     }
 
-    /// The entry that ended it, if it is remembered for the sake of repeated requests alone.
+    /// The entry that ended it, if it is remembered only for repeated requests.
     pub(crate) fn remembered_end(&self) -> Option<Sequence> {
         let ended = self.ended.as_ref();
         ended
@@ -154,7 +154,7 @@ record!(Tracked {
     ended
 } without { owner, committed });
 
-/// What a pending reservation is for. A newer one for the same takes its place.
+/// The target of a pending reservation. A newer reservation for the same target supersedes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Target<'a> {
     pub(crate) namespace: &'a str,

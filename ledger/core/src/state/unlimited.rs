@@ -1,4 +1,4 @@
-//! Which limits hold a reservation, and which of its resources none of them limits.
+//! The limits that apply to a reservation, and the resources that none of them limits.
 
 use std::collections::BTreeSet;
 
@@ -6,11 +6,11 @@ use super::{Counted, LimitKind, Overlay, State, tracked::Tracked, view::Holding}
 use quota_semantics::{Name, admission::Limit as _, object::Footprint};
 
 const COUNT: &str = "count/";
-/// What the name of a request of containers begins with.
+/// The prefix of the names of containers' requests.
 pub(crate) const REQUESTS: &str = "requests.";
 const LIMITS: &str = "limits.";
 
-/// Counts with a name of their own, besides `count/…`.
+/// Counts that have their own names, in addition to `count/…`.
 const PLAIN_COUNTS: [&str; 9] = [
     "configmaps",
     "persistentvolumeclaims",
@@ -23,12 +23,12 @@ const PLAIN_COUNTS: [&str; 9] = [
     "services.nodeports",
 ];
 
-/// Whether a name is that of a number of objects.
+/// Whether a name is a count of objects.
 pub(crate) fn is_count(name: &str) -> bool {
     name.starts_with(COUNT) || PLAIN_COUNTS.contains(&name)
 }
 
-/// Names of the same thing: `cpu`, `requests.cpu` and `limits.cpu`; `pods` and `count/pods`.
+/// Whether two names are for the same thing: `cpu`, `requests.cpu` and `limits.cpu`; `pods` and `count/pods`.
 pub(crate) fn are_of_the_same(name: &str, other: &str) -> bool {
     fn bare(name: &str) -> &str {
         let prefixes = [COUNT, REQUESTS, LIMITS];
@@ -38,8 +38,8 @@ pub(crate) fn are_of_the_same(name: &str, other: &str) -> bool {
     bare(name) == bare(other)
 }
 
-/// The resources of a footprint that no limit counts, by name. A name is none of them if another name of the footprint
-/// for the same thing is limited: of a pod, `memory` where `requests.memory` is limited.
+/// The resources of a footprint that no limit counts, by name. A name is left out if another name of the footprint for
+/// the same thing is limited: for a pod, `memory` if `requests.memory` is limited.
 pub(crate) fn unlimited(limits: &[Counted<'_>], footprint: &Footprint) -> Vec<Name> {
     let resources = &footprint.resources;
     let limited = limited(limits, footprint);
@@ -54,7 +54,7 @@ pub(crate) fn unlimited(limits: &[Counted<'_>], footprint: &Footprint) -> Vec<Na
     open.cloned().collect()
 }
 
-/// The resources of a footprint that some limit counts.
+/// The resources of a footprint that a limit counts.
 pub(crate) fn limited<'f>(
     limits: &'f [Counted<'_>],
     footprint: &'f Footprint,
@@ -73,8 +73,8 @@ pub(crate) fn limited<'f>(
 }
 
 impl State {
-    /// The limits that hold what a reservation claims, and what of it none of them limits; none, once it has ended and
-    /// claims nothing.
+    /// The limits that apply to the claim of a reservation, and the resources that none of them limits; none if the
+    /// reservation has ended and claims nothing.
     pub(super) fn holding(&self, tracked: &Tracked) -> Option<Holding> {
         let (_, footprint) = tracked.claim()?;
         let reservation = &tracked.reservation;

@@ -1,4 +1,4 @@
-//! The state as its readers see it: plain copies, free of the tables behind.
+//! The state for readers: plain copies, independent of the internal tables.
 
 use std::sync::Arc;
 
@@ -18,10 +18,10 @@ pub struct Figure {
     pub resource: Name,
     /// The limit.
     pub hard: Quantity,
-    /// What observed objects count for. Absent if no object can ever count for this name, as in Kubernetes.
+    /// The amount of observed objects. Absent if no object can ever count for this name, as in Kubernetes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub used: Option<Quantity>,
-    /// What pending reservations hold beside that.
+    /// The amount that pending reservations hold beyond that.
     pub reserved: Quantity,
 }
 
@@ -34,22 +34,22 @@ pub struct QuotaView {
     pub entry: Sequence,
     /// One per limit, by name.
     pub figures: Vec<Figure>,
-    /// The pending reservations that hold something of it, and how much.
+    /// The pending reservations that hold any of it, and the amounts.
     pub holds: Vec<(Arc<Reservation>, ResourceList)>,
-    /// How many more pending reservations the namespace has: they are too many to list.
+    /// The number of pending reservations of the namespace that are left out.
     pub holds_omitted: usize,
 }
 
-/// The sums of a namespace, whatever its quotas.
+/// The sums of a namespace, independent of its quotas.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
-    /// What observed objects count for.
+    /// The amounts of observed objects.
     pub used: ResourceList,
-    /// What pending reservations hold beside that.
+    /// The amounts that pending reservations hold beyond that.
     pub reserved: ResourceList,
 }
 
-/// An object that is alive.
+/// A live object.
 #[derive(Clone, Debug)]
 pub struct ObjectView {
     /// Its identity.
@@ -62,20 +62,20 @@ pub struct ObjectView {
     pub name: Box<str>,
     /// Its version; 0: unknown.
     pub version: u64,
-    /// The entry that last changed what it counts for.
+    /// The entry that last changed its footprint.
     pub entry: Sequence,
     /// When it ceases to count without an event.
     pub lapse: Option<Timestamp>,
-    /// What it counts for.
+    /// Its footprint.
     pub footprint: Arc<Footprint>,
 }
 
-/// A reservation and what became of it.
+/// A reservation and its state.
 #[derive(Clone, Debug)]
 pub struct ReservationView {
     /// The reservation as granted.
     pub reservation: Arc<Reservation>,
-    /// What it holds now, or held: the growth over what its object already counts for.
+    /// The amounts that it holds, or held: the growth over those of its object.
     pub held: ResourceList,
     /// The principal that made it; empty: unknown.
     pub owner: Name,
@@ -83,33 +83,33 @@ pub struct ReservationView {
     pub entry: Sequence,
     /// How and when it ended; none: it is pending.
     pub end: Option<(End, Timestamp)>,
-    /// What it counts for as used, while it is committed and no source has reported its object.
+    /// The footprint that counts as used, while it is committed and no source has reported its object.
     pub committed: Option<Arc<Footprint>>,
-    /// The object that bore its name when it was granted, and beside which it is counted.
+    /// The object that bore its name when it was granted; only the excess over that object counts.
     pub bearer: Option<Uid>,
 }
 
-/// A reservation and how it ended, without what it holds.
+/// A reservation and its end, without the held amounts.
 #[derive(Clone, Debug)]
 pub struct ReservationStatus {
     /// The reservation as granted.
     pub reservation: Arc<Reservation>,
     /// How and when it ended; none: it is pending.
     pub end: Option<(End, Timestamp)>,
-    /// What holds what it claims; none: it claims nothing any more.
+    /// The limits that apply to its claim; none: it claims nothing any more.
     pub holding: Option<Holding>,
 }
 
-/// The limits that hold what a reservation claims.
+/// The limits that apply to the claim of a reservation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holding {
     /// Quotas of its namespace, by name.
     pub quotas: Vec<Name>,
     /// Groups, nearest first.
     pub groups: Vec<Name>,
-    /// Resources that it claims and that none of them limits, by name.
+    /// Claimed resources that none of them limits, by name.
     pub unlimited: Vec<Name>,
 }
 
-/// Where a page of objects ended: resource, name, uid.
+/// The last place of a page of objects: resource, name, uid.
 pub type ObjectKey = (Name, Box<str>, Uid);

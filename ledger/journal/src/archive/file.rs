@@ -23,10 +23,10 @@ const LIST: [u8; 3] = *b"QLL";
 const FOOT: [u8; 3] = *b"QLT";
 const FOOT_BYTES: usize = record_bytes(POSITION_BYTES + 8 + 32);
 
-/// Most bytes that the frames of one block may have: a chunk, or one large frame.
+/// Most bytes of frames in one block: a chunk, or one large frame.
 const MAX_BLOCK_BYTES: u64 = 32 * 1024 * 1024;
 
-/// Read at a time when a whole file is hashed, in bytes.
+/// Bytes per read when a whole file is hashed.
 const HASH_STEP_BYTES: usize = 256 * 1024;
 
 /// An archive file being written, and its hash so far.
@@ -38,7 +38,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Begins a file with the batches behind `before`.
+    /// Begins a file of the batches behind `before`.
     pub(super) fn new(file: Arc<dyn File>, before: &Durable) -> Result<Self, Error> {
         let mut writer = Self {
             file,
@@ -50,7 +50,7 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Adds the frames that continue `before`.
+    /// Appends the frames behind `before`.
     pub(super) fn block(&mut self, before: &Durable, frames: &[u8]) -> Result<(), Error> {
         let first = before.sequence.saturating_add(1);
         let list = std::mem::replace(&mut self.list, Record::new(LIST));
@@ -62,7 +62,7 @@ impl Writer {
         self.put(&block.finish())
     }
 
-    /// Ends the file behind `last` and syncs it; gives its length.
+    /// Ends the file behind `last` and syncs it. Returns its length.
     pub(super) fn finish(mut self, last: &Durable) -> Result<u64, Error> {
         let list_at = self.offset;
         let list = std::mem::replace(&mut self.list, Record::new(LIST));
@@ -93,7 +93,7 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    /// Opens a file of the archive and reads its ends.
+    /// Opens a file of the archive and reads its head and foot.
     pub(super) fn new(disk: &dyn Disk, listed: &ArchiveFile) -> Result<Self, Error> {
         let file = disk.open(&listed.path)?;
         let wrong = |why| damaged(&listed.path, None, Some(listed.first_sequence), why);
@@ -111,7 +111,7 @@ impl Opened {
         };
         let named = (listed.first_sequence, listed.last_sequence);
         if (before.sequence.saturating_add(1), last.sequence) != named {
-            return Err(wrong("it does not hold what its name says".to_owned()));
+            return Err(wrong("its content does not match its name".to_owned()));
         }
         Ok(Self {
             file,
@@ -146,7 +146,7 @@ impl Opened {
         Err(damaged(self.file.path(), None, Some(first), why))
     }
 
-    /// First sequence and offset of each block.
+    /// The first sequence and the offset of each block.
     pub(super) fn list(&self) -> Result<Vec<(u64, u64)>, Error> {
         let record = self.record(self.list_at, self.foot_at.saturating_sub(self.list_at))?;
         let mut fields = open_record(LIST, &record)
@@ -194,7 +194,7 @@ impl Opened {
     }
 }
 
-/// What says that a sequence is missing.
+/// The error of a missing sequence.
 pub(super) fn missing(file: &Path, sequence: u64) -> Error {
     damaged(
         file,

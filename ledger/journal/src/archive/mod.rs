@@ -1,5 +1,5 @@
-//! The archive: files that receive epochs before compaction removes them, so that an audit can replay
-//! from the beginning. `FIRST-LAST.qla` holds the batches from one sequence to another.
+//! The archive: files to which epochs are copied before compaction removes them, so that an audit can replay from the
+//! beginning. `FIRST-LAST.qla` holds the batches from one sequence to another.
 
 mod file;
 
@@ -64,7 +64,7 @@ impl Archive {
         self.files.read().clone()
     }
 
-    /// The first sequence from which on the archive has everything up to `last`.
+    /// The first sequence from which the archive holds everything up to `last`.
     #[must_use]
     pub(crate) fn reaches_back_to(&self, last: u64) -> Option<u64> {
         let mut first = None;
@@ -78,7 +78,7 @@ impl Archive {
         first
     }
 
-    /// Refuses a ledger that ends before what was archived of it.
+    /// Refuses a ledger that ends before the last archived entry.
     pub(super) fn is_not_ahead_of(&self, durable: &Durable) -> Result<(), Error> {
         let files = self.files();
         let ahead = files
@@ -99,7 +99,7 @@ impl Archive {
         }
     }
 
-    /// Reads batches from the archive alone, from the one on that holds `from`.
+    /// Reads batches from the archive alone, beginning with the batch that holds `from`.
     #[must_use]
     pub fn read(self: &Arc<Self>, from: u64) -> BatchReader {
         BatchReader::new(Arc::clone(self) as Arc<dyn Source>, from)
@@ -113,7 +113,7 @@ impl Archive {
         (sequence <= file.last_sequence).then(|| file.clone())
     }
 
-    /// Stores what `source` has from behind `before` up to `last`, durably, and reads it back.
+    /// Stores the batches of `source` from behind `before` up to `last`, durably, and reads them back.
     pub(super) fn store(
         &self,
         before: &Durable,
@@ -156,8 +156,8 @@ impl Archive {
         Ok(file)
     }
 
-    /// Reads a whole file: its hash, its head and foot, and every frame against the chain. Gives the chain
-    /// before and behind it; `visit` sees each frame, and the chain before it.
+    /// Reads a whole file: its hash, its head and foot, and every frame against the chain. Returns the chain before and
+    /// behind it; `visit` is called for each frame, with the chain before the frame.
     pub(super) fn verify(
         &self,
         file: &ArchiveFile,
@@ -200,7 +200,7 @@ impl Source for Archive {
     }
 }
 
-/// The archive files of a directory, by name.
+/// The archive files in a directory, by name.
 fn list(disk: &dyn Disk, directory: &Path) -> Result<Vec<ArchiveFile>, Error> {
     let mut files: Vec<ArchiveFile> = Vec::new();
     for listed in disk.list(directory)? {

@@ -1,5 +1,5 @@
-//! What the journal needs from a disk, so that tests can put one under it that crashes, tears writes
-//! and forgets what was not synced.
+//! The journal's interface to the disk, so that tests can replace it by one that crashes, tears writes and loses writes
+//! that were not synced.
 
 mod read_only;
 mod real;
@@ -27,22 +27,22 @@ pub struct DirectoryEntry {
     pub length: u64,
 }
 
-/// File operations. Nothing is durable before it was synced: content by [`File::sync`], names by
+/// File operations. Nothing is durable before it is synced: content by [`File::sync`], names by
 /// [`Disk::sync_directory`].
 pub trait Disk: Send + Sync {
-    /// Makes an empty file for reading and writing; an old one of that name is emptied.
+    /// Creates an empty file for reading and writing; an existing file is truncated.
     ///
     /// # Errors
     /// [`Error::Io`].
     fn create(&self, path: &Path) -> Result<Arc<dyn File>, Error>;
 
-    /// Opens an existing file; for reading and writing, or, where only that is permitted, for reading.
+    /// Opens an existing file for reading and writing, or for reading only if writing is not permitted.
     ///
     /// # Errors
     /// [`Error::Io`].
     fn open(&self, path: &Path) -> Result<Arc<dyn File>, Error>;
 
-    /// Gives a file or directory another name in one step; replaces a file that has it.
+    /// Renames a file or directory atomically; an existing file is replaced.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -54,13 +54,13 @@ pub trait Disk: Send + Sync {
     /// [`Error::Io`].
     fn remove_file(&self, path: &Path) -> Result<(), Error>;
 
-    /// Removes a directory and what is in it; nothing if there is none.
+    /// Removes a directory with its content; does nothing if it does not exist.
     ///
     /// # Errors
     /// [`Error::Io`].
     fn remove_directory(&self, path: &Path) -> Result<(), Error>;
 
-    /// Makes a directory in one that exists.
+    /// Creates a directory in an existing one.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -72,9 +72,9 @@ pub trait Disk: Send + Sync {
     /// [`Error::Io`].
     fn has_directory(&self, path: &Path) -> Result<bool, Error>;
 
-    /// Makes a directory and its parents, as far as they are missing, durably. One that is there may have been made
-    /// by a process that was killed before it synced, and its name would be lost with all that is put into it: so
-    /// nothing is put into a directory before its own name was synced.
+    /// Creates a directory and its missing parents, durably. An existing directory may have been created by a process
+    /// that was killed before the sync, and a crash would lose its name with all its content: so no file is put into a
+    /// directory before the directory's own name was synced.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -86,7 +86,7 @@ pub trait Disk: Send + Sync {
             self.make_directory(path)?;
         }
         match self.sync_directory(above) {
-            // That of somebody else, who does not let us look into it: he made this one.
+            // The parent belongs to another user and is not readable; that user created this directory in it.
             Err(Error::Io { source, .. })
                 if !is_missing && source.kind() == ErrorKind::PermissionDenied =>
             {
@@ -96,7 +96,7 @@ pub trait Disk: Send + Sync {
         }
     }
 
-    /// What is in a directory, by name; nothing if there is no such directory.
+    /// The entries of a directory, by name; none if the directory does not exist.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -108,7 +108,7 @@ pub trait Disk: Send + Sync {
     /// [`Error::Io`].
     fn sync_directory(&self, directory: &Path) -> Result<(), Error>;
 
-    /// Bytes that can still be written where `path` is.
+    /// The free bytes of the file system that holds `path`.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -117,35 +117,35 @@ pub trait Disk: Send + Sync {
     /// Takes the lock file of a data directory until the guard is dropped.
     ///
     /// # Errors
-    /// [`Error::Locked`] if another process has it.
+    /// [`Error::Locked`] if another process holds it.
     fn lock(&self, path: &Path) -> Result<Box<dyn Lock>, Error>;
 
-    /// As [`Disk::lock`], to read: shared with others that read, and the file is neither made nor changed. A
+    /// As [`Disk::lock`], for reading: shared with other readers, and the file is neither created nor changed. A
     /// missing file locks nothing.
     ///
     /// # Errors
-    /// [`Error::Locked`] if another process has it to write.
+    /// [`Error::Locked`] if another process holds it for writing.
     fn lock_to_read(&self, path: &Path) -> Result<Box<dyn Lock>, Error>;
 
-    /// Whether what is written to it is forgotten.
+    /// Whether writes are discarded.
     fn is_read_only(&self) -> bool {
         false
     }
 
-    /// Opens a key-value database, or makes it.
+    /// Opens a key-value database, or creates it.
     ///
     /// # Errors
-    /// [`Error::Damaged`] if it cannot be opened as it is, [`Error::Io`].
+    /// [`Error::Damaged`] if it cannot be opened, [`Error::Io`].
     fn database(&self, directory: &Path) -> Result<Box<dyn Database>, Error>;
 
-    /// Opens a copy of a database, which is removed when it is closed. So nothing in the directory changes, whatever is
-    /// wrong with it: a damaged database is repaired by being opened, and what is behind the damage is lost then.
+    /// Opens a copy of a database, which is removed when it is closed. So no file in the directory changes, even if the
+    /// database is damaged: sled repairs a damaged database when it opens it, and loses the entries behind the damage.
     ///
     /// # Errors
     /// As [`Disk::database`]; [`Error::Io`] also if there is no room for the copy.
     fn private_database(&self, directory: &Path) -> Result<Box<dyn Database>, Error>;
 
-    /// The files of a database, sorted by their names: paths within its directory, with `/`.
+    /// The files of a database, sorted by name: paths within its directory, with `/`.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -168,7 +168,7 @@ pub trait Disk: Send + Sync {
         Ok(names)
     }
 
-    /// Reads a whole file of at most `limit` bytes (more are not read); none if it does not exist.
+    /// Reads a file, at most `limit` bytes of it; none if it does not exist.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -187,8 +187,8 @@ pub trait Disk: Send + Sync {
         Ok(Some(bytes))
     }
 
-    /// Puts a whole small file in place, so that a crash leaves the old one or the new one: a
-    /// temporary file, synced, renamed, and the directory synced.
+    /// Replaces a small file atomically, so that a crash leaves the old content or the new: a temporary file, synced,
+    /// renamed, and the directory synced.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -197,7 +197,7 @@ pub trait Disk: Send + Sync {
         self.install(path)
     }
 
-    /// The first half of [`Disk::replace`]: after an error the old file is in force.
+    /// The first half of [`Disk::replace`]: after an error the old file is still there.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -207,7 +207,7 @@ pub trait Disk: Send + Sync {
         file.sync()
     }
 
-    /// The second half of [`Disk::replace`]: after an error it is unknown which file is in force.
+    /// The second half of [`Disk::replace`]: after an error it is unknown which file is there.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -219,19 +219,19 @@ pub trait Disk: Send + Sync {
 
 /// An open file.
 pub trait File: Send + Sync {
-    /// Reads until the buffer is full or the file ends; gives the number of bytes read.
+    /// Reads until the buffer is full or the file ends. Returns the number of bytes read.
     ///
     /// # Errors
     /// [`Error::Io`].
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, Error>;
 
-    /// Writes all the bytes.
+    /// Writes all bytes.
     ///
     /// # Errors
     /// [`Error::Io`].
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), Error>;
 
-    /// Writes this many zeros.
+    /// Writes zeros.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -239,8 +239,8 @@ pub trait File: Send + Sync {
         self.write_at(&vec![0; length], offset)
     }
 
-    /// Makes content and length durable (fdatasync). After an error nothing written since the last
-    /// success can be relied on, and a second call proves nothing.
+    /// Makes content and length durable (fdatasync). After an error no write since the last success can be relied on,
+    /// and the success of a second call proves nothing.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -252,11 +252,11 @@ pub trait File: Send + Sync {
     /// [`Error::Io`].
     fn length(&self) -> Result<u64, Error>;
 
-    /// Where it was opened.
+    /// The path with which it was opened.
     fn path(&self) -> &Path;
 }
 
-/// Holds a data directory's lock.
+/// Holds the lock of a data directory.
 pub trait Lock: Send + Sync {}
 
 /// A key and its value.
@@ -264,31 +264,32 @@ pub type Pair = (Vec<u8>, Vec<u8>);
 
 /// An ordered key-value database.
 pub trait Database: Send + Sync {
-    /// Puts these pairs, in this order; the later one of a key stays. Durable they are only after [`Database::sync`].
+    /// Inserts these pairs in this order; of equal keys the last one stays. They are durable only after
+    /// [`Database::sync`].
     ///
     /// # Errors
     /// [`Error::Io`].
     fn insert(&self, pairs: Vec<Pair>) -> Result<(), Error>;
 
-    /// Makes everything durable that was put.
+    /// Makes all inserted pairs durable.
     ///
     /// # Errors
     /// [`Error::Io`].
     fn sync(&self) -> Result<(), Error>;
 
-    /// The greatest key that is not above `key`.
+    /// The greatest key that is at most `key`.
     ///
     /// # Errors
     /// [`Error::Damaged`], [`Error::Io`].
     fn key_at_or_below(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error>;
 
-    /// At most `limit` pairs from the key `from` on, in order.
+    /// At most `limit` pairs in order, beginning with the key `from`.
     ///
     /// # Errors
     /// [`Error::Damaged`], [`Error::Io`].
     fn range(&self, from: &[u8], limit: usize) -> Result<Vec<Pair>, Error>;
 
-    /// Closes it. Only if that succeeds, what it has written on the way is durable.
+    /// Closes the database. The writes of the close itself are durable only if it succeeds.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -297,10 +298,10 @@ pub trait Database: Send + Sync {
     }
 }
 
-/// Ending of files that were not finished; they mean nothing and are removed on open.
+/// Suffix of unfinished files. They have no meaning and are removed on open.
 pub(super) const TEMPORARY: &str = ".tmp";
 
-/// The name that a file has while it is being written.
+/// The name of a file while it is being written.
 pub(super) fn temporary(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(TEMPORARY);

@@ -1,5 +1,5 @@
-//! A disk on which nothing changes: what is written to it is kept aside and forgotten. With it a ledger is
-//! opened for reading alone, by the same recovery as otherwise.
+//! A disk that never changes: writes are kept in memory and discarded. A ledger is opened on it for reading alone, with
+//! the same recovery code.
 
 use std::{
     collections::BTreeMap,
@@ -15,10 +15,10 @@ use super::{
     Database, DirectoryEntry, Disk, Error, File, Lock,
 };
 
-/// Another disk, seen but not touched. Of databases copies are opened: sled writes to what it opens.
+/// Another disk, read without changes. Databases are opened as copies, since sled writes to the files that it opens.
 pub(crate) struct ReadOnlyDisk {
     disk: Arc<dyn Disk>,
-    /// Files that were made here: none of them reaches the disk.
+    /// Files that were created here: none of them reaches the disk.
     made: Mutex<BTreeMap<PathBuf, Arc<MemoryFile>>>,
 }
 
@@ -110,7 +110,7 @@ impl Disk for ReadOnlyDisk {
     }
 
     fn private_database(&self, directory: &Path) -> Result<Box<dyn Database>, Error> {
-        // sled would make what is missing.
+        // sled would create a missing database.
         if self.disk.list(directory)?.is_empty() {
             return Err(Error::Damaged(Damage {
                 file: directory.to_path_buf(),
@@ -128,7 +128,7 @@ impl Disk for ReadOnlyDisk {
     }
 }
 
-/// A file that can only be read.
+/// A file that is only read.
 struct ReadFile(Arc<dyn File>);
 
 impl File for ReadFile {
@@ -153,7 +153,7 @@ impl File for ReadFile {
     }
 }
 
-/// A file that exists in memory only. Only the small records that recovery writes become such files.
+/// A file in memory. Only the small records that recovery writes become such files.
 struct MemoryFile {
     path: PathBuf,
     content: Mutex<Vec<u8>>,

@@ -1,4 +1,4 @@
-//! The operating system's disk: the only place in the core that touches it.
+//! The operating system's disk: the only module of the core that accesses files.
 
 use std::{
     fs::{self, OpenOptions, TryLockError},
@@ -14,8 +14,8 @@ use super::{
     sled_database::SledDatabase,
 };
 
-/// Zeros written at a time. Linux caches a file in pieces as large as the writes that brought them in, and counts a
-/// whole piece as written whenever anything in it was: one write of a megabyte, and each small group costs a megabyte.
+/// Zeros written at a time. Linux caches a file in pieces as large as the writes that brought them in, and writes back
+/// a whole piece whenever any part of it changed: after writes of a megabyte, each small group would cost a megabyte.
 const ZEROS: [u8; 4096] = [0; 4096];
 
 /// The operating system's files, and sled.
@@ -53,7 +53,7 @@ impl RealLock {
         Ok(Self { file })
     }
 
-    /// None if there is no such file.
+    /// None if the file does not exist.
     fn share(path: &Path) -> Result<Option<Self>, Error> {
         let fail = |source| Error::io(path, Operation::Lock, source);
         let file = match fs::File::open(path) {
@@ -68,7 +68,7 @@ impl RealLock {
     }
 }
 
-/// Somebody else has it, who wrote his process id into it.
+/// The error if another process, whose id is in the file, holds the lock.
 fn locked(path: &Path, file: fs::File) -> Error {
     let mut text = String::new();
     let _ = file.take(32).read_to_string(&mut text);
@@ -80,7 +80,7 @@ fn locked(path: &Path, file: fs::File) -> Error {
 
 impl Drop for RealLock {
     fn drop(&mut self) {
-        // Not left to closing: a child that is being started has a copy of the descriptor for a moment.
+        // Unlocked explicitly: a child process that is being started holds a copy of the descriptor for a moment.
         let _ = self.file.unlock();
     }
 }

@@ -1,6 +1,6 @@
-//! sled 0.34.7, with guards around what it does not do itself (measured; see
-//! `docs/storage-format.md`): `flush` is not an fsync, a killed open leaves a half-written snapshot
-//! that a later open trusts, damaged files make it panic, and its default cache is 1 GiB.
+//! sled 0.34.7, with safeguards for its defects (measured; see `docs/storage-format.md`): `flush` is not an fsync, a
+//! killed open leaves a partial snapshot that a later open trusts, it panics on damaged files, and its default cache is
+//! 1 GiB.
 
 use std::{
     fs::{self, TryLockError},
@@ -18,31 +18,31 @@ use super::{
     Database, Pair,
 };
 
-/// Cache of one open database, in bytes. Blocks are read once and in order, so a small one serves.
+/// Cache of one open database, in bytes. Blocks are read once and in order, so a small cache is enough.
 const CACHE_BYTES: u64 = 4 * 1024 * 1024;
 
-/// How long an earlier handle may take to close: 10 s.
+/// How long to wait for an earlier handle to close: 10 s in all.
 const CLOSING_WAIT: Duration = Duration::from_millis(1);
 const CLOSING_WAITS: u32 = 10_000;
 
 /// Directory of the values that are too large for sled's log.
 const BLOBS: &str = "blobs";
 
-/// Ending of the snapshot that sled was writing when it was killed.
+/// Suffix of the snapshot that sled was writing when it was killed.
 const HALF_WRITTEN: &str = ".generating";
 
 pub(super) struct SledDatabase {
     database: sled::Db,
-    /// What errors are about: of a copy, the original.
+    /// The directory named in errors: for a copy, that of the original.
     directory: PathBuf,
-    /// sled's log. A second descriptor, since fdatasync makes the inode durable, whoever wrote it.
+    /// sled's log. A second descriptor suffices, since fdatasync applies to the inode.
     log: fs::File,
-    /// Where a copy is; dropped last, since it is removed then.
+    /// The directory of a copy; dropped last, since the drop removes it.
     copy: Option<TempDir>,
 }
 
 impl SledDatabase {
-    /// Opens a copy of a database, where temporary files go; file systems that can share the bytes do.
+    /// Opens a copy of a database in the directory for temporary files. File systems with reflinks share the bytes.
     pub(super) fn open_copy(directory: &Path) -> Result<Self, Error> {
         let fail = |source| Error::io(directory, Operation::Copy, source);
         let copy = tempfile::Builder::new()
@@ -63,7 +63,7 @@ impl SledDatabase {
     pub(super) fn open(directory: &Path) -> Result<Self, Error> {
         let fail = |source| Error::io(directory, Operation::Open, source);
         fs::create_dir_all(directory).map_err(fail)?;
-        // First, since an earlier handle may still be writing what is looked for below.
+        // First, since an earlier handle may still be writing the files that are examined below.
         wait_until_closed(&directory.join("db"))?;
         for entry in fs::read_dir(directory).map_err(fail)? {
             let path = entry.map_err(fail)?.path();
@@ -91,7 +91,7 @@ impl SledDatabase {
         }
     }
 
-    /// sled never syncs what it creates: its configuration and the names of its files.
+    /// Syncs the files that sled creates and never syncs: its configuration and the names of its files.
     fn sync_names(&self) -> Result<(), Error> {
         fsync(&self.directory.join("conf"))?;
         fsync(&self.directory)
@@ -103,7 +103,8 @@ impl SledDatabase {
             .map_err(|source| Error::io(self.directory.join("db"), Operation::SyncFile, source))
     }
 
-    /// Nor does it sync the files of values that are too large for its log. There should be none.
+    /// Syncs the files of values that are too large for sled's log, which sled does not sync either. There should be
+    /// none.
     fn sync_blobs(&self) -> Result<(), Error> {
         let directory = self.directory.join(BLOBS);
         let fail = |source| Error::io(&directory, Operation::List, source);
@@ -118,14 +119,14 @@ impl SledDatabase {
 
 impl Database for SledDatabase {
     fn insert(&self, pairs: Vec<Pair>) -> Result<(), Error> {
-        // One by one: a batch of sled's has no order, and pages that are filled out of order are written again.
+        // One by one: a batch of sled has no order, and pages that are filled out of order are written twice.
         guard(&self.directory, Operation::Write, || {
             for (key, value) in pairs {
                 self.database.insert(key, value)?;
             }
             Ok(())
         })?;
-        // A little each time: all of it at the end would keep the disk from the write-ahead log.
+        // A small part each time: a sync of everything at the end would delay those of the write-ahead log.
         self.sync_log()
     }
 
@@ -152,7 +153,7 @@ impl Database for SledDatabase {
         })
     }
 
-    /// sled writes and syncs once more, and panics where that fails.
+    /// Closes sled, which writes and syncs once more, and panics if that fails.
     fn close(self: Box<Self>) -> Result<(), Error> {
         let Self {
             database,
@@ -166,17 +167,17 @@ impl Database for SledDatabase {
             Ok(())
         })?;
         if copy.is_some() {
-            // What it has written goes with it.
+            // A copy is removed with everything that was written to it.
             return Ok(());
         }
-        // sled may finish on a thread of its own. This descriptor reports an error there, too.
+        // sled may finish on its own thread. This descriptor reports errors of that thread, too.
         wait_until_closed(&path)?;
         log.sync_data()
             .map_err(|source| Error::io(path, Operation::SyncFile, source))
     }
 }
 
-/// Opens what is in a directory; errors are about `place`.
+/// Opens the database in a directory; errors name `place`.
 fn open_sled(directory: &Path, place: &Path) -> Result<sled::Db, Error> {
     guard(place, Operation::Open, || {
         sled::Config::new()
@@ -187,7 +188,7 @@ fn open_sled(directory: &Path, place: &Path) -> Result<sled::Db, Error> {
     })
 }
 
-/// Copies a database into a directory, but for what a killed open has left.
+/// Copies a database into a directory, except for the leftovers of a killed open.
 fn copy_directory(from: &Path, to: &Path) -> std::io::Result<()> {
     for entry in fs::read_dir(from)? {
         let entry = entry?;
@@ -198,7 +199,7 @@ fn copy_directory(from: &Path, to: &Path) -> std::io::Result<()> {
         } else if !name.to_string_lossy().ends_with(HALF_WRITTEN) {
             let copy = to.join(&name);
             fs::copy(entry.path(), &copy)?;
-            // The original may be there to be read only.
+            // The original may be read-only.
             fs::set_permissions(&copy, fs::Permissions::from_mode(0o600))?;
         }
     }
@@ -211,9 +212,8 @@ fn fsync(path: &Path) -> Result<(), Error> {
         .map_err(|source| Error::io(path, Operation::SyncDirectory, source))
 }
 
-/// Waits until an earlier handle of this process has let go of sled's file: sled closes it behind our
-/// back, when its threads have finished. No other process has it, since this one holds the lock of the data
-/// directory.
+/// Waits until an earlier handle of this process has released sled's file: sled closes it on its own, when its threads
+/// have finished. No other process can hold it, since this one holds the lock of the data directory.
 fn wait_until_closed(log: &Path) -> Result<(), Error> {
     let file = match fs::File::open(log) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -221,7 +221,7 @@ fn wait_until_closed(log: &Path) -> Result<(), Error> {
     };
     for _ in 0..CLOSING_WAITS {
         match file.try_lock() {
-            // Said, not left to closing: a child that is being started has a copy of the descriptor for a moment.
+            // Unlocked explicitly: a child process that is being started holds a copy of the descriptor for a moment.
             Ok(()) => {
                 return file
                     .unlock()
@@ -237,7 +237,7 @@ fn wait_until_closed(log: &Path) -> Result<(), Error> {
     Err(Error::io(log, Operation::Lock, source))
 }
 
-/// Runs sled. Its panics are met on damaged files only, and its state is not used after one.
+/// Calls sled and catches its panics. They occur on damaged files only, and its state is not used after one.
 fn guard<T>(
     directory: &Path,
     operation: Operation,
@@ -258,7 +258,7 @@ fn guard<T>(
             Err(Error::io(directory, operation, source))
         }
         Ok(Err(error)) => Err(damaged(format!("sled cannot {operation}: {error}"))),
-        // Its file is not read then: it can only be that it could not be written.
+        // A close does not read the file, so a panic can only come from a failed write.
         Err(_) if operation == Operation::Close => {
             let source = std::io::Error::other("sled panicked");
             Err(Error::io(directory, operation, source))
@@ -307,7 +307,7 @@ mod tests {
         }
         database.sync().unwrap();
         drop(database);
-        // The first opening may still put its books in order.
+        // The first open may still complete sled's own files.
         let database = SledDatabase::open(directory.path()).unwrap();
         assert_eq!(database.range(&[], 1000).unwrap().len(), 200);
         database.sync().unwrap();

@@ -1,10 +1,9 @@
 //! Blocks: whole frames, verbatim, as values of sled.
 //!
-//! The key is the first sequence and a piece number, both big-endian, so that keys are in order. A value
-//! never has more than 4 KiB: sled writes up to 17 values as one, and puts what is larger than 128 KiB into
-//! files of their own, which it never syncs.
-//! The first piece begins with a header: version 1, codec (0 as it is, 1 lz4), length before
-//! compression u32, number of pieces u32, position of the chain before the block.
+//! The key is the first sequence and a piece number, both big-endian, so that keys are in order. A value never has more
+//! than 4 KiB: sled writes up to 17 values as one, and puts values above 128 KiB into files of their own, which it
+//! never syncs. The first piece begins with a header: version 1, codec (0 none, 1 lz4), length before compression u32,
+//! number of pieces u32, position of the chain before the block.
 
 use crate::codec::{Fields, POSITION_BYTES};
 use crate::{Durable, MAX_PAYLOAD_BYTES, disk::Pair, frame::OVERHEAD_BYTES};
@@ -12,8 +11,8 @@ use crate::{Durable, MAX_PAYLOAD_BYTES, disk::Pair, frame::OVERHEAD_BYTES};
 /// Most bytes of one value.
 pub(super) const VALUE_BYTES: usize = 4 * 1024;
 
-/// Frames are gathered into blocks of about so many bytes, before compression; only a frame that alone is
-/// larger makes a larger block. It is as far as lz4 looks back: what ends a reservation names it again.
+/// Frames are gathered into blocks of about this many bytes before compression; only a single larger frame makes a
+/// larger block. This is the window of lz4: the end of a reservation repeats the names of its beginning.
 pub(super) const BLOCK_BYTES: usize = 64 * 1024;
 
 const HEADER_BYTES: usize = 2 + 4 + 4 + POSITION_BYTES;
@@ -29,14 +28,14 @@ pub(super) fn key(first_sequence: u64, piece: u32) -> [u8; 12] {
     key
 }
 
-/// First sequence and piece number of a key.
+/// The first sequence and the piece number of a key.
 pub(super) fn parse_key(key: &[u8]) -> Option<(u64, u32)> {
     let (first, piece) = key.split_first_chunk::<8>()?;
     let piece: [u8; 4] = piece.try_into().ok()?;
     Some((u64::from_be_bytes(*first), u32::from_be_bytes(piece)))
 }
 
-/// The block of these frames, which continue `before`.
+/// Appends the pairs of a block of these frames, which continue `before`.
 pub(super) fn encode(before: &Durable, frames: &[u8], pairs: &mut Vec<Pair>) {
     let packed = lz4_flex::block::compress(frames);
     let (codec, stored) = if packed.len() < frames.len() {
@@ -78,7 +77,7 @@ pub(super) struct Header {
     pub(super) before: Durable,
     pub(super) pieces: usize,
     codec: u8,
-    /// Bytes of its frames.
+    /// The length of its frames in bytes.
     pub(super) length: usize,
 }
 
@@ -111,7 +110,7 @@ pub(super) fn parse_header(value: &[u8]) -> Result<Header, String> {
     })
 }
 
-/// Puts the frames of a block, whose values are all given, behind `frames`.
+/// Appends the frames of a block, all of whose values are given, to `frames`.
 pub(super) fn decode(header: &Header, values: &[Pair], frames: &mut Vec<u8>) -> Result<(), String> {
     let first = header.before.sequence.saturating_add(1);
     let bytes = values.iter().map(|(_, value)| value.len()).sum();

@@ -8,7 +8,7 @@ use crate::{
 };
 
 impl Epoch {
-    /// Reads everything there is and checks it against the chain. `visit` sees each frame.
+    /// Reads everything in the database and checks it against the chain. `visit` is called for each frame.
     pub(crate) fn verify(
         &self,
         disk: &dyn Disk,
@@ -38,7 +38,7 @@ impl Epoch {
         }
     }
 
-    /// Fails if the database holds anything behind the end.
+    /// Fails if the database holds any entry behind the end.
     fn ends_at(&self, disk: &dyn Disk, position: Durable) -> Result<Durable, Error> {
         let last = self.with(disk, |database| database.key_at_or_below(&[u8::MAX; 12]))?;
         let first = last.and_then(|key| block::parse_key(&key));
@@ -51,7 +51,7 @@ impl Epoch {
         }
     }
 
-    /// Reads everything there is and compares it with the seal.
+    /// Reads everything in the database and compares it with the seal.
     pub(crate) fn check(
         &self,
         disk: &dyn Disk,

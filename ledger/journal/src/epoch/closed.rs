@@ -1,4 +1,4 @@
-//! Leaving an unsealed epoch in order, and using it again: a note of how far it goes, beside its database.
+//! Closing an unsealed epoch cleanly, and reopening it: a note of its end, beside its database.
 
 use super::Epoch;
 use crate::{
@@ -7,13 +7,13 @@ use crate::{
     disk::Disk,
 };
 
-/// Note in the directory of an unsealed epoch whose database was closed cleanly: how far it goes.
+/// The note in the directory of an unsealed epoch whose database was closed cleanly: its last position.
 const CLOSED: &str = "CLOSED";
 
 const CLOSED_MAGIC: [u8; 3] = *b"QLC";
 
 impl Epoch {
-    /// Closes the database cleanly, so that it can be used again.
+    /// Closes the database cleanly, so that it can be reused.
     pub(crate) fn close_at(&self, disk: &dyn Disk, flushed: &Durable) -> Result<(), Error> {
         if flushed.sequence == self.before.sequence {
             return Ok(());
@@ -24,8 +24,8 @@ impl Epoch {
         disk.replace(&self.directory.join(CLOSED), &record)
     }
 
-    /// How far the database was filled when it was closed; none if it was not closed cleanly, or is
-    /// not right. The note is taken away: from now on the database changes.
+    /// The position up to which the database was filled when it was closed; none if it was not closed cleanly, or is
+    /// damaged. The note is removed, since the database changes from now on.
     pub(crate) fn reopen(&self, disk: &dyn Disk) -> Result<Option<Durable>, Error> {
         let path = self.directory.join(CLOSED);
         let Some(bytes) = disk.read(&path, record_bytes(POSITION_BYTES))? else {
@@ -35,7 +35,7 @@ impl Epoch {
         disk.sync_directory(&self.directory)?;
         let noted = closed_at(&bytes);
         let verified = self.verify(disk, |_| {});
-        // What it takes of memory while it is open is more than what was checked; the flush opens it again.
+        // An open database takes more memory than its checked content; the next flush opens it again.
         self.close();
         match verified {
             Ok(found) => Ok(noted.filter(|noted| *noted == found)),
@@ -44,8 +44,8 @@ impl Epoch {
         }
     }
 
-    /// Positions of the write-ahead log that an unsealed epoch proves: how far it was when its
-    /// database was closed, and how far the frames in it go. It may be behind the log, but never differ from it.
+    /// Positions of the write-ahead log that an unsealed epoch proves: its end when its database was closed, and the
+    /// end of the frames in it. They may be behind the log, but never differ from it.
     pub(crate) fn witnessed(&self, disk: &dyn Disk) -> Result<Vec<Durable>, Error> {
         let noted = disk.read(&self.directory.join(CLOSED), record_bytes(POSITION_BYTES))?;
         let mut witnessed = Vec::from_iter(noted.and_then(|bytes| closed_at(&bytes)));
@@ -53,7 +53,7 @@ impl Epoch {
         let verified = self.verify(disk, |frame| last = Some(frame.end()));
         self.close();
         match verified {
-            // What a killed process wrote may be of no use; what is right in it was durable in the log.
+            // The database of a killed process may be unusable; the valid frames in it were durable in the log.
             Ok(_) | Err(Error::Damaged(_)) => witnessed.extend(last),
             Err(error) => return Err(error),
         }
@@ -61,7 +61,7 @@ impl Epoch {
     }
 }
 
-/// What the note of a clean closing says.
+/// The position in the note of a clean close.
 fn closed_at(bytes: &[u8]) -> Option<Durable> {
     open_record(CLOSED_MAGIC, bytes).ok()?.position()
 }

@@ -1,7 +1,9 @@
-//! The manifest of a sealed epoch: its database's files, as they were sealed, behind the seal in the same file.
+//! The manifest of a sealed epoch: hashes of its database's files at the time of the seal, behind the seal in the same
+//! file.
 //!
-//! sled repairs what it opens, and what is behind the damage is lost then. So the files are compared with the manifest
-//! before sled sees them. A seal from before there were manifests ends behind its first record.
+//! sled repairs a damaged database when it opens it, and loses the entries behind the damage. So the files are compared
+//! with the manifest before sled opens them. A seal that was written before manifests existed ends behind its first
+//! record.
 
 use std::path::Path;
 
@@ -14,7 +16,7 @@ use crate::{
 
 const MAGIC: [u8; 3] = *b"QLM";
 
-/// Bytes of a file that have a hash of their own: the precision with which damage is located.
+/// Bytes of a file per hash: the precision with which damage is located.
 const PIECE_BYTES: usize = 64 * 1024;
 
 /// Longest name of a file, in bytes.
@@ -53,7 +55,7 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// What of a database is not as it was sealed: the first such place.
+    /// The first difference between the files of a database and the manifest.
     pub(super) fn difference(
         &self,
         disk: &dyn Disk,
@@ -78,7 +80,7 @@ impl Manifest {
             let mut pieces = file.pieces.iter().zip(&sealed.pieces);
             if let Some(piece) = pieces.position(|(found, sealed)| found != sealed) {
                 let offset = (piece as u64).saturating_mul(PIECE_BYTES as u64);
-                let why = format!("the {PIECE_BYTES} bytes from there on are not what was sealed");
+                let why = format!("the {PIECE_BYTES} bytes from there on differ from the seal");
                 return Ok(Some(damage(&path, Some(offset), why)));
             }
             if file.length != sealed.length {

@@ -1,9 +1,9 @@
 //! Epochs: the ledger at rest, in sled, one database for each span of the ledger.
 //!
-//! An epoch is filled behind the write-ahead log, which keeps all of its frames until it is sealed: its
-//! database closed and opened again, every frame checked against the chain, everything synced, and a
-//! seal written. So an unsealed database is never the only copy of anything, and may be thrown away
-//! and made again; and since sled's files never shrink, whole epochs are what compaction removes.
+//! An epoch is filled from the write-ahead log, which keeps all of its frames until the epoch is sealed: its database
+//! closed and opened again, every frame checked against the chain, everything synced, and a seal written. So an
+//! unsealed database is never the only copy of its entries, and can be discarded and rebuilt. Since sled's files never
+//! shrink, compaction removes whole epochs.
 
 mod block;
 mod check;
@@ -46,7 +46,7 @@ pub(super) struct Epoch {
     pub(super) before: Durable,
     /// Sequence of its last entry, once it is sealed.
     sealed: OnceLock<u64>,
-    /// Whether a copy of the database was opened.
+    /// Whether the open database is a copy.
     is_copied: AtomicBool,
     database: RwLock<Option<Box<dyn Database>>>,
     removed: Mutex<bool>,
@@ -58,7 +58,7 @@ pub(super) fn first_of(name: &str) -> Option<u64> {
 }
 
 impl Epoch {
-    /// The epoch that begins behind `before`; its database is opened when it is needed.
+    /// The epoch that begins behind `before`; its database is opened on demand.
     pub(super) fn new(epochs: &Path, before: Durable) -> Self {
         let first = before.sequence.saturating_add(1);
         Self {
@@ -94,7 +94,7 @@ impl Epoch {
         self.database.write()
     }
 
-    /// Runs something on the open database, opening it first if need be.
+    /// Calls `run` with the open database, which is opened if necessary.
     fn with<T>(
         &self,
         disk: &dyn Disk,
@@ -119,8 +119,8 @@ impl Epoch {
         }
     }
 
-    /// Opens the database. sled repairs what it opens; so of a sealed epoch, which is the only copy, it gets a copy,
-    /// unless its files are known to be as they were sealed.
+    /// Opens the database. sled repairs a damaged database when it opens it. A sealed epoch is the only copy of its
+    /// entries, so sled opens a copy of it, unless its files have been verified against the manifest.
     fn open(&self, disk: &dyn Disk) -> Result<Box<dyn Database>, Error> {
         let path = self.directory.join(DATABASE);
         let as_it_is = self.sealed.get().is_none() || disk.is_read_only() || {
@@ -137,12 +137,13 @@ impl Epoch {
         }
     }
 
-    /// Whether the database was not opened as it is, since its files may not be as they were sealed.
+    /// Whether the open database is a copy, since its files may differ from the manifest.
     pub(super) fn is_copied(&self) -> bool {
         self.is_copied.load(Ordering::Relaxed)
     }
 
-    /// What of its files is not as it was sealed. Whether the entries can be read all the same, [`Self::check`] says.
+    /// The difference between its files and the manifest. Whether the entries can still be read is decided by
+    /// [`Self::check`].
     pub(super) fn difference(&self, disk: &dyn Disk) -> Result<Option<Damage>, Error> {
         let difference = match seal::manifest(disk, &self.directory) {
             Ok(None) => Ok(None),
@@ -153,7 +154,7 @@ impl Epoch {
         Ok(difference?.map(|damage| self.place(damage, self.first_sequence())))
     }
 
-    /// Damage to anything in it may be damage to all that it holds.
+    /// Damage to any part may affect all entries of the epoch.
     fn place(&self, damage: Damage, first: u64) -> Damage {
         Damage {
             sequence: damage.sequence.or(Some(first)),
@@ -169,7 +170,7 @@ impl Epoch {
         }
     }
 
-    /// Closes the database behind its last reader. Errors do not matter here and are dropped.
+    /// Closes the database after its last reader. Errors are irrelevant here and ignored.
     pub(super) fn close(&self) {
         let _ = self.try_close();
     }
@@ -186,15 +187,15 @@ impl Epoch {
         disk.remove_directory(&self.directory)
     }
 
-    /// Throws an unsealed database away, so that it is made again.
+    /// Discards an unsealed database, so that it is rebuilt.
     pub(super) fn reset(&self, disk: &dyn Disk) -> Result<(), Error> {
         let mut slot = self.opened_mut();
         let _ = slot.take().map(Database::close);
         disk.remove_directory(&self.directory)
     }
 
-    /// Puts the frames of a chunk, which continue what is there, into the database. The keys go first, without
-    /// values: sled splits its pages while that costs nothing, and then writes each value once instead of thrice.
+    /// Inserts the frames of a chunk, which continue the present content. The keys are inserted first, without values:
+    /// sled splits its pages while that is cheap, and then writes each value once instead of three times.
     pub(super) fn put(
         &self,
         disk: &dyn Disk,
@@ -208,12 +209,12 @@ impl Epoch {
             .map(|(key, _)| (key.clone(), Vec::new()))
             .collect();
         puts.extend(pairs);
-        // Synced once at the most, keys and values: what a crash leaves of either is not looked at, unless the
-        // database was closed behind both, or sealed.
+        // Keys and values need only one sync: their state after a crash is ignored, unless the database was closed
+        // cleanly or sealed.
         self.with(disk, |database| database.insert(puts))
     }
 
-    /// Makes everything durable that was put.
+    /// Makes all inserted frames durable.
     pub(super) fn sync(&self, disk: &dyn Disk) -> Result<(), Error> {
         if planted::is(Bug::EpochNotSynced) {
             return Ok(());
@@ -252,7 +253,7 @@ pub(super) fn stored_bytes(disk: &dyn Disk, directory: &Path) -> Result<u64, Err
     Ok(bytes)
 }
 
-/// Cuts frames into blocks.
+/// Splits frames into blocks.
 fn blocks(before: &Durable, frames: &[u8], throttle: &Throttle) -> Result<Vec<Pair>, String> {
     let mut pairs = Vec::new();
     let mut position = *before;

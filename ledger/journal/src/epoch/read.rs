@@ -7,19 +7,19 @@ use crate::{
     reader::Chunk,
 };
 
-/// Pairs of a database that are read at a time: at most 256 KiB.
+/// Pairs read from a database at a time: at most 256 KiB.
 const CHUNK_PAIRS: usize = 64;
 
-/// No more is put into a chunk when it has so many bytes of frames: what compresses well may grow.
+/// A chunk with this many bytes of frames takes no further block: compressed frames may grow.
 const CHUNK_BYTES: usize = 1024 * 1024;
 
 impl Epoch {
-    /// Frames from the one on that holds `from`, or from a little before it. Empty if there are none.
+    /// Frames from the one that holds `from`, or a few before it. Empty if there are none.
     pub(crate) fn chunk(&self, disk: &dyn Disk, from: u64) -> Result<Chunk, Error> {
         self.chunk_in(disk, from, Vec::new())
     }
 
-    /// As [`Self::chunk`], in memory that was used before.
+    /// As [`Self::chunk`], in memory that is reused.
     pub(super) fn chunk_in(
         &self,
         disk: &dyn Disk,
@@ -78,7 +78,7 @@ impl Epoch {
             blocks.push((header, at..end));
             at = end;
         }
-        // At once: growing step by step would leave memory of every size behind.
+        // At once: stepwise growth would fragment the memory.
         chunk.bytes.reserve_exact(length);
         for (header, pieces) in blocks {
             let pieces = pairs.get(pieces).unwrap_or_default();
@@ -88,7 +88,7 @@ impl Epoch {
     }
 }
 
-/// Pairs from a key on, up to the first that has no value: it is being put, behind what anybody asks for.
+/// Pairs from a key on, up to the first without a value: that one is being inserted, behind every requested position.
 fn filled(database: &dyn Database, key: &[u8], limit: usize) -> Result<Vec<Pair>, Error> {
     let mut pairs = database.range(key, limit)?;
     let end = pairs.iter().position(|(_, value)| value.is_empty());

@@ -1,5 +1,5 @@
-//! The seal of an epoch: a small file that says what its database holds, written when that was
-//! verified and made durable. The manifest of the database's files follows it.
+//! The seal of an epoch: a small file with the content of its database, written when that was verified and made
+//! durable. The manifest of the database's files follows it.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ pub(super) const RECORD_BYTES: usize = record_bytes(2 * POSITION_BYTES + 4 * 8);
 /// Most bytes of the file: enough for the manifest of 30 GiB.
 const FILE_BYTES: usize = 16 * 1024 * 1024;
 
-/// What a sealed epoch holds.
+/// The content of a sealed epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seal {
     /// The chain before its first batch.
@@ -34,7 +34,7 @@ pub struct Seal {
     pub batches: u64,
     /// Bytes of all frames.
     pub frame_bytes: u64,
-    /// Bytes of its files when it was sealed.
+    /// Bytes of its files at the time of the seal.
     pub stored_bytes: u64,
 }
 
@@ -91,7 +91,7 @@ impl Seal {
             .map_err(|why| damaged(&path, 0, why))
     }
 
-    /// Puts the seal in place, durably.
+    /// Writes the seal, durably.
     pub(super) fn write(
         &self,
         disk: &dyn Disk,
@@ -105,7 +105,7 @@ impl Seal {
     }
 }
 
-/// Reads the manifest behind the seal of an epoch; none if the seal is from before there were any.
+/// Reads the manifest behind the seal of an epoch; none if the seal was written before manifests existed.
 pub(super) fn manifest(disk: &dyn Disk, epoch: &Path) -> Result<Option<Manifest>, Error> {
     let path = epoch.join(FILE);
     let bytes = disk.read(&path, FILE_BYTES)?.unwrap_or_default();

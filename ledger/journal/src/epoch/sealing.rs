@@ -1,4 +1,4 @@
-//! Sealing an epoch: from here on its database may be the only copy of what it holds.
+//! Sealing an epoch: from then on its database may be the only copy of its entries.
 
 use super::{DATABASE, Epoch, Seal, manifest::Manifest, seal, stored_bytes};
 use crate::{
@@ -8,8 +8,8 @@ use crate::{
 };
 
 impl Epoch {
-    /// Closes, opens again, verifies that everything up to `last` is there, syncs, closes, and writes the
-    /// seal with what the files are now: reading changes them no more.
+    /// Closes the database, opens it again, verifies that it holds everything up to `last`, syncs and closes it, and
+    /// writes the seal with hashes of the files: reads do not change them any more.
     pub(crate) fn seal(
         &self,
         disk: &dyn Disk,
@@ -51,8 +51,8 @@ impl Epoch {
         Ok(seal)
     }
 
-    /// Adds to a seal from before there were manifests what the files are, which were just found to be right. Gives
-    /// whether that was needed.
+    /// Adds a manifest to a seal that was written before manifests existed. The files have just been verified. Returns
+    /// whether it was missing.
     pub(crate) fn add_manifest(&self, disk: &dyn Disk, seal: &Seal) -> Result<bool, Error> {
         if disk.is_read_only() || seal::manifest(disk, &self.directory)?.is_some() {
             return Ok(false);
@@ -63,7 +63,7 @@ impl Epoch {
         Ok(true)
     }
 
-    /// Makes the seal durable as it was read, before the log lets go of what it vouches for.
+    /// Makes the seal durable as it was read, before the log removes the entries that it covers.
     pub(crate) fn sync_seal(&self, disk: &dyn Disk) -> Result<(), Error> {
         disk.open(&self.directory.join(seal::FILE))?.sync()?;
         disk.sync_directory(&self.directory)?;

@@ -4,7 +4,7 @@ use super::*;
 use crate::{Batch, disk::RealDisk, sim::SimDisk};
 use quota_semantics::Timestamp;
 
-/// Frames of batches of two entries each that do not compress, behind `position`, which moves along.
+/// Frames of batches of two entries each that do not compress, behind `position`, which advances.
 fn frames(position: &mut Durable, batches: usize, length: usize) -> Vec<u8> {
     let mut frames = Vec::new();
     for _ in 0..batches {
@@ -39,7 +39,7 @@ fn sled_writes_what_is_put_little_more_than_once() {
             .unwrap();
     }
     epoch.sync(&RealDisk).unwrap();
-    // Its file is a log: what was written again is in it again, until segments are used anew.
+    // Its file is a log: rewritten pages are in it twice, until segments are reused.
     let length = fs::metadata(epoch.directory.join(DATABASE).join("db"))
         .unwrap()
         .len();
@@ -47,8 +47,8 @@ fn sled_writes_what_is_put_little_more_than_once() {
     assert!((1.0..1.3).contains(&times), "{times}");
 }
 
-/// Two blocks, and the keys of two more, as a process leaves them that is killed while it puts these, or as a
-/// reader sees them meanwhile.
+/// Two blocks, and the keys of two more, as left by a process that is killed during an insert, or as seen by a
+/// concurrent reader.
 fn half_put(disk: &SimDisk) -> (Epoch, Durable) {
     let directory = Path::new("/epochs");
     disk.make_directory(directory).unwrap();
@@ -98,7 +98,7 @@ fn a_place_without_its_value_is_damage_and_is_named() {
             other => panic!("{other:?}"),
         }
     }
-    // A later piece of a block, once others stand behind it.
+    // A later piece of a block, once other blocks follow.
     let block = block::key(1, 1).to_vec();
     epoch
         .with(&disk, |database| database.insert(vec![(block, Vec::new())]))
@@ -115,7 +115,7 @@ fn blocks_of_another_size_are_read() {
     disk.make_directory(Path::new("/epochs")).unwrap();
     let epoch = Epoch::new(Path::new("/epochs"), Durable::NOTHING);
     let (mut position, mut pairs, mut all) = (Durable::NOTHING, Vec::new(), Vec::new());
-    // As they were cut at first: a block for each 8 KiB.
+    // Blocks as in the first version: one for each 8 KiB.
     for _ in 0..40 {
         let before = position;
         let frames = frames(&mut position, 8, 1000);
@@ -152,7 +152,7 @@ fn what_was_checked_at_a_start_is_not_kept_in_memory() {
     epoch.close_at(&disk, &end).unwrap();
     assert_eq!(epoch.reopen(&disk).unwrap(), Some(end));
     assert!(epoch.opened().is_none());
-    // It goes on as if it had never been closed.
+    // Continues as if it had never been closed.
     let before = end;
     let second = frames(&mut end, 100, 1000);
     epoch
@@ -217,7 +217,7 @@ fn a_damaged_epoch_is_left_as_it_is_and_read_as_far_as_it_goes() {
     assert_eq!(damage.offset.unwrap() / 65_536, at / 65_536);
     epoch.close();
     assert!(fs::read(&file).unwrap() == before);
-    // Putting the byte back helps.
+    // Restoring the byte repairs it.
     flip(&file, at);
     epoch.check(&RealDisk, &seal, |_| {}).unwrap();
     assert!(!epoch.is_copied());

@@ -1,4 +1,4 @@
-//! The epochs: whether the sealed ones continue each other, and what of the one being filled is usable.
+//! Recovery of epochs: whether the sealed ones continue each other, and how much of the current one is usable.
 
 use std::{
     collections::BTreeMap,
@@ -17,8 +17,7 @@ use super::{
 use crate::{epoch::Seal, wal::CHUNK_BYTES};
 
 impl Opening<'_> {
-    /// The sealed epochs, oldest first. What lies before the base is what a compaction did not get
-    /// to remove.
+    /// The sealed epochs, oldest first. Epochs before the base are leftovers of an interrupted compaction.
     pub(super) fn sealed_epochs(&mut self, base: &Durable) -> Result<Vec<Sealed>, Error> {
         let directory = self.directory.join(epoch::DIRECTORY);
         let mut sealed: Vec<Sealed> = Vec::new();
@@ -37,8 +36,8 @@ impl Opening<'_> {
             }
             let Some(seal) = Seal::read(self.disk, &path)? else {
                 if first == end.sequence.saturating_add(1) {
-                    // The one being filled. If there are others behind it, it has lost its seal, and
-                    // they will not continue.
+                    // The current epoch. If others follow it, it has lost its seal, and they will not continue the
+                    // chain.
                     continue;
                 }
                 self.remove_stray(first, &path)?;
@@ -65,8 +64,8 @@ impl Opening<'_> {
         Ok(sealed)
     }
 
-    /// An epoch that was being filled, but does not begin where the next one has to: all of it is in the
-    /// write-ahead log, or else the log's end will show that something is missing.
+    /// Removes an unsealed epoch that does not begin at the expected position: all of it is in the write-ahead log, or
+    /// else the end of the log will show that entries are missing.
     fn remove_stray(&mut self, first: u64, path: &std::path::Path) -> Result<(), Error> {
         self.disk.remove_directory(path)?;
         self.repaired(format!(
@@ -75,8 +74,8 @@ impl Opening<'_> {
         Ok(())
     }
 
-    /// Reads sealed epochs, newest first, and compares them with their seals. Gives the bytes of frames
-    /// that were checked, and what is damaged although the ledger can be opened.
+    /// Reads sealed epochs, newest first, and compares them with their seals. Returns the number of checked bytes of
+    /// frames, and the damage despite which the ledger can be opened.
     pub(super) fn check_sealed(
         &self,
         sealed: &[Sealed],
@@ -109,7 +108,7 @@ impl Opening<'_> {
             work();
         });
         let found = found.into_inner();
-        // What is damaged first is reported.
+        // The damage with the lowest sequence is reported first.
         let damaged = found.into_values().collect::<Result<_, _>>()?;
         let bytes = checked.iter().fold(0u64, |sum, sealed| {
             sum.saturating_add(sealed.seal.frame_bytes)
@@ -117,7 +116,7 @@ impl Opening<'_> {
         Ok((bytes, damaged))
     }
 
-    /// Reads a sealed epoch. Damage is an error, unless everything can be read all the same, or the options allow it.
+    /// Reads a sealed epoch. Damage is an error, unless all entries can be read nevertheless, or the options allow it.
     fn check_epoch(&self, sealed: &Sealed, options: &Options) -> Result<Option<Damage>, Error> {
         let Sealed { seal, epoch } = sealed;
         let right = epoch.check(self.disk, seal, |_| {});
@@ -139,9 +138,9 @@ impl Opening<'_> {
         }
     }
 
-    /// How far the database that was being filled can be used. Unless it was closed cleanly and agrees
-    /// with the log, it is thrown away: the log has everything, and of what a killed process wrote nobody
-    /// knows whether it will ever be durable.
+    /// The position up to which the current database can be used. Unless it was closed cleanly and agrees with the log,
+    /// it is discarded: the log has everything, and it is unknown whether the writes of a killed process will ever be
+    /// durable.
     pub(super) fn current_epoch(
         &mut self,
         epoch: &Epoch,
@@ -165,7 +164,7 @@ impl Opening<'_> {
     }
 }
 
-/// Whether the log has this position.
+/// Whether this position is in the log.
 fn agrees(log: &Wal, position: &Durable, durable: &Durable) -> Result<bool, Error> {
     if position.sequence > durable.sequence {
         return Ok(false);

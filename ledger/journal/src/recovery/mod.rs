@@ -1,6 +1,6 @@
-//! Opening a data directory: clean up what a kill left behind, compare every part with the chain and
-//! with the others, repair what was never acknowledged, refuse what was; then make durable what was read,
-//! since after a kill it may never have reached the disk, before anything is built upon it.
+//! Opening a data directory: clean up after a kill, compare every part with the chain and with the others, repair parts
+//! that were never acknowledged, refuse damage to acknowledged ones; then make durable everything that was read, since
+//! after a kill it may never have reached the disk, before new entries depend on it.
 
 mod epochs;
 mod segments;
@@ -24,25 +24,25 @@ use super::{
     watermark::{self, DurableWatermark},
 };
 
-/// Name of the lock file in the data directory: it is there, and the same file, as long as the ledger is open.
+/// Name of the lock file in the data directory. The file exists, and is not replaced, as long as the ledger is open.
 pub const LOCK: &str = "LOCK";
 
-/// What opening found and did.
+/// The result of opening.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recovery {
-    /// What was put right, in words.
+    /// Descriptions of the repairs.
     pub repaired: Vec<String>,
-    /// The first sequence that can be read, from the archive if need be.
+    /// The first sequence that can be read, including the archive.
     pub first_sequence: u64,
-    /// How far the ledger is durable.
+    /// The durable position.
     pub durable: Durable,
-    /// The newest snapshot that is right in itself and in the chain.
+    /// The newest snapshot that is valid and agrees with the chain.
     pub snapshot: Option<SnapshotInfo>,
-    /// Snapshots that are not right, and are not used.
+    /// Damaged snapshots, which are not used.
     pub damaged_snapshots: Vec<Damage>,
-    /// Sealed epochs that are damaged: what of them cannot be read is not served.
+    /// Damaged sealed epochs. Unreadable parts of them are not served.
     pub damaged_epochs: Vec<Damage>,
-    /// What was archived and is not in the archive.
+    /// Archived entries that are missing from the archive.
     pub missing_archive: Option<Damage>,
     /// Bytes of frames in sealed epochs that were checked; the others are checked when they are read.
     pub checked_bytes: u64,
@@ -66,7 +66,7 @@ pub(super) fn open(
     Ok(opened)
 }
 
-/// Makes a data directory that begins behind a position, with nothing in it yet, not even the state there.
+/// Creates a data directory that begins behind a position, still empty, without a snapshot of the state there.
 pub(super) fn begin(
     disk: Arc<dyn Disk>,
     directory: &Path,
@@ -83,7 +83,7 @@ pub(super) fn begin(
     parts(disk, directory, options)
 }
 
-/// Opens everything but the snapshots.
+/// Opens everything except the snapshots.
 fn parts(disk: Arc<dyn Disk>, directory: &Path, options: Options) -> Result<Opened, Error> {
     disk.create_directory(directory)?;
     let lock = disk.lock(&directory.join(LOCK))?;
@@ -170,11 +170,11 @@ impl Opening<'_> {
         self.repaired.push(what);
     }
 
-    /// Where the ledger begins. A directory without ledger gets an empty one.
+    /// The base position. A directory without a ledger gets an empty one.
     fn base(&self) -> Result<Base, Error> {
         let found = base::read(self.disk, self.directory)?;
         if found.is_some() {
-            // What lies before it will be removed: it must not come back without it.
+            // Everything before it will be removed: the base must be durable first.
             self.disk.open(&self.directory.join(base::FILE))?.sync()?;
             self.disk.sync_directory(self.directory)?;
         }
@@ -208,7 +208,7 @@ impl Opening<'_> {
         Ok(())
     }
 
-    /// What was acknowledged last, as far as the watermark knows.
+    /// The last acknowledged position in the watermark file.
     fn watermark(&mut self) -> Result<Option<Durable>, Error> {
         if planted::is(Bug::WatermarkIgnored) {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! The write-ahead log's segments: all but the last have to be whole; the end of the last may be torn.
+//! Recovery of the write-ahead log's segments: all but the last have to be complete; the end of the last may be torn.
 
 use planted::Bug;
 use std::{collections::VecDeque, sync::Arc};
@@ -16,10 +16,10 @@ use super::{
     Durable, Error, Opening,
 };
 
-/// Zeros written at a time over a torn end, in bytes.
+/// Bytes of zeros that are written at a time over a torn end.
 const ERASE_STEP_BYTES: usize = 1024 * 1024;
 
-/// The write-ahead log, as it was read.
+/// The write-ahead log as read.
 pub(super) struct Read {
     pub(super) segments: VecDeque<Arc<Segment>>,
     /// The segment to be continued, and its size.
@@ -29,8 +29,8 @@ pub(super) struct Read {
 }
 
 impl Opening<'_> {
-    /// Reads the log, which has to continue `base`, the end of the last `sealed` epoch. `noted` is what was
-    /// acknowledged at least.
+    /// Reads the log, which has to continue `base`, the end of the last `sealed` epoch. `noted` is the acknowledged
+    /// position, or one before it.
     pub(super) fn wal(
         &mut self,
         sealed: Option<&Sealed>,
@@ -43,7 +43,7 @@ impl Opening<'_> {
             .iter()
             .filter_map(|listed| wal::first_of(&listed.name))
             .collect();
-        // A sealed epoch is made of whole segments: what is left of those is to be removed.
+        // A sealed epoch consists of whole segments: segments before its end are leftovers.
         let released = firsts.partition_point(|first| *first <= base.sequence);
         if let Some(sealed) = sealed.filter(|_| released > 0) {
             sealed.epoch.sync_seal(self.disk)?;
@@ -82,8 +82,8 @@ impl Opening<'_> {
             }
             let syncs = !planted::is(Bug::NoSyncAtOpen);
             if syncs && is_last && scan.extent.last.sequence > wanted {
-                // Not known to have been synced. If a sync of it failed, it can be read, but would
-                // never reach the disk: only what is written again does.
+                // The sync of these frames is not certain. If it failed, they can be read, but would never reach the
+                // disk: only rewritten frames do.
                 let end = usize::try_from(scan.extent.end).unwrap_or(usize::MAX);
                 file.write_at(bytes.get(..end).unwrap_or_default(), 0)?;
             }
@@ -105,7 +105,7 @@ impl Opening<'_> {
     ) -> Result<(), Error> {
         let before = read.position;
         if is_last && scan.extent.last == before {
-            // Nothing was written to it yet: the writer begins it anew.
+            // Nothing was written to it yet: the writer creates it anew.
             self.disk.remove_file(file.path())?;
             return Ok(());
         }
@@ -119,7 +119,7 @@ impl Opening<'_> {
         Ok(())
     }
 
-    /// Refuses damage to what was acknowledged; erases the torn end of what was not.
+    /// Refuses damage to acknowledged entries; erases a torn end of unacknowledged ones.
     fn fault(
         &mut self,
         file: &dyn File,
@@ -145,7 +145,7 @@ impl Opening<'_> {
     }
 }
 
-/// Overwrites with zeros, so that nothing of it comes back behind what is written next.
+/// Overwrites with zeros, so that no old frame reappears behind later writes.
 fn erase(file: &dyn File, from: u64) -> Result<(), Error> {
     let end = file.length()?;
     let mut offset = from;
@@ -171,7 +171,7 @@ fn gap(path: &std::path::Path, from: u64, to: u64) -> Error {
     })
 }
 
-/// Compares the end of the ledger with what was acknowledged.
+/// Compares the end of the ledger with the acknowledged position.
 fn acknowledged(
     directory: &std::path::Path,
     noted: Option<&Durable>,

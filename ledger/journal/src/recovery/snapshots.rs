@@ -1,19 +1,18 @@
-//! Which snapshot to begin from: the newest that is right in itself and in the chain.
+//! The choice of the snapshot to begin with: the newest that is valid and agrees with the chain.
 
 use super::{
     super::{Damage, Durable, Error, SnapshotInfo, reader::Source, store::Store},
     snapshot::DIRECTORY,
 };
 
-/// The newest right snapshot, and what is wrong with newer ones and with those whose headers cannot be
-/// read.
+/// The newest valid snapshot, and the damage to newer ones and to those with unreadable headers.
 pub(super) fn choose(store: &Store) -> Result<(Option<SnapshotInfo>, Vec<Damage>), Error> {
     let durable = store.durable();
     let (found, mut damaged) = store.snapshots.list()?;
     for info in found.into_iter().rev() {
         let sequence = info.position.sequence;
         if sequence > durable.sequence {
-            // It was taken of durable entries: they are lost.
+            // The snapshot was made of durable entries: they are lost.
             return Err(Error::Damaged(Damage {
                 file: info.path,
                 offset: None,
@@ -75,8 +74,11 @@ pub(super) fn choose(store: &Store) -> Result<(Option<SnapshotInfo>, Vec<Damage>
 
 /// The chain at a sequence, if a batch ends there.
 fn position(store: &Store, sequence: u64) -> Result<Option<Durable>, Error> {
-    let known = [store.base_position(), store.durable()];
-    if let Some(position) = known.iter().find(|known| known.sequence == sequence) {
+    let positions = [store.base_position(), store.durable()];
+    if let Some(position) = positions
+        .iter()
+        .find(|position| position.sequence == sequence)
+    {
         return Ok(Some(*position));
     }
     store.chunk(sequence)?.position_at(sequence)

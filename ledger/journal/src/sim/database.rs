@@ -83,11 +83,11 @@ impl Database for SimDatabase {
             return Err(fail(std::io::ErrorKind::NotFound.into()));
         };
         match fault {
-            // Only what is still to be written is written: what a failed sync dropped stays lost.
+            // Only pending pairs are written: pairs that a failed sync dropped stay lost.
             Fault::None => pairs.durable.extend(std::mem::take(&mut pairs.pending)),
             Fault::Lies => {}
             Fault::Fails => {
-                // What was put can be read, but will never be durable.
+                // The inserted pairs can be read, but will never be durable.
                 pairs.pending.clear();
                 return Err(fail(std::io::Error::other("simulated I/O error")));
             }

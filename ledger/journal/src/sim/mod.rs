@@ -1,5 +1,5 @@
-//! A disk that exists in memory, for tests: it forgets what was not synced, tears writes, runs full,
-//! fails syncs, and can be crashed at any call. Everything follows from a seed.
+//! A disk in memory, for tests: it loses writes that were not synced, tears writes, runs full, fails syncs, and can be
+//! crashed at any call. Everything follows from a seed.
 
 mod database;
 mod state;
@@ -26,26 +26,25 @@ pub struct SimDisk {
     state: Arc<Mutex<State>>,
 }
 
-/// What the disk does wrong, besides crashing. Calls are counted from 1 since the faults were set.
+/// The faults of the disk, besides crashes. Calls are counted from 1 since the faults were set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// The process dies at this call and each one after it.
+    /// The process dies at this call; all later calls fail.
     pub crash_at: Option<u64>,
-    /// The first sync at this call or after it fails, once, and what it should have made durable never is,
-    /// although it can be read.
+    /// The first sync at this call or after it fails, once. Its writes can be read, but never become durable.
     pub fail_sync_at: Option<u64>,
     /// The first write at this call or after it fails, once, and is done in part.
     pub fail_write_at: Option<u64>,
-    /// Bytes that fit on the disk.
+    /// The capacity of the disk in bytes.
     pub capacity: Option<u64>,
-    /// Syncs answer without doing anything, as some disks do.
+    /// Syncs succeed without doing anything, as on some disks.
     pub syncs_lie: bool,
 }
 
-/// How often something went wrong, in the life of a disk.
+/// The number of faults in the life of a disk, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fired {
-    /// Calls that were made at all.
+    /// All calls.
     pub calls: u64,
     /// Syncs that failed.
     pub failed_syncs: u64,
@@ -53,15 +52,15 @@ pub struct Fired {
     pub failed_writes: u64,
     /// Writes that found no room.
     pub no_space: u64,
-    /// Files of whose writes a power loss took some.
+    /// Files that lost writes in a power loss.
     pub lost_writes: u64,
-    /// Files where a later write was left and an earlier one lost.
+    /// Files in which an earlier write was lost and a later one kept.
     pub reordered_writes: u64,
-    /// Changes of names that a power loss took.
+    /// Changes of names lost in a power loss.
     pub lost_names: u64,
-    /// Puts to a database that were lost.
+    /// Inserts into a database that were lost.
     pub lost_pairs: u64,
-    /// Databases that did not open any more.
+    /// Databases that could not be opened any more.
     pub broken_databases: u64,
 }
 
@@ -78,7 +77,7 @@ impl SimDisk {
         self.state.lock()
     }
 
-    /// Another disk that holds the same, to try something else with.
+    /// A copy of the disk, to try something else with.
     #[must_use]
     pub fn copy(&self) -> Self {
         Self {
@@ -91,13 +90,13 @@ impl SimDisk {
         self.state().reboot(crash, faults);
     }
 
-    /// Sets what goes wrong from now on.
+    /// Sets the faults from now on.
     pub fn inject(&self, faults: Faults) {
         self.state().inject(faults);
     }
 
-    /// Turns one bit of what is on the disk, in what is read and in what would survive; gives the file and the
-    /// offset in it, or nothing if there are no bytes.
+    /// Flips one bit of the disk, both in the readable and in the durable content. Returns the file and the offset in
+    /// it, or nothing if the disk is empty.
     pub fn flip(&self) -> Option<(PathBuf, u64)> {
         self.state().flip()
     }
@@ -108,7 +107,7 @@ impl SimDisk {
         self.state().used()
     }
 
-    /// What has gone wrong so far.
+    /// The faults so far.
     #[must_use]
     pub fn fired(&self) -> Fired {
         self.state().fired
@@ -201,12 +200,12 @@ impl Disk for SimDisk {
     }
 
     fn private_database(&self, directory: &Path) -> Result<Box<dyn Database>, Error> {
-        // Opening one repairs nothing here.
+        // Opening a database repairs nothing here.
         self.database(directory)
     }
 
     fn database_files(&self, _: &Path) -> Result<Vec<String>, Error> {
-        // A database here is no files.
+        // A database has no files here.
         Ok(Vec::new())
     }
 

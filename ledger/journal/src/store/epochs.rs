@@ -1,4 +1,4 @@
-//! The epochs of an open ledger: the sealed ones, and the one that is being filled.
+//! The epochs of an open ledger: the sealed ones, and the current one, which is being filled.
 
 use std::{
     collections::VecDeque,
@@ -16,7 +16,7 @@ use crate::{
     epoch::{Epoch, Seal},
 };
 
-/// Databases of sealed epochs that are open at once; each has a cache.
+/// Most databases of sealed epochs that are open at once; each has a cache.
 const OPEN_EPOCHS: usize = 3;
 
 /// A sealed epoch.
@@ -30,7 +30,7 @@ pub(crate) struct Sealed {
 #[derive(Clone)]
 pub(crate) struct Current {
     pub(crate) epoch: Arc<Epoch>,
-    /// How far it holds what the write-ahead log holds.
+    /// The position up to which it holds the entries of the write-ahead log.
     pub(crate) flushed: Durable,
 }
 
@@ -39,9 +39,9 @@ pub(crate) struct Epochs {
     directory: PathBuf,
     sealed: RwLock<Vec<Sealed>>,
     current: RwLock<Current>,
-    /// The sealed ones with an open database, last used first.
+    /// The sealed ones with an open database, most recently used first.
     recent: Mutex<VecDeque<Arc<Epoch>>>,
-    /// Closed segments up to here are to be sealed, whatever their size.
+    /// Closed segments up to this sequence are to be sealed, whatever their size.
     seal_through: AtomicU64,
 }
 
@@ -70,7 +70,7 @@ impl Epochs {
         self.sealed.read().clone()
     }
 
-    /// The sealed one that holds a sequence, its database among those that stay open.
+    /// The sealed epoch that holds a sequence. Its database becomes the most recently used one.
     pub(crate) fn sealed_with(&self, sequence: u64) -> Option<Sealed> {
         let found = {
             let sealed = self.sealed.read();
@@ -83,7 +83,7 @@ impl Epochs {
         found.inspect(|sealed| self.touch(&sealed.epoch))
     }
 
-    /// Takes the current epoch, now sealed, among the sealed ones, and begins the next.
+    /// Moves the current epoch, now sealed, to the sealed ones, and begins the next.
     pub(crate) fn push_sealed(&self, sealed: Sealed) {
         let last = sealed.seal.last;
         self.touch(&sealed.epoch);
@@ -94,14 +94,14 @@ impl Epochs {
         });
     }
 
-    /// Takes out the sealed ones that end at a sequence or before.
+    /// Removes the sealed ones that end at a sequence or before from the list.
     pub(crate) fn take_through(&self, sequence: u64) -> Vec<Sealed> {
         let mut sealed = self.sealed.write();
         let kept = sealed.partition_point(|sealed| sealed.seal.last.sequence <= sequence);
         sealed.drain(..kept).collect()
     }
 
-    /// Requests the segments up to `last` to be sealed at the next end of a segment.
+    /// Requests that the segments up to `last` are sealed at the next end of a segment.
     pub(crate) fn request_seal(&self, last: u64) {
         self.seal_through.fetch_max(last, Ordering::AcqRel);
     }
@@ -119,7 +119,7 @@ impl Epochs {
         self.current().epoch.close();
     }
 
-    /// Keeps few databases open: those that were used last.
+    /// Limits the number of open databases to the most recently used ones.
     fn touch(&self, epoch: &Arc<Epoch>) {
         let mut recent = self.recent.lock();
         if recent

@@ -6,14 +6,14 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-/// Lets one compaction run at a time, and none while a backup needs all that there is.
+/// Lets one compaction run at a time, and none during a backup.
 #[derive(Default)]
 pub(crate) struct CompactionGate {
     running: Mutex<()>,
     holds: AtomicUsize,
 }
 
-/// Holds compaction off until it is dropped.
+/// Prevents compaction until it is dropped.
 pub(crate) struct CompactionHold(Arc<CompactionGate>);
 
 impl Drop for CompactionHold {
@@ -23,13 +23,13 @@ impl Drop for CompactionHold {
 }
 
 impl CompactionGate {
-    /// Waits for the compaction that runs. None while one is held off.
+    /// Waits for a running compaction. None while compaction is prevented.
     pub(crate) fn enter(&self) -> Option<MutexGuard<'_, ()>> {
         let running = self.running.lock();
         (self.holds.load(Ordering::Acquire) == 0).then_some(running)
     }
 
-    /// Waits for the compaction that runs; no other begins before the result is dropped.
+    /// Waits for a running compaction, and prevents others until the result is dropped.
     pub(crate) fn hold(self: &Arc<Self>) -> CompactionHold {
         let _running = self.running.lock();
         self.holds.fetch_add(1, Ordering::AcqRel);

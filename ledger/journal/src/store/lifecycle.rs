@@ -1,4 +1,4 @@
-//! Whether an open journal still works.
+//! The lifecycle of an open journal.
 
 use std::sync::{
     Arc, OnceLock,
@@ -7,7 +7,7 @@ use std::sync::{
 
 use crate::Error;
 
-/// How a journal ends: by its first error, or by being closed. Neither is ever taken back.
+/// The end of a journal: its first error, or its close. Neither is ever undone.
 #[derive(Default)]
 pub(crate) struct Lifecycle {
     poison: OnceLock<Arc<Error>>,
@@ -34,7 +34,7 @@ impl Lifecycle {
             .map_or(Ok(()), |cause| Err(Error::Poisoned { cause }))
     }
 
-    /// Ends all reading: another process may open the directory from now on.
+    /// Ends all reading: from now on another process may open the directory.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
     }

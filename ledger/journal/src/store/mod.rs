@@ -1,4 +1,4 @@
-//! What all users of an open journal share: the parts of the ledger, and where each sequence is.
+//! The state shared by all users of an open journal: the parts of the ledger, and the place of each sequence.
 
 mod epochs;
 mod gate;
@@ -33,7 +33,7 @@ pub(super) use lifecycle::Lifecycle;
 pub(super) use signal::Signal;
 pub(super) use write::WritePath;
 
-/// The parts of an open ledger. Each guards itself.
+/// The parts of an open ledger, each with its own lock.
 pub(super) struct Store {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) directory: PathBuf,
@@ -46,11 +46,11 @@ pub(super) struct Store {
     pub(super) gate: Arc<CompactionGate>,
     pub(super) lifecycle: Lifecycle,
     pub(super) signal: Signal,
-    /// Where the ledger begins; compaction moves it.
+    /// The base position, which compaction moves.
     base: RwLock<Base>,
 }
 
-/// What recovery found.
+/// The parts that recovery opened.
 pub(super) struct Parts {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) directory: PathBuf,
@@ -101,20 +101,20 @@ impl Store {
         *self.base.read()
     }
 
-    /// Moves the beginning of the ledger forward, durably; gives the epochs that lie before it, which
-    /// are to be removed, and were archived if there is an archive.
+    /// Moves the base position forward, durably. Returns the epochs before it, which are to be removed, and were
+    /// archived if there is an archive.
     pub(super) fn advance_base(&self, to: Durable) -> Result<Vec<Sealed>, Error> {
         let archived_from = self.archive.as_ref().and_then(|archive| {
-            // What it held once it has to hold for ever.
-            let known = self.base().archived_from;
-            known.or_else(|| archive.reaches_back_to(to.sequence))
+            // Once recorded, the first archived sequence stays for ever.
+            let recorded = self.base().archived_from;
+            recorded.or_else(|| archive.reaches_back_to(to.sequence))
         });
         let advanced = Base {
             position: to,
             archived_from,
         };
         base::stage(self.disk.as_ref(), &self.directory, &advanced)?;
-        // After an error either file may be in force, until the directory is read again.
+        // After an error either file may be on disk, until the directory is read again.
         base::install(self.disk.as_ref(), &self.directory)
             .inspect_err(|error| self.lifecycle.poison(error))?;
         // First, so that no reader looks for a removed epoch.
@@ -122,8 +122,7 @@ impl Store {
         Ok(self.epochs.take_through(to.sequence))
     }
 
-    /// Closes every database, for good: from now on there is nothing to read, since another process may
-    /// open the directory.
+    /// Closes every database, finally: from now on nothing can be read, since another process may open the directory.
     pub(super) fn close(&self) {
         self.lifecycle.close();
         self.epochs.close();
@@ -166,12 +165,12 @@ impl Store {
         })
     }
 
-    /// Whether so much waits to be flushed that the writer should wait too.
+    /// Whether so many bytes wait to be flushed that the writer should wait, too.
     pub(super) fn wal_is_full(&self) -> bool {
         self.waiting_bytes() > self.options.wal_limit_bytes
     }
 
-    /// Bytes of frames in segments that are not flushed as a whole.
+    /// Bytes of frames in segments that are not completely flushed.
     pub(super) fn waiting_bytes(&self) -> u64 {
         let flushed = self.epochs.current().flushed.sequence;
         self.wal.segments().iter().fold(0u64, |sum, segment| {
@@ -202,8 +201,8 @@ impl Source for Store {
         }
         let current = self.epochs.current();
         if from > current.epoch.before.sequence {
-            // What has been flushed is read from sled, the rest from the log. The epoch may be sealed
-            // between the two looks; then it is found below.
+            // Flushed entries are read from sled, the others from the log. The epoch may be sealed between the two
+            // reads; then it is found below.
             if from <= current.flushed.sequence {
                 return current.epoch.chunk(self.disk.as_ref(), from);
             }
@@ -215,7 +214,7 @@ impl Source for Store {
             Some(sealed) => {
                 let chunk = sealed.epoch.chunk(self.disk.as_ref(), from);
                 match chunk {
-                    // Compacted between the two looks.
+                    // Compacted between the two reads.
                     Err(Error::Compacted { .. }) => self.chunk(from),
                     chunk => chunk,
                 }

@@ -3,7 +3,7 @@
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// Requests to the background threads. The lock guards the requests alone; no I/O happens under it.
+/// Requests to the background threads. The lock protects the requests alone; no I/O happens under it.
 #[derive(Default)]
 pub(crate) struct Signal {
     requests: Mutex<Requests>,
@@ -25,22 +25,22 @@ impl Signal {
         self.changed.notify_all();
     }
 
-    /// Asks for the next segment.
+    /// Requests the next segment.
     pub(crate) fn prepare(&self) {
         self.request(|requests| requests.prepare = true);
     }
 
-    /// Asks for what is durable to be flushed now.
+    /// Requests that all durable frames are flushed now.
     pub(crate) fn flush_now(&self) {
         self.request(|requests| requests.flush_now = true);
     }
 
-    /// Asks for what is written to be synced soon.
+    /// Requests that written frames are synced soon.
     pub(crate) fn sync_soon(&self) {
         self.request(|requests| requests.sync_soon = true);
     }
 
-    /// Asks for what is written to be synced now.
+    /// Requests that written frames are synced now.
     pub(crate) fn sync_now(&self) {
         self.request(|requests| requests.sync_now = true);
     }
@@ -53,27 +53,26 @@ impl Signal {
         self.requests.lock().stop
     }
 
-    /// Wakes those who wait for room.
+    /// Wakes the threads that wait for room.
     pub(crate) fn has_flushed(&self) {
         self.changed.notify_all();
     }
 
-    /// Waits until there is something to prepare; false when it is time to stop.
+    /// Waits until a segment has to be prepared; false at the stop.
     pub(crate) fn wait_to_prepare(&self) -> bool {
         let mut requests = self.wait_until(|requests| requests.prepare);
         requests.prepare = false;
         !requests.stop
     }
 
-    /// Waits until it is time to move something; false when it is time to stop.
+    /// Waits until frames have to be flushed; false at the stop.
     pub(crate) fn wait_to_flush(&self) -> bool {
         let mut requests = self.wait_until(|requests| requests.flush_now);
         requests.flush_now = false;
         !requests.stop
     }
 
-    /// Waits until what is written is to be synced: at the latest so long after it was requested. False when it is time to
-    /// stop.
+    /// Waits until written frames have to be synced: at the latest `soon` after the request. False at the stop.
     pub(crate) fn wait_to_sync(&self, soon: Duration) -> bool {
         let mut requests = self.wait_until(|requests| requests.sync_soon || requests.sync_now);
         let goes_on = |requests: &mut Requests| !requests.stop && !requests.sync_now;
@@ -90,8 +89,7 @@ impl Signal {
         requests
     }
 
-    /// Asks for frames to be flushed for as long as a condition holds, which is looked at whenever something was flushed, and
-    /// at this interval.
+    /// Requests flushes while a condition holds. The condition is checked after each flush, and at this interval.
     pub(crate) fn flush_while(&self, interval: Duration, mut condition: impl FnMut() -> bool) {
         let mut requests = self.requests.lock();
         while condition() {

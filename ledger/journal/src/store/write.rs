@@ -1,4 +1,4 @@
-//! The ack path of an open ledger: the group that is gathered, and how far it is durable.
+//! The ack path of an open ledger: the group being gathered, and the durable position.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,28 +15,28 @@ use crate::{
     watermark::DurableWatermark,
 };
 
-/// How long the writer waits for room before it looks again.
+/// How long the writer waits for room before it checks again.
 const ROOM_EVERY: Duration = Duration::from_secs(1);
 
-/// Bytes that are written before a sync is no more waited for.
+/// Written bytes from which on a sync is not delayed any more.
 const UNSYNCED_BYTES: u64 = 4 * 1024 * 1024;
 
-/// What appending takes. The writer's lock is taken first, and held throughout a sync of what is being written; `syncing` is
-/// next; the others guard one value each.
+/// The state of appending. The writer's lock is taken first, and held during a sync of the frames that it writes;
+/// `syncing` is next; the others protect one value each.
 pub(crate) struct WritePath {
     writer: Mutex<Writer>,
     /// The next segment, once it is filled with zeros.
     prepared: Mutex<Option<Prepared>>,
-    /// How far can be read: what is synced, or what is written, as the writer chooses.
+    /// The readable position: the synced or the written one, as the writer chooses.
     durable: RwLock<Durable>,
     synced: RwLock<Durable>,
     unsynced: Mutex<Option<Unsynced>>,
-    /// One sync of the log at a time: an error is reported once, and must not be taken for that of another.
+    /// One sync of the log at a time: an error is reported once, and must not be attributed to another sync.
     syncing: Mutex<()>,
     watermark: Mutex<DurableWatermark>,
 }
 
-/// What is written and not synced. All of it lies in the segment that is written to.
+/// Frames that are written and not synced. All of them are in the active segment.
 #[derive(Clone)]
 struct Unsynced {
     file: Arc<dyn File>,
@@ -62,19 +62,19 @@ impl WritePath {
         *self.durable.read()
     }
 
-    /// How far the log is synced.
+    /// The position up to which the log is synced.
     pub(crate) fn synced(&self) -> Durable {
         *self.synced.read()
     }
 
-    /// Makes the note of the durable position durable itself.
+    /// Syncs the watermark file.
     pub(crate) fn sync_watermark(&self) -> Result<(), Error> {
         self.watermark.lock().sync()
     }
 }
 
 impl Store {
-    /// Takes a batch into the group.
+    /// Adds a batch to the group.
     pub(crate) fn append(&self, batch: &Batch) -> Result<(), Error> {
         self.lifecycle.check()?;
         let mut writer = self.write.writer.lock();
@@ -82,8 +82,8 @@ impl Store {
         writer.append(batch, is_synced)
     }
 
-    /// Writes the group, and if `syncs` makes it durable, with all that was written before. Gives the position behind it,
-    /// and the bytes of its frames.
+    /// Writes the group, and makes it durable if `syncs`, with all earlier writes. Returns the position behind it, and
+    /// the bytes of its frames.
     ///
     /// After an error the journal is poisoned.
     pub(crate) fn commit(&self, syncs: bool) -> Result<(Durable, u64), Error> {
@@ -95,7 +95,7 @@ impl Store {
             true => Ok(()),
             false => self.commit_group(&mut writer, syncs),
         };
-        // Before anybody else gets at the writer.
+        // Before any other thread gets the writer.
         committed.inspect_err(|error| self.lifecycle.poison(error))?;
         Ok((self.durable(), bytes))
     }
@@ -138,7 +138,7 @@ impl Store {
         }
     }
 
-    /// Makes durable what was written, while more is being written.
+    /// Makes written frames durable, while others are being written.
     ///
     /// After an error the journal is poisoned.
     pub(crate) fn sync_written(&self) -> Result<(), Error> {
@@ -146,7 +146,7 @@ impl Store {
         self.lifecycle.check()?;
         let unsynced = self.write.unsynced.lock().clone();
         match unsynced {
-            // Before another sync takes what may be lost for durable.
+            // Before another sync takes frames for durable that may be lost.
             Some(unsynced) => self
                 .sync_up_to(&unsynced)
                 .inspect_err(|error| self.lifecycle.poison(error)),
@@ -158,7 +158,7 @@ impl Store {
         file.sync()?;
         let mut watermark = self.write.watermark.lock();
         watermark.note(end)?;
-        // Rare enough to cost a sync: what is before the note is never taken for a torn write.
+        // Rare enough to cost a sync: frames before the note are never taken for a torn write.
         watermark.sync()?;
         drop(watermark);
         *self.write.synced.write() = *end;
@@ -171,7 +171,7 @@ impl Store {
         Ok(())
     }
 
-    /// Waits while the log is full, so that the ledger is not written faster than it can be put to rest.
+    /// Waits while the log is full, so that the ledger is not written faster than it can be flushed.
     fn wait_for_room(&self) {
         if self.options.background {
             self.signal.flush_while(ROOM_EVERY, || {
@@ -180,12 +180,12 @@ impl Store {
         }
     }
 
-    /// Ends the segment that is written to; the next one begins at the durable position.
+    /// Ends the active segment; the next one begins at the durable position.
     fn rotate(&self, writer: &mut Writer) -> Result<(), Error> {
         self.sync_written()?;
         self.write.sync_watermark()?;
-        // Held until the file that was prepared has its own name: another one would be made under the same temporary name, and
-        // its zeros would end up in this segment.
+        // The lock is held until the prepared file has its final name: otherwise another one could be prepared under
+        // the same temporary name, and its zeros would end up in this segment.
         let mut prepared = self.write.prepared.lock();
         let file = prepared.take();
         writer.rotate(self.disk.as_ref(), &self.wal, file, self.durable())?;
@@ -194,14 +194,14 @@ impl Store {
         Ok(())
     }
 
-    /// Ends the current segment, if it holds anything, so that its epoch can be sealed.
+    /// Ends the active segment, if it holds any frames, so that its epoch can be sealed.
     pub(crate) fn roll(&self) -> Result<(), Error> {
         let mut writer: MutexGuard<'_, Writer> = self.write.writer.lock();
         self.lifecycle.check()?;
         if !writer.has_frames() {
             return Ok(());
         }
-        // What is in the group waits for its sync; it goes to the new segment.
+        // The frames in the group wait for their sync; they go to the new segment.
         self.rotate(&mut writer)
             .inspect_err(|error| self.lifecycle.poison(error))?;
         self.epochs.request_seal(self.durable().sequence);
@@ -209,19 +209,19 @@ impl Store {
         Ok(())
     }
 
-    /// Whether there is a segment to write to.
+    /// Whether there is an active segment.
     pub(crate) fn has_segment(&self) -> bool {
         self.write.writer.lock().has_segment()
     }
 
-    /// Makes the next segment, if there is none and room for two. That it cannot be made is no failure: the
-    /// log goes on in a segment that was not prepared. Gives whether one was made.
+    /// Prepares the next segment, if none is prepared and there is room for two. If it cannot be prepared, that is not
+    /// an error: the log continues in a segment that grows. Returns whether one was prepared.
     pub(crate) fn prepare_segment(&self) -> bool {
         if self.write.prepared.lock().is_some() {
             return false;
         }
         let size = self.options.segment_bytes;
-        // What it takes must not be what the segment that is written to needs meanwhile.
+        // The prepared segment must not take the space that the active one needs meanwhile.
         let free = self.disk.free_space(self.wal.directory());
         let has_room = free.is_ok_and(|free| free / 2 >= size);
         let prepare = || prepare::prepare(self.disk.as_ref(), self.wal.directory(), size).ok();

@@ -1,4 +1,4 @@
-//! Backups: of an open ledger that goes on, and what is made of them, whole or not.
+//! Backups of an open ledger in use, and their restore, complete or not.
 
 use std::io;
 
@@ -70,7 +70,7 @@ fn restore(mut bytes: &[u8], directory: &Path) -> Result<BackedUp, Error> {
     )
 }
 
-/// Does something to the ledger with the first bytes of its backup.
+/// Acts on the ledger when the first bytes of its backup are written.
 struct Meanwhile<F> {
     bytes: Vec<u8>,
     act: Option<F>,

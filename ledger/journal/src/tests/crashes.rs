@@ -1,4 +1,4 @@
-//! A process that dies at any call, on a disk that forgets: what was acknowledged is there again.
+//! A process that dies at any call, on a disk that loses unsynced writes: acknowledged entries are there again.
 
 use super::*;
 use crate::{
@@ -6,11 +6,11 @@ use crate::{
     sim::{Crash, Faults, SimDisk},
 };
 
-/// What callers were answered.
+/// The answers to callers.
 #[derive(Clone, Copy, Debug, Default)]
 struct Answered {
     acknowledged: u64,
-    /// Batches are only written, and acknowledged once they are synced behind that, as in a replica.
+    /// Batches are only written, and acknowledged once they are synced later, as in a replica.
     is_replica: bool,
 }
 
@@ -36,7 +36,7 @@ fn options() -> Options {
     }
 }
 
-/// Opens, checks what is there, and works until the end or until something fails.
+/// Opens, checks the content, and works until the end or until an error.
 fn live(disk: &SimDisk, answered: &mut Answered, rounds: u64) -> Result<(), Error> {
     let (mut journal, reader, recovery) =
         FileJournal::open(Arc::new(disk.clone()), &directory(), options())?;
@@ -87,7 +87,7 @@ fn live(disk: &SimDisk, answered: &mut Answered, rounds: u64) -> Result<(), Erro
     Ok(())
 }
 
-/// Everything from the beginning (of the archive) to the end is there, and is what was written.
+/// Everything from the beginning (of the archive) to the end is there, and is as it was written.
 fn check(reader: &FileReader, last: u64) -> Result<(), Error> {
     assert_eq!(reader.first_sequence(), 1);
     let mut next = 1;
@@ -161,7 +161,7 @@ fn crash_upon_crash(begin: Answered) {
         };
         for _ in 0..8 {
             let fails_sync = draw().is_multiple_of(4);
-            // Often soon, while what the life before left is being put right.
+            // Often early, while the leftovers of the previous life are being repaired.
             let soon = draw().is_multiple_of(2);
             let at = Some(1 + draw() % if soon { 40 } else { 250 });
             let crash = if draw().is_multiple_of(2) {
@@ -231,7 +231,7 @@ fn a_compaction_whose_sync_fails_is_finished_or_undone() {
     assert!(failed > 3 && removed > 0, "{failed} {removed}");
 }
 
-/// A start that is killed leaves directories whose names nobody has synced; the next one finds them.
+/// A start that is killed leaves directories with unsynced names; the next start finds them.
 #[test]
 fn directories_of_a_killed_start_are_not_lost_later() {
     let deep = Path::new("/srv/ledgers/one");
@@ -275,7 +275,7 @@ fn the_same_seed_gives_the_same_disk() {
     assert!(different.len() > 1);
 }
 
-/// The rig has to catch a disk that acknowledges syncs without doing them.
+/// The test has to detect a disk that acknowledges syncs without doing them.
 #[test]
 fn a_disk_that_lies_is_found_out() {
     let lost = (1..200u64).filter(|seed| {
@@ -339,8 +339,8 @@ fn a_failed_sync_is_final() {
     assert!(read(&reader, 1).unwrap().len() >= 5);
 }
 
-/// A replica that goes on, and does not sync, still has what a killed process leaves; a loss of power takes no more than what
-/// was not synced.
+/// A replica that continues without syncs has everything that a killed process leaves; a power loss loses only unsynced
+/// frames.
 #[test]
 fn what_was_only_written_is_lost_with_the_power_alone() {
     let mut lost = 0;

@@ -1,4 +1,4 @@
-//! Flipped bits, cut and missing files: repaired, or refused with the place named; never silently less.
+//! Flipped bits, truncated and missing files: repaired, or refused with the place named; never a silent loss.
 
 use super::*;
 
@@ -33,7 +33,7 @@ fn all_or_refused(directory: &Path, durable: &Durable) -> Result<Vec<String>, St
     Ok(recovery.repaired)
 }
 
-/// Damages each file in turn and counts how often that was harmless or repaired, and refused.
+/// Damages each file in turn, and counts how often the damage was harmless or repaired, and how often refused.
 fn damage_each(clean: bool, damage: impl Fn(&Path, u64)) -> (usize, usize) {
     let (original, durable) = ledger(clean);
     let (mut right, mut refused) = (0, 0);
@@ -58,7 +58,7 @@ fn damage_each(clean: bool, damage: impl Fn(&Path, u64)) -> (usize, usize) {
     (right, refused)
 }
 
-/// Some place in a file, most often where something is written.
+/// A place in a file, usually a written one.
 fn some_place(bytes: &[u8], place: u64) -> usize {
     let hash = blake3::hash(&[&place.to_le_bytes()[..], &bytes.len().to_le_bytes()].concat());
     let written = bytes.iter().rposition(|byte| *byte != 0).unwrap_or(0) + 1;
@@ -189,7 +189,7 @@ fn a_torn_write_that_nobody_was_told_of_is_erased() {
     }
 }
 
-/// The directory of the epoch that is being filled.
+/// The directory of the current epoch.
 fn current_epoch(directory: &Path) -> PathBuf {
     fs::read_dir(directory.join("epochs"))
         .unwrap()

@@ -1,4 +1,4 @@
-//! The journal as a whole: on this machine's disk, and on one that crashes.
+//! The journal as a whole: on this machine's disk, and on a simulated one that crashes.
 
 mod backups;
 mod crashes;
@@ -22,8 +22,7 @@ use super::{
 };
 use quota_semantics::{Span, Timestamp};
 
-/// A directory in memory, where there is such a thing: these tests sync much, and prove nothing about
-/// the machine's disk.
+/// A directory in memory, if available: these tests sync often, and test nothing of the machine's disk.
 fn scratch() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() {
@@ -33,7 +32,7 @@ fn scratch() -> tempfile::TempDir {
     }
 }
 
-/// Small segments and epochs, and each step where the test wants it.
+/// Small segments and epochs, and no background threads.
 fn small() -> Options {
     Options {
         segment_bytes: 4096,
@@ -53,7 +52,7 @@ fn open(directory: &Path) -> Opened {
     try_open(directory, small()).unwrap()
 }
 
-/// The files below a directory, but for the lock.
+/// The files below a directory, except for the lock.
 fn files(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).unwrap() {
@@ -76,7 +75,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Stores a snapshot of a state that nobody looks into.
+/// Stores a snapshot with opaque content.
 fn snapshot(reader: &FileReader, position: Durable) {
     let mut writer = reader.snapshots().create(position).unwrap();
     write!(writer, "state at {}", position.sequence).unwrap();
@@ -119,7 +118,7 @@ fn fill(journal: &mut FileJournal, sequence: u64, length: usize) -> Durable {
     durable
 }
 
-/// Fills as [`fill`] does and does all the work behind the ack path.
+/// As [`fill`], and does all background work.
 fn fill_and_work(journal: &mut FileJournal, sequence: u64, length: usize) -> Durable {
     let mut durable = journal.sync().unwrap();
     while durable.sequence < sequence {
@@ -129,7 +128,7 @@ fn fill_and_work(journal: &mut FileJournal, sequence: u64, length: usize) -> Dur
     durable
 }
 
-/// Everything from a sequence on, if it is all right.
+/// Everything from a sequence on, if all of it is valid.
 fn read(reader: &FileReader, from: u64) -> Result<Vec<StoredBatch>, Error> {
     reader.read(from).collect()
 }

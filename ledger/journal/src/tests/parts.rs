@@ -1,4 +1,4 @@
-//! What is appended is read back, from whichever part it lies in.
+//! Appended batches are read back, from whichever part holds them.
 
 use super::*;
 use crate::{Hash, MAX_PAYLOAD_BYTES, golden};

@@ -1,4 +1,4 @@
-//! The next segment is prepared while the one before is put in place.
+//! The next segment is prepared while the previous one is being installed.
 
 use std::{
     sync::{Weak, mpsc},
@@ -14,10 +14,11 @@ use crate::{
     store::Store,
 };
 
-/// For so long a segment that may not be prepared yet is waited for.
+/// How long to wait for a segment that must not be prepared yet.
 const MEANWHILE: Duration = Duration::from_millis(200);
 
-/// This machine's disk. When the first segment that was prepared is to get its name, another thread is to prepare the next one.
+/// This machine's disk. When the first prepared segment is about to be renamed, another thread tries to prepare the
+/// next one.
 #[derive(Default)]
 struct Hurried {
     store: Mutex<Weak<Store>>,

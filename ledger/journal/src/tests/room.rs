@@ -1,9 +1,9 @@
-//! A disk that gets full: the next segment does not take what the present one needs.
+//! A disk that gets full: preparing the next segment does not take the space that the active one needs.
 
 use super::*;
 use crate::sim::{Faults, SimDisk};
 
-/// A ledger with a segment that was not prepared, and neither is the next one; and what the disk holds.
+/// A ledger whose active segment was not prepared, and neither is the next one; and the bytes in use.
 fn opened(disk: &SimDisk) -> (FileJournal, u64) {
     let directory = PathBuf::from("/data");
     let (mut journal, _, _) =
@@ -28,7 +28,7 @@ fn preparing_a_segment_leaves_room_for_the_present_one() {
     with_room(&disk, 2 * segment - 1);
     journal.work().unwrap();
     assert_eq!(disk.used(), used, "there is no room for two");
-    // The present one and some of the next.
+    // The active segment and a part of the next.
     fill(&mut journal, 100, 100);
 
     let disk = SimDisk::new(1);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::*;
 use crate::{Archive, Retention, Throttle, disk::RealDisk, golden};
 
-/// Files of values that sled found too large for its log.
+/// Files of values that were too large for sled's log.
 fn blobs(directory: &Path) -> usize {
     let is_blob = |path: &PathBuf| path.iter().any(|part| part == "blobs");
     files(directory).iter().filter(|path| is_blob(path)).count()
@@ -335,7 +335,7 @@ fn what_goes_on_behind_the_ack_path_pauses_and_the_ack_path_does_not() {
     let position = fill(&mut journal, 300, 400);
     assert_eq!(paused(), 0);
     while journal.work().unwrap() {}
-    // Each of what was flushed, and each frame of what was sealed.
+    // Once for each flushed block, and for each frame of sealed epochs.
     assert!(paused() > 100);
     snapshot(&reader, position);
     assert!(paused() > 0);

@@ -1,4 +1,4 @@
-//! The deep check and the offline reader: they find all there is, and change nothing.
+//! The deep check and the offline reader: they find all damage, and change nothing.
 
 use std::sync::{
     Mutex,
@@ -8,12 +8,12 @@ use std::sync::{
 use super::*;
 use crate::{BatchRef, Observer, Offline, Retention, Verified, verify, verify_with};
 
-/// A ledger with archive, sealed epochs, an epoch being filled, a log and snapshots, killed.
+/// A ledger with archive, sealed epochs, a current epoch, a log and snapshots, killed.
 fn ledger() -> (tempfile::TempDir, Durable) {
     ledger_seen(|_| {})
 }
 
-/// The same, looked at before compaction removes anything.
+/// The same, with a look at it before compaction removes anything.
 fn ledger_seen(look: impl FnOnce(&Path)) -> (tempfile::TempDir, Durable) {
     let directory = scratch();
     let options = Options {
@@ -48,7 +48,7 @@ fn check(directory: &Path) -> Verified {
     .unwrap()
 }
 
-/// All files that mean something, but those of sled, which keeps books of its own.
+/// All relevant files, except those of sled, which changes its own.
 fn contents(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let ours = |path: &PathBuf| {
         !path.iter().any(|part| part == "sled") && path.extension().is_none_or(|e| e != "tmp")
@@ -191,7 +191,7 @@ fn what_is_missing_is_found() {
     for (path, right) in contents(original.path()) {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         if name == "anchor" || name.ends_with(".snapshot") || name == "LEDGER" {
-            // Notes and snapshots can be spared; without LEDGER nothing is checked.
+            // Notes and snapshots may be missing; without LEDGER nothing is checked.
             continue;
         }
         fs::remove_file(&path).unwrap();
@@ -321,7 +321,7 @@ fn a_missing_file_of_the_archive_is_told_when_the_ledger_is_opened() {
     let data = original.path().join("data");
     let (_, _, recovery) = try_open(&data, with_archive(original.path())).unwrap();
     assert_eq!(recovery.missing_archive, None);
-    // Without an archive nothing is known to be missing from it.
+    // Without an archive no missing file can be detected in it.
     assert_eq!(open(&data).2.missing_archive, None);
 }
 
@@ -397,7 +397,8 @@ fn a_ledger_without_its_beginning_is_missed() {
     }
 }
 
-/// Who writes the write-ahead log anew, chain and watermark included, has to write the epoch anew, too, that was filled from it.
+/// An attacker who rewrites the write-ahead log, including chain and watermark, would also have to rewrite the epoch
+/// that was filled from it.
 #[test]
 fn a_commit_log_that_was_written_anew_is_told_by_the_epoch_that_was_filled_from_it() {
     for is_closed in [true, false] {
@@ -413,7 +414,7 @@ fn a_commit_log_that_was_written_anew_is_told_by_the_epoch_that_was_filled_from_
         };
         begun();
         copy(&true_one, &other);
-        // Another last batch, and one more, so that the log does not end before what was flushed.
+        // Another last batch, and one more, so that the log does not end before the flushed position.
         let go_on = |path: &Path, length| {
             let (mut journal, ..) = open(path);
             fill_and_work(&mut journal, 42, length);

@@ -1,4 +1,4 @@
-//! The frames of one part of the ledger, each looked at once; several parts at the same time.
+//! The frames of one part of the ledger, each checked once; several parts at the same time.
 
 use std::{
     path::Path,
@@ -12,7 +12,7 @@ use super::{
     BatchRef, Observer,
 };
 
-/// What was seen in a part.
+/// The findings in a part.
 #[derive(Default)]
 pub(super) struct Seen {
     pub(super) batches: u64,
@@ -20,12 +20,12 @@ pub(super) struct Seen {
     pub(super) bytes: u64,
     /// Sequence of the first entry; 0 if there was none.
     pub(super) first_sequence: u64,
-    /// The chain at the sequences that were awaited.
+    /// The chain at the requested sequences.
     pub(super) ends: Vec<Durable>,
     pub(super) damages: Vec<Damage>,
 }
 
-/// Looks at the frames of one file.
+/// Checks the frames of one file.
 pub(super) struct Frames<'a> {
     pub(super) file: &'a Path,
     pub(super) awaited: &'a [(u64, Option<Durable>)],
@@ -47,7 +47,7 @@ impl<'a> Frames<'a> {
         }
     }
 
-    /// Takes in a frame that continues `before`.
+    /// Checks a frame that continues `before`.
     pub(super) fn take(&mut self, before: &Durable, frame: &Frame<'_>) {
         let seen = &mut self.seen;
         seen.batches += 1;
@@ -80,7 +80,7 @@ impl<'a> Frames<'a> {
     }
 }
 
-/// Looks at each item, so many at a time; the results are in order.
+/// Calls a function for each item, several at a time; the results are in order.
 pub(super) fn each<T: Sync, R: Send>(
     items: &[T],
     jobs: usize,

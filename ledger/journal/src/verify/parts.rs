@@ -32,7 +32,7 @@ pub(super) struct Verifier<'a> {
     observer: &'a dyn Observer,
     found: Verified,
     total: u64,
-    /// The chain at the sequences that snapshots and files of the archive end at, as far as it has been met.
+    /// The chain at the sequences at which snapshots and archive files end, if reached so far.
     ends: Vec<(u64, Option<Durable>)>,
     /// Positions of the write-ahead log that the unsealed epoch proves.
     witnessed: Vec<(PathBuf, Durable)>,
@@ -61,7 +61,7 @@ impl<'a> Verifier<'a> {
         self.found
     }
 
-    /// Takes damage into the report; other errors end the check.
+    /// Adds damage to the report; other errors end the check.
     fn report(&mut self, error: Error) -> Result<(), Error> {
         match error {
             Error::Damaged(damage) => {
@@ -86,7 +86,7 @@ impl<'a> Verifier<'a> {
         self.observer.progress(part, self.found.bytes, self.total);
     }
 
-    /// Takes in what was seen in a part; parts are taken in in their order.
+    /// Adds the findings in a part. Parts are added in order.
     fn take(&mut self, seen: Seen) {
         let found = &mut self.found;
         found.batches = found.batches.saturating_add(seen.batches);
@@ -101,7 +101,7 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    /// Reads the frames of several files at a time, and reports each to the observer when it begins.
+    /// Reads the frames of several files at a time, and reports the beginning of each to the observer.
     fn each<T: Sync>(
         &self,
         items: &[T],
@@ -121,7 +121,7 @@ impl<'a> Verifier<'a> {
         })
     }
 
-    /// The files of an archive, and whether they continue each other.
+    /// Checks the files of an archive, and whether they continue each other.
     pub(super) fn archive(
         &mut self,
         archive: &Archive,
@@ -154,8 +154,8 @@ impl<'a> Verifier<'a> {
         Ok(())
     }
 
-    /// Files of an archive that hold what the data directory, just checked, has as well: the compaction that wrote
-    /// them did not get to remove it.
+    /// Archive files whose entries the data directory, just checked, still holds as well: the compaction that wrote
+    /// them was interrupted before the removal.
     pub(super) fn archived_early(
         &mut self,
         archive: &Archive,
@@ -182,17 +182,17 @@ impl<'a> Verifier<'a> {
         Ok(())
     }
 
-    /// What was archived, and is not there.
+    /// Reports archived entries that are missing.
     pub(super) fn missing(&mut self, archived: Option<Damage>) {
         self.found.damages.extend(archived);
     }
 
     fn end_at(&self, sequence: u64) -> Option<Durable> {
-        let met = self.ends.iter().find(|(met, _)| *met == sequence);
-        met.and_then(|(_, position)| *position)
+        let end = self.ends.iter().find(|(end, _)| *end == sequence);
+        end.and_then(|(_, position)| *position)
     }
 
-    /// Checks that a part which begins behind `before` continues what was checked so far.
+    /// Checks that a part which begins behind `before` continues the checked parts.
     fn continues(&mut self, file: &Path, before: &Durable) {
         let Some(last) = self.found.last.filter(|last| last != before) else {
             return;
@@ -204,7 +204,7 @@ impl<'a> Verifier<'a> {
         self.damage(file, Some(last.sequence.saturating_add(1)), why);
     }
 
-    /// A data directory. `early`: the files of the archive that hold what it holds.
+    /// Checks a data directory. `early`: the archive files whose entries it still holds.
     pub(super) fn data(
         &mut self,
         disk: &Arc<dyn Disk>,
@@ -256,7 +256,7 @@ impl<'a> Verifier<'a> {
         Ok(())
     }
 
-    /// Whether the write-ahead log has what was flushed from it.
+    /// Checks that the write-ahead log has the entries that were flushed from it.
     fn agrees_with_witnesses(&mut self) {
         for (epoch, position) in std::mem::take(&mut self.witnessed) {
             if self.end_at(position.sequence) != Some(position) {
@@ -270,14 +270,14 @@ impl<'a> Verifier<'a> {
     }
 
     fn meet(&mut self, position: &Durable) {
-        for (sequence, met) in &mut self.ends {
+        for (sequence, reached) in &mut self.ends {
             if *sequence == position.sequence {
-                *met = Some(*position);
+                *reached = Some(*position);
             }
         }
     }
 
-    /// The sealed epochs, and whether the one being filled agrees with the log.
+    /// Checks the sealed epochs, and whether the current one agrees with the log.
     fn epochs(&mut self, base: Option<&Durable>) -> Result<(), Error> {
         let directory = self.directory.join(epoch::DIRECTORY);
         let begin = base.map_or(0, |base| base.sequence);
@@ -327,7 +327,7 @@ impl<'a> Verifier<'a> {
             if let Err(error) = right {
                 self.report(error)?;
             }
-            // What follows was chained to what was sealed, whatever is left of it.
+            // The entries that follow were chained to the sealed end, whatever is left of the epoch.
             self.found.last = Some(seal.last);
         }
         let end = self.found.last.unwrap_or(Durable::NOTHING);
@@ -341,7 +341,7 @@ impl<'a> Verifier<'a> {
         Ok(())
     }
 
-    /// The segments of the write-ahead log, and what was acknowledged.
+    /// Checks the segments of the write-ahead log, and the acknowledged position.
     fn wal(&mut self) -> Result<(), Error> {
         let directory = self.directory.join(wal::DIRECTORY);
         let watermark = watermark::read(self.disk, self.directory)?;

@@ -1,8 +1,8 @@
-//! The write-ahead log: the ack path. Segments of a fixed size, filled with zeros ahead of need, so that
-//! an append is one write and one fdatasync that changes no metadata.
+//! The write-ahead log: the ack path. Segments of a fixed size, filled with zeros ahead of need, so that an append is
+//! one write and one fdatasync that changes no metadata.
 //!
-//! A segment file is named after the first sequence it is for, and begins with a record: the position
-//! of the chain before it, and its size. Frames follow, then zeros.
+//! A segment file is named after its first sequence, and begins with a record: the position of the chain before it, and
+//! its size. Frames follow, then zeros.
 
 pub(super) mod prepare;
 pub(super) mod scan;
@@ -35,10 +35,10 @@ const ENDING: &str = ".log";
 /// Where the frames of a segment begin.
 const HEADER_BYTES: u64 = record_bytes(POSITION_BYTES + 8) as u64;
 
-/// Distance of the places in a segment that are remembered, in bytes of frames.
+/// Distance of the marks in a segment, in bytes of frames.
 const MARK_EVERY_BYTES: u64 = 8 * 1024;
 
-/// How much readers take at a time, in bytes.
+/// Bytes that readers read at a time.
 pub(super) const CHUNK_BYTES: u64 = 256 * 1024;
 
 /// The file of the segment behind `before`.
@@ -61,7 +61,7 @@ fn header(before: &Durable, size: u64) -> Vec<u8> {
     Record::new(MAGIC).position(before).u64(size).finish()
 }
 
-/// Position before a segment, and the size it was made with (0: it grows as it is written).
+/// The position before a segment, and the size that it was prepared with (0: it grows).
 fn parse_header(bytes: &[u8]) -> Result<(Durable, u64), String> {
     let mut fields = open_record(MAGIC, bytes)?;
     fields
@@ -77,14 +77,14 @@ pub(super) struct Mark {
     offset: u64,
 }
 
-/// What of a segment is durable.
+/// The durable part of a segment.
 #[derive(Debug)]
 pub(super) struct Extent {
-    /// Where the next frame goes.
+    /// The offset of the next frame.
     pub(super) end: u64,
     /// The chain behind its last frame.
     pub(super) last: Durable,
-    /// Whether nothing more will come.
+    /// Whether it is complete.
     pub(super) closed: bool,
     marks: Vec<Mark>,
 }
@@ -99,7 +99,7 @@ impl Extent {
         }
     }
 
-    /// Takes in a frame of so many bytes at the end.
+    /// Extends the end by a frame of this many bytes.
     fn extend(&mut self, bytes: u64, last: Durable) {
         let due = match self.marks.last() {
             // A large frame begins a chunk of its own.
@@ -142,7 +142,7 @@ impl Segment {
         self.extent.write()
     }
 
-    /// Where it ends, if nothing more will come.
+    /// The end of the segment, if it is complete.
     pub(super) fn closed_at(&self) -> Option<Durable> {
         let extent = self.extent();
         extent.closed.then_some(extent.last)
@@ -153,7 +153,7 @@ impl Segment {
         self.extent().end.saturating_sub(HEADER_BYTES)
     }
 
-    /// About `limit` bytes of frames from the one on that holds `from`, or from a little before it.
+    /// About `limit` bytes of frames from the one that holds `from`, or a few before it.
     fn chunk(&self, from: u64, limit: u64) -> Result<Chunk, Error> {
         let (mark, end) = {
             let extent = self.extent();
@@ -187,7 +187,7 @@ impl Segment {
     }
 }
 
-/// The segments, oldest first; the last one is written to.
+/// The segments, oldest first; the last one is active.
 pub(super) struct Wal {
     directory: PathBuf,
     segments: RwLock<VecDeque<Arc<Segment>>>,
@@ -213,13 +213,12 @@ impl Wal {
         self.segments.write()
     }
 
-    /// The segments as they are now.
+    /// The present segments.
     pub(super) fn segments(&self) -> Vec<Arc<Segment>> {
         self.held().iter().cloned().collect()
     }
 
-    /// About `limit` bytes of frames of one segment, from the one on that holds `from`; none if the log does
-    /// not reach back so far.
+    /// About `limit` bytes of frames of one segment, from the one that holds `from`; none if the log begins later.
     pub(super) fn chunk(&self, from: u64, limit: u64) -> Result<Option<Chunk>, Error> {
         let segment = {
             let held = self.held();
@@ -231,13 +230,13 @@ impl Wal {
             .transpose()
     }
 
-    /// Whether a closed segment ends there.
+    /// Whether a complete segment ends at this position.
     pub(super) fn has_segment_end(&self, end: &Durable) -> bool {
         let held = self.held();
         held.iter().any(|segment| segment.closed_at() == Some(*end))
     }
 
-    /// Removes the closed segments that end at `sequence` or before.
+    /// Removes the complete segments that end at `sequence` or before.
     pub(super) fn release(&self, disk: &dyn Disk, sequence: u64) -> Result<(), Error> {
         let mut removed = Vec::new();
         {

@@ -1,5 +1,5 @@
-//! The next segment, filled with zeros before it is needed. `fallocate` would not do: the first write
-//! to each part of it changes metadata, which costs every fdatasync milliseconds.
+//! The next segment, filled with zeros before it is needed. `fallocate` is not enough: the first write to each part of
+//! it changes metadata, which costs every fdatasync milliseconds.
 
 use std::{path::Path, sync::Arc};
 
@@ -8,7 +8,7 @@ use crate::{
     disk::{Disk, File, temporary},
 };
 
-/// Written and synced at a time, so that a sync on the ack path never waits for a whole segment.
+/// Bytes written and synced at a time, so that a sync on the ack path never waits for a whole segment.
 const STEP_BYTES: u64 = 1024 * 1024;
 
 /// A file full of durable zeros.
@@ -17,14 +17,14 @@ pub(crate) struct Prepared {
     pub(super) size: u64,
 }
 
-/// Makes a segment of `size` bytes under a temporary name.
+/// Prepares a segment of `size` bytes under a temporary name.
 pub(crate) fn prepare(disk: &dyn Disk, directory: &Path, size: u64) -> Result<Prepared, Error> {
     let path = temporary(&directory.join("next"));
     let file = disk.create(&path)?;
     match fill(file.as_ref(), size) {
         Ok(()) => Ok(Prepared { file, size }),
         Err(error) => {
-            // Where there is no room for it, it should not take what is left.
+            // Without enough space it should not take the rest.
             disk.remove_file(&path)?;
             Err(error)
         }

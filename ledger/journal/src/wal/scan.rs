@@ -1,5 +1,5 @@
-//! Reading a segment back: which of its bytes are frames, and whether they end with a
-//! clean end, a torn write that was never acknowledged, or damage to an acknowledged one.
+//! Reading a segment: which of its bytes are frames, and whether they end cleanly, with a torn write that was never
+//! acknowledged, or with damage to an acknowledged one.
 
 use std::sync::Arc;
 
@@ -10,24 +10,24 @@ use crate::{
     frame::{self, Frame, Parsed},
 };
 
-/// What a segment's bytes say.
+/// The content of a segment.
 #[derive(Debug)]
 pub(crate) struct Scan {
     /// Its frames, checked against the chain.
     pub(crate) extent: Extent,
-    /// The size it was made with; 0 if it grows.
+    /// The size that it was prepared with; 0 if it grows.
     pub(crate) size: u64,
     /// The fault behind the frames; none if zeros follow up to the end.
     pub(crate) fault: Option<Fault>,
 }
 
-/// An offset without the frame that should be there.
+/// An offset without the expected frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) offset: u64,
     pub(crate) why: String,
-    /// Whether a torn write cannot explain it: the place had been synced before something else that
-    /// still stands was written, or the bytes are whole and wrong.
+    /// Whether a torn write cannot explain the fault: the place was synced before later frames were written, or the
+    /// bytes are complete and wrong.
     pub(crate) was_durable: bool,
 }
 
@@ -43,12 +43,12 @@ impl Fault {
     }
 }
 
-/// The position that a segment says to begin at.
+/// The position in a segment's header.
 pub(crate) fn before(bytes: &[u8]) -> Option<Durable> {
     parse_header(bytes).ok().map(|(before, _)| before)
 }
 
-/// Reads a segment that should begin at `before`; `visit` sees its frames.
+/// Reads a segment that should begin at `before`; `visit` is called for its frames.
 pub(crate) fn scan(bytes: &[u8], before: &Durable, visit: impl FnMut(&Frame<'_>)) -> Scan {
     let mut scan = Scan {
         extent: Extent::new(before),
@@ -125,7 +125,7 @@ fn frames(bytes: &[u8], scan: &mut Scan, mut visit: impl FnMut(&Frame<'_>)) {
     }
 }
 
-/// Nothing is wrong with zeros, if nothing but zeros follows.
+/// The rest of a segment. Zeros are not a fault, if only zeros follow.
 fn rest_of(bytes: &[u8], offset: u64, why: &str) -> Option<Fault> {
     let at = usize::try_from(offset).unwrap_or(usize::MAX);
     let rest = bytes.get(at..).unwrap_or_default();
@@ -134,12 +134,12 @@ fn rest_of(bytes: &[u8], offset: u64, why: &str) -> Option<Fault> {
         .then(|| torn_or_damaged(bytes, offset, why.to_owned()))
 }
 
-/// A write may be torn only in the group that was being written, and that is the last: if another
-/// group begins behind the fault, the fault was once durable.
+/// Distinguishes a torn write from damage. Only the last group, which was being written, can be torn: if another group
+/// begins behind the fault, the fault was durable once.
 fn torn_or_damaged(bytes: &[u8], offset: u64, why: String) -> Fault {
     let at = usize::try_from(offset).unwrap_or(usize::MAX);
-    // The group that may be torn begins at the fault or before it; behind a lost header it begins
-    // right there, and that is not another group.
+    // The group that may be torn begins at the fault or before it. With a lost header it begins right at the fault, and
+    // that is not another group.
     let from = at
         .saturating_add(1)
         .max(usize::try_from(HEADER_BYTES).unwrap_or(0).saturating_add(1));
@@ -159,7 +159,7 @@ fn torn_or_damaged(bytes: &[u8], offset: u64, why: String) -> Fault {
 }
 
 impl Segment {
-    /// A segment as it was read back.
+    /// A segment as it was read.
     pub(crate) fn recovered(
         before: Durable,
         file: Arc<dyn File>,
@@ -186,7 +186,7 @@ mod tests {
     use crate::{Batch, Hash};
     use quota_semantics::Timestamp;
 
-    /// A segment of three groups, and where each begins.
+    /// A segment of three groups, and the beginning of each.
     fn segment() -> (Vec<u8>, Vec<usize>) {
         let mut bytes = super::super::header(&Durable::NOTHING, 2000);
         let mut previous = Hash::GENESIS;

@@ -1,4 +1,4 @@
-//! Appending: frames gather in a group; one write and one fdatasync make it durable.
+//! Appending: frames are gathered in a group; one write and one fdatasync make it durable.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use planted::Bug;
 /// Most bytes that one group may have.
 const MAX_GROUP_BYTES: usize = 64 * 1024 * 1024;
 
-/// A group's buffer that has grown above this is given back after use, in bytes.
+/// A group's buffer that has grown above this many bytes is freed after use.
 const KEPT_BUFFER_BYTES: usize = 4 * 1024 * 1024;
 
 /// The writing end of the log.
@@ -24,21 +24,20 @@ pub(crate) struct Writer {
     frames: Vec<(u64, Durable)>,
     /// The chain behind the last frame of the group.
     position: Durable,
-    /// Where a segment is full that was not prepared.
+    /// The size at which a segment that was not prepared is full.
     segment_bytes: u64,
 }
 
 struct Active {
     segment: Arc<Segment>,
-    /// The size it was made with; 0 if it grows.
+    /// The size that it was prepared with; 0 if it grows.
     size: u64,
-    /// Whether its header is still to be written, with its first group.
+    /// Whether its header is still to be written, together with its first group.
     fresh: bool,
 }
 
 impl Writer {
-    /// Continues the log's last segment, whose size is given; without one it begins a new segment at
-    /// `position`.
+    /// Continues the log's last segment, whose size is given; without one it begins a new segment at `position`.
     pub(crate) fn new(
         last: Option<(Arc<Segment>, u64)>,
         position: Durable,
@@ -57,7 +56,7 @@ impl Writer {
         }
     }
 
-    /// Takes a batch into the group. `is_synced`: all that was written before is.
+    /// Adds a batch to the group. `is_synced`: whether all earlier writes are synced.
     pub(crate) fn append(&mut self, batch: &Batch, is_synced: bool) -> Result<(), Error> {
         self.check(batch)?;
         let start = self.group.len();
@@ -104,7 +103,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Whether there is anything to make durable.
+    /// Whether there is nothing to make durable.
     pub(crate) const fn is_idle(&self) -> bool {
         self.frames.is_empty()
     }
@@ -114,25 +113,25 @@ impl Writer {
         self.group.len() as u64
     }
 
-    /// The file that is written to.
+    /// The file of the active segment.
     pub(crate) fn file(&self) -> Option<Arc<dyn File>> {
         let active = self.active.as_ref()?;
         Some(Arc::clone(&active.segment.file))
     }
 
-    /// Whether there is a segment to write to.
+    /// Whether there is an active segment.
     pub(crate) const fn has_segment(&self) -> bool {
         self.active.is_some()
     }
 
-    /// Whether the segment that is written to holds any frame.
+    /// Whether the active segment holds any frame.
     pub(crate) fn has_frames(&self) -> bool {
         self.active
             .as_ref()
             .is_some_and(|active| active.segment.extent().end > HEADER_BYTES)
     }
 
-    /// Whether the group has to go to a new segment.
+    /// Whether the group needs a new segment.
     pub(crate) fn needs_segment(&self) -> bool {
         let Some(active) = &self.active else {
             return true;
@@ -145,8 +144,8 @@ impl Writer {
         end > HEADER_BYTES && end.saturating_add(self.group.len() as u64) > full
     }
 
-    /// Ends the segment and begins the next one, in the file that was prepared, or else in one that
-    /// grows as it is written. Only when the log is durable up to here.
+    /// Ends the segment and begins the next one, in the prepared file, or else in one that grows. Only when the log is
+    /// durable up to here.
     pub(crate) fn rotate(
         &mut self,
         disk: &dyn Disk,
@@ -182,8 +181,8 @@ impl Writer {
         }
     }
 
-    /// Writes the group, and syncs all that is written if `syncs`; gives the new end. It is published before readers can
-    /// reach the frames: they read published frames only.
+    /// Writes the group, and syncs all writes if `syncs`. Returns the new end. The caller publishes it before readers
+    /// can reach the frames: they read published frames only.
     pub(crate) fn commit(
         &mut self,
         syncs: bool,

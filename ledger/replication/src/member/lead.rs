@@ -1,6 +1,7 @@
-//! How a member comes to lead, and what it appends: fences, batches, heartbeats, and the end of its lead.
+//! How a member becomes leader, and the messages that it appends: fences, batches, heartbeats, and handovers.
 //!
-//! Whether an append is stored is known once it was read at its place; until then nothing else is appended.
+//! Whether an append is stored is certain only once the message at its sequence was read; until then no other message
+//! is appended.
 
 use planted::Bug;
 use quota_core::{
@@ -20,26 +21,26 @@ use crate::{
 };
 
 impl Member {
-    /// Proposes a batch. Only a leader does, and only one at a time.
+    /// Proposes a batch. Only a leader may propose, and only one batch at a time.
     pub fn propose(&mut self, now: Millis, batch: Batch) {
         debug_assert!(self.proposed.is_none());
         self.proposed = Some(batch);
         self.lead_on(now);
     }
 
-    /// Someone waits for a lease: a heartbeat is sent unless something is on its way.
+    /// Requests a lease: a heartbeat is sent unless an append is in flight.
     pub fn renew_lease(&mut self, now: Millis) {
         self.wants_lease = true;
         self.lead_on(now);
     }
 
-    /// Gives the lead to a node. Nothing may be proposed any more.
+    /// Hands the leadership over to a node. No batch may be proposed afterwards.
     pub fn hand_over(&mut self, now: Millis, to: NodeName) {
         self.transfer = Some(to);
         self.lead_on(now);
     }
 
-    /// A reply to the append that expected this sequence.
+    /// Takes a reply to the append that expected this sequence.
     pub fn replied(&mut self, now: Millis, expected: u64, reply: Reply) {
         let Some(append) = &self.append else { return };
         if append.message.expected != expected || self.role == Role::Over {
@@ -63,7 +64,7 @@ impl Member {
         }
     }
 
-    /// What is done about an append that is on its way.
+    /// Continues an append in flight.
     pub(super) fn press_on(&mut self, now: Millis) {
         let Some(append) = &mut self.append else {
             return;
@@ -80,7 +81,7 @@ impl Member {
         }
     }
 
-    /// Whether the append was stored is unknown: only what is at its place says.
+    /// Marks the append as ambiguous: only the message at its sequence is conclusive.
     fn doubt(&mut self) {
         let Some(append) = &mut self.append else {
             return;
@@ -96,7 +97,7 @@ impl Member {
         self.read_from(from);
     }
 
-    /// The append is in the log, at its place.
+    /// Settles the append, which is in the log at its sequence.
     pub(super) fn settle(&mut self, now: Millis) {
         let Some(Append {
             message,
@@ -135,7 +136,7 @@ impl Member {
         self.lead_on(now);
     }
 
-    /// A leader appends what there is to append.
+    /// Appends the next message of a leader.
     pub(super) fn lead_on(&mut self, now: Millis) {
         if self.role != Role::Leader || self.append.is_some() {
             return;
@@ -144,7 +145,7 @@ impl Member {
             let batch = StoredBatch::behind(self.position.end.hash, batch);
             self.append(now, Kind::Group(batch));
         } else if let Some(to) = self.transfer.take() {
-            // Whoever is named may lead at once.
+            // The new leader may lead at once.
             self.lease_until = 0;
             self.append(now, Kind::Handover { to });
         } else if self.wants_lease || now >= self.heard + self.settings.heartbeat {
@@ -222,7 +223,7 @@ impl Member {
         self.append(now, Kind::Fence(StoredBatch::behind(end.hash, batch)));
     }
 
-    /// What the planted bugs do instead of finding out what is at the append's place.
+    /// Instead of reading the message at the append's sequence, as planted bugs do.
     pub(super) fn go_behind(&mut self, now: Millis, last: u64) {
         let Some(append) = self.append.take() else {
             return;

@@ -1,4 +1,4 @@
-//! What must be true of the log and of the answers, whatever happened.
+//! The invariants of the log and of the answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,14 +15,14 @@ pub(crate) type Checked = Result<(), String>;
 
 #[derive(Default)]
 pub(crate) struct Account {
-    /// Reservations whose clients were told that they are granted.
+    /// Granted reservations whose grants were acknowledged to clients.
     pub(crate) granted: BTreeSet<u64>,
-    /// The last entry that an answer rested on.
+    /// The last entry that an answer depended on.
     pub(crate) acknowledged: u64,
 }
 
 impl Account {
-    /// Folds the log, and compares; gives the state.
+    /// Folds the log, and compares; returns the state.
     pub(crate) fn check(&self, stream: &Stream, report: &mut Report) -> Result<State, String> {
         let mut state = State::default();
         let (mut held, mut ever) = (BTreeMap::new(), BTreeSet::new());

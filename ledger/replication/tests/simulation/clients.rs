@@ -1,4 +1,4 @@
-//! Clients: each asks for one thing after the other, of any node, until it is answered.
+//! Clients: each sends one request after the other, to any node, until it is answered.
 
 use quota_core::decide::{Basis, QuotaChange, Request};
 use quota_semantics::{
@@ -12,35 +12,35 @@ use quota_semantics::{
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
     SetQuota,
-    /// A reservation by this number.
+    /// A reservation of this number.
     Reserve(u64),
     Release(u64),
-    /// What a read of the state is based on.
+    /// A read of the state.
     Read,
 }
 
-/// What a decision said.
+/// The answer to a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Said {
     Granted,
     Denied,
     Done,
-    /// Ended, or something else that is no news.
+    /// Ended, or any other refusal.
     Refused,
-    /// Ask somebody else.
+    /// The request has to be sent to another node.
     NotLeader,
 }
 
-/// A request on its way, or in a queue.
+/// A request in flight, or in a queue.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     pub(crate) client: usize,
-    /// Which of the client's requests.
+    /// The number of the client's request.
     pub(crate) number: u64,
     pub(crate) op: Op,
 }
 
-/// An answer, and the last entry of the state that it rests on.
+/// An answer, and the last entry of the state that it depends on.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) job: Job,
@@ -52,13 +52,13 @@ pub(crate) struct Answer {
 pub(crate) struct Client {
     pub(crate) op: Option<Op>,
     pub(crate) number: u64,
-    /// How often it has asked, of anybody.
+    /// How often it has sent a request, to any node.
     pub(crate) asked: u64,
-    /// What had been acknowledged, to anybody, when it first asked.
+    /// The acknowledged sequence of all clients when it first sent the request.
     pub(crate) acknowledged_before: u64,
     /// Reservations that it holds.
     pub(crate) granted: Vec<u64>,
-    /// Whether it asks for nothing new.
+    /// Whether it sends no new requests.
     pub(crate) is_done: bool,
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn uid(number: u64) -> Uid {
     Uid::new(&format!("u-{number}")).unwrap()
 }
 
-/// How much a reservation is for.
+/// The amount of a reservation.
 pub(crate) const fn amount(number: u64) -> u64 {
     1 + number % 3
 }

@@ -1,5 +1,5 @@
-//! Simulation: members of a cluster on a stream, a network, clocks and clients that do not exist, from a seed. The state
-//! machine on top is the ledger's own. See `docs/simulation.md`, and `quota_simulation` for the settings.
+//! Simulation: members of a cluster on a simulated stream and network, with simulated clocks and clients, from a seed.
+//! The state machine on top is the ledger's own. See `docs/simulation.md`, and `quota_simulation` for the settings.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -11,7 +11,7 @@ mod world;
 
 use world::World;
 
-/// One seed, and everything that happens in it.
+/// Runs one seed, and prints everything that happens.
 #[test]
 fn one() {
     quota_simulation::one::<World>();

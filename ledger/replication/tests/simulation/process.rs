@@ -1,4 +1,4 @@
-//! One process of a node: the member, the state, and decisions by group, as the daemon has them.
+//! One process of a node: the member, the state, and decisions by group, as in the daemon.
 
 use std::collections::VecDeque;
 
@@ -24,10 +24,10 @@ pub(crate) const SETTINGS: Settings = Settings {
     poll: 150,
 };
 
-/// Most requests that wait.
+/// Most requests in the queue.
 const QUEUE: usize = 16;
 
-/// Takes a batch, and is durable where it is told to be.
+/// Takes a batch, and returns the given position as durable.
 struct Capture {
     batch: Option<Batch>,
     durable: Durable,
@@ -51,9 +51,9 @@ pub(crate) struct Process {
     hands_over_to: Option<NodeName>,
     group_commit: GroupCommit<Answer>,
     queue: VecDeque<Job>,
-    /// In the log, or on its way there.
+    /// The batch in the log, or on its way there.
     held: Option<Appended<Answer>>,
-    /// Answers without entries, that wait for a lease.
+    /// Answers without entries that wait for a lease.
     waiting: Option<SealedBatch<Answer>>,
     policy: Policy,
 }
@@ -96,8 +96,8 @@ impl Process {
         Ok(())
     }
 
-    /// A batch that another decided, or this member's own fence. False: the replica has another in its place, or lacks what
-    /// is before it.
+    /// Applies a batch of another member, or this member's own fence. False: the replica has another batch in its
+    /// place, or lacks an earlier one.
     pub(crate) fn apply(&mut self, stored: &StoredBatch, replica: &mut Vec<StoredBatch>) -> bool {
         let head = self.state.head().sequence;
         if stored.batch.last_sequence() <= head {
@@ -125,7 +125,7 @@ impl Process {
         }
     }
 
-    /// The batch on its way is in the log: its answers may leave.
+    /// The batch in flight is in the log: its answers may be sent.
     pub(crate) fn committed(
         &mut self,
         stored: StoredBatch,
@@ -144,7 +144,7 @@ impl Process {
         held.sync(&mut capture).unwrap().answers
     }
 
-    /// Decides what waits, as far as a batch may be begun. Gives answers that need nothing but the lease.
+    /// Decides the waiting requests, if a batch may be begun. Returns answers that need only the lease.
     pub(crate) fn decide(&mut self, now: Millis, wall: Timestamp) -> Vec<Answer> {
         if !self.leads || self.member.role() != Role::Leader {
             return Vec::new();
@@ -190,7 +190,7 @@ impl Process {
         Vec::new()
     }
 
-    /// Answers without entries leave only while nobody else can lead.
+    /// Answers without entries may be sent only while no other member can lead.
     fn let_go(&mut self, now: Millis, closed: SealedBatch<Answer>) -> Vec<Answer> {
         if now >= self.member.lease_until() {
             self.waiting = Some(closed);

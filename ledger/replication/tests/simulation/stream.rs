@@ -1,5 +1,5 @@
-//! A replicated stream: a log with a leader that may change, lose what is not committed, and be contradicted by the one
-//! before it.
+//! A replicated stream: a log whose leader may change, lose uncommitted messages, and be contradicted by its
+//! predecessor.
 
 use std::sync::Arc;
 
@@ -8,23 +8,23 @@ use quota_replication::Reply;
 
 use quota_simulation::Random;
 
-/// Which process waits for a reply: its node, its life, and the sequence that it expected.
+/// The process that waits for a reply: its node, its life, and the sequence that it expected.
 pub(crate) type Origin = (usize, u64, u64);
 
 pub(crate) struct Stream {
     /// Message N is at N - 1.
     pub(crate) committed: Vec<Arc<[u8]>>,
     tail: Vec<(Arc<[u8]>, Option<Origin>)>,
-    /// Which leader it is: commits of an earlier one do not happen.
+    /// The term of the leader: commits of an earlier leader do not happen.
     pub(crate) term: u64,
     leaderless_until: u64,
-    /// Until then a deposed leader answers, too.
+    /// Until then a deposed leader also answers.
     pub(crate) stale_until: u64,
 }
 
-/// What became of a publish at the leader.
+/// The result of a publish at the leader.
 pub(crate) enum Arrived {
-    /// Nobody was there.
+    /// No leader was there.
     Nobody,
     Refused(u64),
     Proposed,
@@ -50,7 +50,7 @@ impl Stream {
             return Arrived::Nobody;
         }
         let last = self.last() + self.tail.len() as u64;
-        // These two send no expected sequence.
+        // These two bugs send no expected sequence.
         let checks = !planted::is(Bug::NoFence) && !planted::is(Bug::LeaseOnly);
         if checks && origin.2 != last {
             return Arrived::Refused(last);
@@ -59,7 +59,7 @@ impl Stream {
         Arrived::Proposed
     }
 
-    /// The first of the tail is committed; gives who hears of it, and where it stands.
+    /// Commits the first message of the tail; returns the recipient of the reply, and the sequence.
     pub(crate) fn commit(&mut self, term: u64) -> Option<(Origin, Reply)> {
         if term != self.term || self.tail.is_empty() {
             return None;
@@ -69,8 +69,8 @@ impl Stream {
         origin.map(|origin| (origin, Reply::Stored(self.last())))
     }
 
-    /// Another server leads. It has some of what was not committed, and commits that; nobody hears of it. Gives how
-    /// many messages are lost.
+    /// Changes the leader. The new one has some of the uncommitted messages, and commits those without replies. Returns
+    /// the number of lost messages.
     pub(crate) fn change_leader(&mut self, now: u64, random: &mut Random) -> usize {
         self.term += 1;
         let kept = random.below(self.tail.len() as u64 + 1);
@@ -89,7 +89,7 @@ impl Stream {
         self.stale_until = 0;
     }
 
-    /// What a replica that lags by some messages gives from a sequence on.
+    /// The messages that a replica that lags by some messages returns from a sequence on.
     pub(crate) fn read(&self, from: u64, lag: u64) -> Vec<(u64, Vec<u8>)> {
         let visible = self.last().saturating_sub(lag);
         let numbers = from..=visible.min(from + 255);

@@ -1,4 +1,4 @@
-//! The world: events in the order of their times, and what goes wrong between them.
+//! The world: events in the order of their times, and the faults between them.
 
 mod faults;
 mod network;
@@ -27,11 +27,11 @@ use quota_simulation::{Random, Report};
 
 const NODES: usize = 3;
 const CLIENTS: usize = 4;
-/// Faults happen up to then.
+/// The time until which faults happen.
 const TROUBLED: u64 = 12_000;
-/// By then everything has to have come to rest.
+/// The time by which the world has to be at rest.
 const LONGEST: u64 = TROUBLED + 60_000;
-/// More events than a world has that makes any progress.
+/// More events than any world that makes progress has.
 const MOST: u64 = 200_000;
 /// How long a client waits for an answer.
 const PATIENCE: u64 = 2_500;
@@ -42,11 +42,11 @@ enum Event {
     Publish(Arc<[u8]>, Origin),
     Commit(u64),
     Reply(Origin, Reply),
-    /// What a read from this sequence on brings to this process; false: nothing.
+    /// The result of a read from this sequence arrives at this process; false: no result.
     Read(usize, u64, u64, bool),
     Request(usize, Job),
     Answer(Answer),
-    /// A client asks, or asks again, unless it has asked more often since.
+    /// A client sends a request, or repeats it, unless it has sent more requests since.
     Ask(usize, u64),
     Start(usize),
     Fault,
@@ -54,10 +54,10 @@ enum Event {
 
 struct Node {
     replica: Vec<StoredBatch>,
-    /// So many of its batches are synced.
+    /// The number of its synced batches.
     synced: usize,
     bookmark: Bookmark,
-    /// Where it stood in the stream when that was last written down.
+    /// Its position in the stream when that was last stored.
     position: Position,
     process: Option<Process>,
     paused_until: u64,
@@ -67,7 +67,7 @@ struct Node {
     lives: u64,
 }
 
-/// How often things go wrong, in a thousand.
+/// Probabilities of faults, in a thousand.
 struct Odds {
     lost: u64,
     late: u64,
@@ -80,7 +80,7 @@ pub(crate) struct World {
     random: Random,
     odds: Odds,
     now: u64,
-    /// By time, then in the order in which they came up.
+    /// By time, then in the order of their creation.
     events: BTreeMap<(u64, u64), Event>,
     count: u64,
     stream: Stream,
@@ -302,8 +302,8 @@ impl World {
             Event::Read(node, life, from, is_answered) => self.reads(node, life, from, is_answered),
             Event::Request(node, job) => self.request(node, job),
             Event::Answer(answer) => self.answered(answer),
-            Event::Ask(client, asked) => {
-                self.ask(client, asked);
+            Event::Ask(client, attempts) => {
+                self.ask(client, attempts);
                 Ok(())
             }
             Event::Fault => {
@@ -360,7 +360,7 @@ impl World {
         process.filter(|process| process.life == life)
     }
 
-    /// Has a process do something, then decide, then carry out what comes of it.
+    /// Has a process act, then decide, then carry out the resulting actions.
     fn with(&mut self, number: usize, life: u64, act: impl FnOnce(&mut Process, u64)) -> Checked {
         let (now, wall) = (self.now, self.wall(number));
         let node = &mut self.nodes[number];
@@ -433,7 +433,7 @@ impl World {
                 self.report.count("led");
             }
             Action::Committed(batch) => {
-                // The process may be killed when its replica has the batch, and nobody the answers.
+                // The process may be killed when its replica has the batch, and the answers have not been sent.
                 let answers = process.committed(batch, replica);
                 self.send_answers(answers);
             }

@@ -1,20 +1,20 @@
-//! Which workloads are charged for the pods that they make.
+//! Workloads that are charged for their pods.
 //!
-//! Kubernetes charges each pod when it is created. So a deployment that does not fit is accepted, and fails where
-//! nobody looks. An operator may have workloads charged instead:
+//! Kubernetes charges each pod when it is created. So a deployment that does not fit is accepted, and only its replica
+//! set reports the failure. An operator can have workloads charged instead:
 //!
-//! - A charged workload counts for its replicas (parallelism) times what a pod of its template counts for, as soon
-//!   as it is created, changed or scaled.
-//! - A pod that says that a charged workload made it is a replica ([`Traits::Replica`]). Of each name, limits count the
-//!   larger of what workloads are charged and what replicas need ([`Amount`](object::Amount)). So pods of a workload are
-//!   not counted twice, and pods that nobody is charged for count, whatever they say.
-//! - A workload that a charged workload controls (the replica set of a deployment) counts only as itself, and is
-//!   charged nothing that its pods could be set against.
+//! - A charged workload counts for its replicas (parallelism) times the footprint of a pod of its template, as soon as
+//!   it is created, changed or scaled.
+//! - A pod that names a charged workload as its owner is a replica ([`Traits::Replica`]). For each name, limits count
+//!   the larger of the charges of workloads and the need of replicas ([`Amount`](object::Amount)). So pods of a
+//!   workload are not counted twice, and pods without a charge count, whatever owner they name.
+//! - A workload that a charged workload controls (the replica set of a deployment) counts only as one object, and is
+//!   charged nothing for its pods.
 //!
-//! A pod of a deployment is controlled by a replica set; it is identified by its `pod-template-hash` label, with which the
-//! name of the replica set ends.
+//! A pod of a deployment is controlled by a replica set; the name of the replica set ends with the pod's
+//! `pod-template-hash` label.
 //!
-//! These rules look at the object alone, so that what is observed counts the same in whatever order it is seen.
+//! These rules read the object alone, so that observed objects count the same in any order.
 
 use std::collections::BTreeSet;
 
@@ -23,31 +23,31 @@ use crate::{
     object::{self, Context, Footprint, GroupResource, Metadata, Object, OwnerReference, Traits},
 };
 
-/// What an operator says of how objects are counted: the kinds of workloads that are charged, and the labels of objects that
-/// groups may choose by.
+/// The operator's settings for counting: the kinds of workloads that are charged, and the labels of objects by which
+/// groups may select.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Charging {
     kinds: BTreeSet<GroupResource>,
-    /// The labels of objects that groups may choose by.
+    /// The labels of objects by which groups may select.
     object_labels: BTreeSet<Name>,
 }
 
 /// A kind that cannot be charged as a workload.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChargingError {
-    /// It is not the name of a kind.
+    /// The text is not the name of a kind.
     #[error(transparent)]
     NotAKind(#[from] object::ParseGroupResourceError),
-    /// How many pods it makes does not stand in it.
+    /// The number of pods is not part of the workload's spec.
     #[error("{0} cannot be charged for pods: {1}")]
     NoReplicas(GroupResource, &'static str),
 }
 
 impl Charging {
-    /// Charges these kinds, as `deployments.apps`.
+    /// Charges workloads of these kinds, as `deployments.apps`.
     ///
     /// # Errors
-    /// If one of them does not say in its spec how many pods of which template it makes.
+    /// If the spec of one of them does not hold a pod template and the number of its pods.
     pub fn new<'k>(kinds: impl IntoIterator<Item = &'k str>) -> Result<Self, ChargingError> {
         let kinds = kinds.into_iter().map(|text| {
             let kind: GroupResource = text.parse()?;
@@ -62,7 +62,7 @@ impl Charging {
         })
     }
 
-    /// Records these labels of every object, for groups to choose by.
+    /// Records these labels of every object, for the selectors of groups.
     #[must_use]
     pub fn with_object_labels<'k>(self, keys: impl IntoIterator<Item = &'k str>) -> Self {
         Self {
@@ -71,13 +71,13 @@ impl Charging {
         }
     }
 
-    /// The labels of objects that groups may choose by.
+    /// The labels of objects by which groups may select.
     #[must_use]
     pub const fn object_labels(&self) -> &BTreeSet<Name> {
         &self.object_labels
     }
 
-    /// Drops the labels that nothing is decided by.
+    /// Drops the labels that no decision uses.
     pub fn prune(&self, object: &mut Object) {
         let is_needed = |key: &str| {
             key == object::Labels::POD_TEMPLATE_HASH || self.object_labels.contains(key)
@@ -96,7 +96,7 @@ impl Charging {
         self.kinds.contains(kind)
     }
 
-    /// Reads an object, a charged workload with its template.
+    /// Reads an object. A charged workload is read with its template.
     ///
     /// # Errors
     /// As [`Object::from_json`].
@@ -107,7 +107,7 @@ impl Charging {
         Object::workload_from_json(kind, json)
     }
 
-    /// What an object counts for at `now`.
+    /// The footprint of an object at `now`.
     #[must_use]
     pub fn footprint(
         &self,
@@ -130,7 +130,7 @@ impl Charging {
         }
     }
 
-    /// What an object counts for at `now` by itself, whoever is charged for it.
+    /// The footprint of an object at `now` by itself, without regard to charges of its owners.
     #[must_use]
     pub fn in_full(
         &self,
@@ -145,7 +145,7 @@ impl Charging {
         }
     }
 
-    /// Whether the object says that it belongs to a charged workload.
+    /// Whether the object names a charged workload as its owner.
     fn is_of_a_workload(&self, object: &Object) -> bool {
         if self.kinds.is_empty() || !matches!(object, Object::Pod(_) | Object::Workload(_)) {
             return false;
@@ -160,7 +160,7 @@ impl Charging {
     }
 }
 
-/// What a workload counts for that is charged for no pods.
+/// The footprint of a workload that is not charged for its pods.
 fn itself(kind: &GroupResource, footprint: &Footprint) -> Footprint {
     let itself = format!("count/{kind}");
     let alias = object::plain_count_name(kind);

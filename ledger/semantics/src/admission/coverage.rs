@@ -1,7 +1,7 @@
-//! Which limits the API server asks about before they are passed.
+//! The limits that the webhook enforces.
 //!
-//! It asks the webhook about the kinds that the webhook's rules list, and no others. A limit on the number of objects of
-//! another kind is counted, and nothing keeps it.
+//! The API server calls the webhook only for the kinds in the webhook's rules. A limit on the number of objects of
+//! another kind is counted, but not enforced.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +13,8 @@ use crate::{
     resource::ResourceList,
 };
 
-/// The kind whose objects a limit counts: `count/deployments.apps`, `configmaps`. None: what pods, services and claims
-/// have besides their number.
+/// The kind whose objects a limit counts: `count/deployments.apps`, `configmaps`. None: an amount of pods, services or
+/// claims other than their number.
 #[must_use]
 pub fn counted_kind(limit: &str) -> Option<GroupResource> {
     if let Some(kind) = limit.strip_prefix("count/") {
@@ -25,24 +25,24 @@ pub fn counted_kind(limit: &str) -> Option<GroupResource> {
     is_plain.then_some(kind)
 }
 
-/// The kinds that the webhook is asked about.
+/// The kinds for which the webhook is called.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage(Option<BTreeSet<GroupResource>>);
 
 impl Coverage {
-    /// It is asked about whatever a quota limits, or nobody relies on it.
+    /// The webhook is called for every kind that a quota limits, or is not used for enforcement.
     #[must_use]
     pub const fn everything() -> Self {
         Self(None)
     }
 
-    /// It is asked about these kinds besides those that count for more than their number.
+    /// The webhook is called for these kinds, and for those that count for more than their number.
     #[must_use]
     pub fn of(kinds: impl IntoIterator<Item = GroupResource>) -> Self {
         Self(Some(kinds.into_iter().collect()))
     }
 
-    /// Whether a request that would pass this limit is asked about.
+    /// Whether the webhook is called for requests that could exceed this limit.
     #[must_use]
     pub fn covers(&self, limit: &str) -> bool {
         let Some(kinds) = &self.0 else {
@@ -60,7 +60,7 @@ impl Coverage {
     }
 }
 
-/// A rule of a ValidatingWebhookConfiguration: what is asked about.
+/// A rule of a ValidatingWebhookConfiguration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WebhookRule {
@@ -86,8 +86,8 @@ impl WebhookRule {
     }
 }
 
-/// The webhook's rules: creations of what counts, and the changes by which it can grow. `counted`: kinds whose number is
-/// limited; `charged`: workloads that are charged for their pods.
+/// The rules of the webhook: creations of counting objects, and changes by which they can grow. `counted`: kinds whose
+/// number is limited; `charged`: workloads that are charged for their pods.
 #[must_use]
 pub fn webhook_rules<'a>(
     counted: impl IntoIterator<Item = &'a GroupResource>,
@@ -170,7 +170,7 @@ mod tests {
         );
     }
 
-    /// What is covered is what the rules list.
+    /// The covered kinds are those that the rules list.
     #[test]
     fn there_is_a_rule_for_each_kind_that_is_covered() {
         let counted = kinds(&["configmaps", "widgets.x.y", "pods", "events"]);

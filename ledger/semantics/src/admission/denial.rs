@@ -1,4 +1,4 @@
-//! Why a request is denied, in Kubernetes' words.
+//! Denials, with the messages of Kubernetes.
 
 use crate::{
     Name,
@@ -14,24 +14,24 @@ pub enum Denial {
     /// A quota has too little room.
     #[error("exceeded quota: {quota}, requested: {requested}, used: {used}, limited: {limited}")]
     ExceedsHard {
-        /// The first quota that has.
+        /// The first such quota.
         quota: Name,
-        /// What the request needs of each name that does not fit, and of no other.
+        /// The requested amounts of the names that do not fit.
         requested: ResourceList,
-        /// What counts against the limit of these names.
+        /// The amounts that count against the limits of these names.
         used: ResourceList,
         /// The limits of these names.
         limited: ResourceList,
     },
-    /// A quota on cpu or memory demands that every container says how much it needs.
+    /// A quota on cpu or memory requires every container to specify its amounts.
     #[error("failed quota: {quota}: {text}")]
     MustSpecify {
         /// The quota.
         quota: Name,
-        /// What has to be specified for which containers.
+        /// The missing amounts and the containers.
         text: String,
     },
-    /// What counts against a limit is unknown.
+    /// The amount that counts against a limit is unknown.
     #[error("status unknown for quota: {quota}, resources: {}", resources.join(","))]
     StatusUnknown {
         /// The quota.
@@ -51,7 +51,7 @@ pub enum Denial {
         /// The scopes, as Kubernetes prints them.
         scopes: Vec<String>,
     },
-    /// The object asks for less than nothing.
+    /// The object requests negative amounts.
     #[error("quota usage is negative for resource(s): {}", resources.join(","))]
     NegativeUsage {
         /// The names, sorted.
@@ -66,14 +66,14 @@ pub enum Denial {
     BrokenSelector {
         /// The quota.
         quota: Name,
-        /// The selector, and what is wrong with it.
+        /// The selector, and its error.
         source: BrokenScope,
     },
 }
 
 impl Denial {
-    /// The HTTP status that Kubernetes answers with. A quota or configuration that is at fault is
-    /// an internal error (500), all else is forbidden (403).
+    /// The HTTP status of Kubernetes' answer. An invalid quota or configuration is an internal error (500), all others
+    /// are forbidden (403).
     #[must_use]
     pub const fn code(&self) -> u16 {
         match self {
@@ -82,13 +82,13 @@ impl Denial {
         }
     }
 
-    /// The reason of Kubernetes' answer: `Forbidden`, or none for an internal error.
+    /// The reason in Kubernetes' answer: `Forbidden`, or none for an internal error.
     #[must_use]
     pub const fn kubernetes_reason(&self) -> &'static str {
         if self.code() == 403 { "Forbidden" } else { "" }
     }
 
-    /// Our reason, one word for each way to be denied.
+    /// Quota Ledger's reason: one word for each kind of denial.
     #[must_use]
     pub const fn reason(&self) -> &'static str {
         match self {
@@ -103,7 +103,7 @@ impl Denial {
         }
     }
 
-    /// The message of Kubernetes' answer: what is forbidden is named, an internal error is not.
+    /// The message in Kubernetes' answer: it names a forbidden object, but not the object of an internal error.
     #[must_use]
     pub fn message(&self, kind: &GroupResource, name: &str) -> String {
         let text = self.to_string();

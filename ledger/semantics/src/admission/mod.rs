@@ -1,21 +1,20 @@
-//! The decision for one request: may this object be created or grown, and what is it charged?
+//! The decision about one request: may this object be created or grown, and which quotas does it charge?
 //!
-//! This is Kubernetes' ResourceQuota admission for a single request, as a pure function: the
-//! vectors in `tests/vectors/admission.jsonl` hold it to Kubernetes' own outcomes and words. What
-//! Kubernetes does around it (batches, writes that conflict, repeats) is not here: the ledger has
-//! one writer, and its decisions are final.
+//! This is Kubernetes' ResourceQuota admission for a single request, as a pure function: the vectors in
+//! `tests/vectors/admission.jsonl` compare it with Kubernetes' own outcomes and messages. Kubernetes' batches, write
+//! conflicts and retries have no counterpart here: the ledger has one writer, and its decisions are final.
 //!
-//! In order, and the first that fails decides:
-//! 1. From the configuration's limited resources: which names and scopes some quota has to cover.
-//! 2. Which quotas apply: all their scopes match, and they limit a name of this kind. Such a quota
-//!    may demand that containers specify cpu or memory, and has to know what is used.
+//! The steps, of which the first failure decides:
+//! 1. The limited resources of the configuration determine which names and scopes a quota has to cover.
+//! 2. A quota applies if all its scopes match and it limits a name of this kind. It may require containers to specify
+//!    cpu or memory, and its used amounts have to be available.
 //! 3. No amount may be negative.
-//! 4. The growth: all of it on a create; on an update, for each quota, what exceeds the old version
-//!    if the quota applied to that too, and everything if the object has just moved into the quota.
-//!    Nothing is ever given back here: that takes an event.
+//! 4. The growth: on a create, all amounts; on an update, for each quota, the excess over the old version if the quota
+//!    applied to that too, and all amounts if the object moves into the quota. Decreases are ignored here: they take
+//!    effect with an event.
 //! 5. If nothing grows, the request is allowed.
-//! 6. All that has to be covered is.
-//! 7. Each quota in turn: what is counted plus the growth is within its limits.
+//! 6. Every name and scope that has to be covered is covered.
+//! 7. For each quota, the counted amounts plus the growth are within its limits.
 
 mod charging;
 mod coverage;
@@ -40,7 +39,7 @@ use crate::{
     resource::ResourceList,
 };
 
-/// A quota, as a decision looks at it.
+/// A quota as a decision reads it.
 pub trait Limit {
     /// Its name, for messages.
     fn name(&self) -> &Name;
@@ -48,34 +47,34 @@ pub trait Limit {
     /// Its specification: only the scopes are read.
     fn spec(&self) -> &Spec;
 
-    /// The limits in force.
+    /// The limits that apply.
     fn hard(&self) -> &ResourceList;
 
-    /// Whether it is for an object at all, whatever its scopes.
+    /// Whether it applies to an object, regardless of its scopes.
     fn selects(&self, _: &Footprint) -> bool {
         true
     }
 
-    /// Whether a request that it has no room for is denied; else it is charged nevertheless.
+    /// Whether it denies a request that does not fit; otherwise the request is charged nevertheless.
     fn is_enforced(&self) -> bool {
         true
     }
 
-    /// Whether it is known what counts against the limit of a name.
+    /// Whether the amount that counts against the limit of a name is available.
     fn is_counted(&self, name: &str) -> bool {
         self.counted(name).is_some()
     }
 
-    /// What counts against the limit of a name (used and reserved); `None` if that is unknown.
+    /// The amount that counts against the limit of a name (used and reserved); `None` if unknown.
     fn counted(&self, name: &str) -> Option<Quantity>;
 
-    /// Whether it is known that the same counts against both, whatever the name.
+    /// Whether the counted amounts of both are certain to be the same for every name.
     fn counts_as(&self, _: &Self) -> bool {
         false
     }
 
-    /// By how much that grows when the amounts of the object grow by these; no zeros. Less, as far as somebody is
-    /// charged for them already.
+    /// The growth of the counted amount when the amounts of the object grow by these; no zeros. Less than these, as far
+    /// as a workload is charged for them already.
     fn growth<'a>(&'a self, amounts: &'a ResourceList) -> &'a ResourceList {
         amounts
     }
@@ -86,42 +85,41 @@ pub trait Limit {
 pub struct Attempt<'a> {
     /// The kind of the object.
     pub kind: &'a GroupResource,
-    /// The amounts were given, not computed from the object: every name among them belongs to it,
-    /// and a quota limits those.
+    /// Whether the amounts were given instead of computed from the object: then every name among them belongs to it,
+    /// and can be limited.
     pub measured: bool,
-    /// What is to be done.
+    /// The operation.
     pub operation: Operation,
-    /// The part of the object that it is done to; empty for the whole object.
+    /// The subresource; empty for the whole object.
     pub subresource: &'a str,
-    /// What the object will count for.
+    /// The new footprint.
     pub new: &'a Footprint,
-    /// What it counts for now; only for an update.
+    /// The present footprint; only for an update.
     pub old: Option<&'a Footprint>,
     /// Whether the old object is stored (has a resourceVersion). If not, the update creates it, and
     /// is charged in full.
     pub old_has_version: bool,
-    /// What is missing of what a quota on these names demands, in the words of
+    /// The requirements of a quota on these names that are not met, as in
     /// [`Object::missing_requirements`](crate::object::Object::missing_requirements).
     pub requirements: &'a dyn Fn(&[&str]) -> Option<String>,
-    /// Which device classes stand for extended resources;
-    /// [`EveryClass`](crate::object::EveryClass) if the footprints were made with that knowledge.
+    /// The device classes that stand for extended resources; [`EveryClass`](crate::object::EveryClass) if the
+    /// footprints take them into account already.
     pub context: &'a dyn Context,
 }
 
-/// What one quota is charged for a request.
+/// The charge of a request to one quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Charge {
-    /// Which of the limits that were handed in.
+    /// The index of the limit in the list that was given.
     pub limit: usize,
-    /// The growth, of the names that the quota limits; no zeros, never empty.
+    /// The growth of the names that the quota limits; no zeros, never empty.
     pub delta: ResourceList,
 }
 
-/// Decides about one request. On success returns what each quota is to be charged; a quota that is
-/// not named is charged nothing. `limits` are the quotas of the namespace: if several fail, the
-/// first one is named.
+/// Decides about one request. On success returns the charge to each quota; quotas without a charge are left out.
+/// `limits` are the quotas of the namespace: if several fail, the first one is named.
 ///
-/// Asks nothing about the request itself: whether it is to be decided at all says [`evaluated`].
+/// Whether the request needs a decision at all is up to [`evaluated`].
 ///
 /// # Errors
 /// The reason why the request is denied.
@@ -133,7 +131,7 @@ pub fn evaluate<L: Limit>(
     if limits.is_empty() && limited.is_empty() {
         return Ok(Vec::new());
     }
-    // Kubernetes lets a request pass if the configuration has a broken selector.
+    // Kubernetes allows a request if the configuration has an invalid selector.
     let Ok(demand) = Demand::of(attempt, limited) else {
         return Ok(Vec::new());
     };
@@ -177,7 +175,7 @@ pub fn evaluate<L: Limit>(
     Ok(charges)
 }
 
-/// What would count against a limit, and against all against which the same counts.
+/// The total that would count against a limit, and against all other limits with the same counted amounts.
 struct Total<'a, L> {
     limit: &'a L,
     growth: &'a ResourceList,
@@ -185,12 +183,12 @@ struct Total<'a, L> {
 }
 
 impl<'a, L: Limit> Total<'a, L> {
-    /// The one that was found for the limit before, if it is the same.
+    /// The total found for the limit before, if it is the same; otherwise a new one.
     fn of<'t>(found: &'t mut Option<Self>, limit: &'a L, growth: &'a ResourceList) -> &'t Self {
         let is_same =
             |total: &Self| std::ptr::eq(total.growth, growth) && total.limit.counts_as(limit);
-        let known = found.take().filter(is_same);
-        found.insert(known.unwrap_or_else(|| {
+        let previous = found.take().filter(is_same);
+        found.insert(previous.unwrap_or_else(|| {
             Self {
                 limit,
                 growth,
@@ -208,22 +206,22 @@ impl<'a, L: Limit> Total<'a, L> {
     }
 }
 
-/// What would count against the limit of a name.
+/// The total that would count against the limit of a name.
 fn after<L: Limit>(limit: &L, name: &str, growth: &Quantity) -> Quantity {
     let mut total = limit.counted(name).unwrap_or_default();
     total.add_assign(growth);
     total
 }
 
-/// What the quotas of a namespace cover.
+/// The names and scopes that the quotas of a namespace cover.
 #[derive(Default)]
 struct Cover<'a> {
     names: Vec<&'a str>,
     scopes: Vec<&'a str>,
 }
 
-/// Whether the quota applies to the object and limits names of its kind; those are covered then. Its scopes
-/// that match count as covered even if it does not apply.
+/// Whether the quota applies to the object and limits names of its kind; those are covered then. Its matching scopes
+/// count as covered even if it does not apply.
 fn applies<'l, L: Limit>(
     limit: &'l L,
     attempt: &'l Attempt<'_>,
@@ -272,7 +270,7 @@ fn applies<'l, L: Limit>(
     Ok(true)
 }
 
-/// Adds the names in a quota that belong to the kind; to a charged workload also those of its pods, but for
+/// Adds the names in a quota that belong to the kind; for a charged workload also those of its pods, except
 /// `count/pods`.
 fn add_owned<'l, L: Limit>(limit: &'l L, attempt: &'l Attempt<'_>, to: &mut Vec<&'l str>) {
     let names = || limit.hard().names().map(Name::as_str);
@@ -293,7 +291,7 @@ fn makes_pods(attempt: &Attempt<'_>) -> bool {
     matches!(attempt.new.traits, Traits::Template { .. })
 }
 
-/// What has to be covered by some quota.
+/// The names and scopes that a quota has to cover.
 struct Demand<'a> {
     names: Vec<&'a str>,
     scopes: Vec<Scope<'a>>,
@@ -344,7 +342,7 @@ impl<'a> Demand<'a> {
     }
 }
 
-/// By how much the object grows; zeros left out.
+/// The growth of the object; zeros left out.
 struct Growth<'a> {
     old: Option<&'a Footprint>,
     full: Cow<'a, ResourceList>,
@@ -375,10 +373,10 @@ impl<'a> Growth<'a> {
         self.over_old.as_ref().unwrap_or(&self.full)
     }
 
-    /// What the quota has to bear: everything, if the object was not in it before.
+    /// The growth that the quota has to bear: all amounts, if the quota did not apply to the object before.
     fn of_limit<L: Limit>(&self, limit: &L) -> &ResourceList {
         match self.old {
-            // A broken selector was found with the new traits already.
+            // An invalid selector was found with the new traits already.
             Some(old)
                 if limit.selects(old) && scopes::matches(limit.spec(), &old.traits) == Ok(true) =>
             {
@@ -402,10 +400,10 @@ fn refuse_negative(new: &Footprint) -> Result<(), Denial> {
     }
 }
 
-/// Compares only names that grow: others may be over their limit.
+/// Compares only names that grow: others may exceed their limits already.
 ///
 /// # Errors
-/// With all names that would pass their limit.
+/// With all names that would exceed their limits.
 pub fn refuse_excess<L: Limit>(limit: &L, delta: &ResourceList) -> Result<(), Denial> {
     if !limit.is_enforced() {
         return Ok(());

@@ -1,19 +1,19 @@
-//! Which requests are decided about at all, and what their object is called.
+//! Requests that need a decision, and the names of their objects in messages.
 
 use std::str::FromStr;
 
 use crate::object::{Evaluator, GroupResource, Metadata, Traits, is_ignored};
 
-/// What a request does; Kubernetes' four operations of admission.
+/// The operation of a request: one of Kubernetes' four admission operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// It makes a new object.
+    /// Creates an object.
     Create,
-    /// It changes an object, or a part of it.
+    /// Changes an object, or a part of it.
     Update,
-    /// It deletes an object. Never denied: what it frees comes back when it is gone.
+    /// Deletes an object. Never denied: its capacity is free again when the object is gone.
     Delete,
-    /// It opens a connection, such as `exec`.
+    /// Opens a connection, such as `exec`.
     Connect,
 }
 
@@ -37,9 +37,8 @@ impl FromStr for Operation {
 
 /// Whether quotas apply at all; if not, the request is allowed and charged nothing.
 ///
-/// `new` and `old` are the traits of the object, as far as the request brings them. An update of a
-/// pod can only change what it counts for by its deadline, since the rest of its spec is fixed but
-/// for `pods/resize`.
+/// `new` and `old` are the traits of the object, as far as the request holds them. An update of a pod can change its
+/// footprint only by its deadline, since the rest of its spec is immutable, except through `pods/resize`.
 #[must_use]
 pub fn evaluated(
     operation: Operation,
@@ -71,8 +70,8 @@ fn is_terminating(traits: &Traits) -> bool {
     matches!(traits, Traits::Pod(pod) | Traits::Replica(pod) if pod.terminating)
 }
 
-/// What messages call the object: by the name in the request, else its own, else the prefix that
-/// a name would be made from, else `Unknown`.
+/// The name of the object in messages: the name in the request, else that in its metadata, else the prefix of a
+/// generated name, else `Unknown`.
 #[must_use]
 pub fn name_in_messages<'n>(requested: &'n str, metadata: Option<&'n Metadata>) -> &'n str {
     let own = metadata.map(|metadata| [metadata.name.as_str(), metadata.generate_name.as_str()]);

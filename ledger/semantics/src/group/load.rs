@@ -1,55 +1,55 @@
-//! What counts in a group, and the rule of admission.
+//! The load of a group, and the admission rule.
 //!
-//! load(G) = used + reserved + what is set aside in G for its children, which is the sum over the children c of
+//! load(G) = used + reserved + the amount set aside in G for its children, which is the sum over the children c of
 //! max(guaranteed(c), load(c)) - used(c) - reserved(c). A request for x is admitted if for every group G that counts
-//! the object and limits the name `x <= hard(G) - load(G) + free(G)`, where free(G) is the guarantee not used yet of
-//! the groups below G that count the object.
+//! the object and limits the name `x <= hard(G) - load(G) + free(G)`, where free(G) is the unused guarantee of those
+//! descendants of G that count the object.
 
 use crate::{Name, quantity::Quantity, resource::ResourceList};
 
-/// What counts in a group, all names, limited or not.
+/// The amounts that count in a group, of all names, limited or not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Load {
-    /// By observed objects.
+    /// The amounts of observed objects.
     pub used: ResourceList,
-    /// By pending reservations, beside that.
+    /// The amounts that pending reservations hold beyond that.
     pub reserved: ResourceList,
-    /// Guaranteed to the groups below it, and not used or reserved by them.
+    /// The amounts guaranteed to descendants, and not used or reserved by them.
     pub set_aside: ResourceList,
 }
 
 /// A sum that objects and reservations change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sum {
-    /// What observed objects count for.
+    /// The amounts of observed objects.
     Used,
-    /// What pending reservations hold.
+    /// The amounts that pending reservations hold.
     Reserved,
 }
 
 /// Groups with their loads.
 pub trait Loads {
-    /// The place of a group.
+    /// The identifier of a group.
     type Id: Copy + Eq;
 
-    /// The group that this one is a part of.
+    /// The parent of a group.
     fn parent(&self, group: Self::Id) -> Option<Self::Id>;
 
-    /// What no sibling of the group can take.
+    /// The amounts that no sibling of the group can take.
     fn guaranteed(&self, group: Self::Id) -> &ResourceList;
 
-    /// What counts in it.
+    /// Its load.
     fn load(&self, group: Self::Id) -> &Load;
 }
 
 /// Groups with loads that can be changed.
 pub trait LoadsMut: Loads {
-    /// What counts in it, to be changed.
+    /// Its load, to be changed.
     fn load_mut(&mut self, group: Self::Id) -> &mut Load;
 }
 
 impl Load {
-    /// Used, reserved and set aside.
+    /// The sum of used, reserved and set aside.
     #[must_use]
     pub fn total(&self, name: &str) -> Quantity {
         let mut total = Quantity::ZERO;
@@ -61,7 +61,7 @@ impl Load {
         total
     }
 
-    /// What counts against the limit of a group for an object for which `free` of it is set aside.
+    /// The amount that counts against the limit of a group for an object for which `free` of it is set aside.
     #[must_use]
     pub fn against(&self, free: &ResourceList, name: &str) -> Quantity {
         let mut counted = self.total(name);
@@ -71,7 +71,7 @@ impl Load {
         counted
     }
 
-    /// What is left of a guarantee.
+    /// The unused part of a guarantee.
     #[must_use]
     pub(crate) fn unused(&self, guaranteed: &ResourceList, name: &str) -> Quantity {
         match guaranteed.get(name) {
@@ -80,7 +80,8 @@ impl Load {
         }
     }
 
-    /// What the group's parent sets aside for it: what is set aside in it, and what is left of its own guarantee.
+    /// The amount that the parent sets aside for the group: the amount set aside in the group, and the unused part of
+    /// its own guarantee.
     #[must_use]
     pub fn claim(&self, guaranteed: &ResourceList, name: &str) -> Quantity {
         let mut claim = self.set_aside.get(name).cloned().unwrap_or_default();
@@ -89,7 +90,7 @@ impl Load {
     }
 }
 
-/// All that the group's parent sets aside for it.
+/// All amounts that the parent sets aside for the group.
 pub fn claims<L: Loads>(loads: &L, group: L::Id) -> ResourceList {
     let (load, guaranteed) = (loads.load(group), loads.guaranteed(group));
     let names = load.set_aside.names().chain(guaranteed.names());
@@ -97,8 +98,8 @@ pub fn claims<L: Loads>(loads: &L, group: L::Id) -> ResourceList {
     names.map(claim).collect()
 }
 
-/// Counts amounts in one group, or, negative ones, ceases to; and changes accordingly what the groups above it set
-/// aside. Those count the amounts only by a change of their own.
+/// Adds amounts to one group, or removes them if negative, and changes the amounts set aside in its ancestors
+/// accordingly. The amounts themselves are added to each ancestor by a call of its own.
 pub fn count<L: LoadsMut>(
     loads: &mut L,
     group: L::Id,
@@ -123,7 +124,7 @@ pub fn count<L: LoadsMut>(
     }
 }
 
-/// Changes what a group and those above it set aside, by `change` to what one of its children claims.
+/// Changes the amounts set aside in a group and its ancestors, by `change` in the claim of one of its children.
 pub fn raise<L: LoadsMut>(loads: &mut L, group: Option<L::Id>, change: ResourceList) {
     let (mut at, mut change) = (group, change.without_zeros());
     while let (Some(group), false) = (at, change.is_empty()) {
@@ -146,8 +147,8 @@ fn difference(after: &ResourceList, before: &ResourceList) -> ResourceList {
     change.without_zeros()
 }
 
-/// For each group of a chain, what the groups below it that are in the chain are guaranteed and do not use yet:
-/// set aside, but not for others than the object. In a chain children come before their parents.
+/// For each group of a chain, the unused guarantees of its descendants in the chain: set aside, but available to the
+/// object. In a chain children come before their parents.
 pub fn free<L: Loads>(loads: &L, chain: &[L::Id]) -> Vec<ResourceList> {
     let mut free = vec![ResourceList::new(); chain.len()];
     for (place, &group) in chain.iter().enumerate() {

@@ -20,13 +20,13 @@ use crate::quota::{
 pub const API_VERSION: &str = "quota.openshift.io/v1";
 /// The kind of ClusterResourceQuota.
 pub const KIND: &str = "ClusterResourceQuota";
-/// The kind as events and relists name it: plural and group.
+/// The kind in events and relists: plural and group.
 pub const RESOURCE: &str = "clusterresourcequotas.quota.openshift.io";
 
-/// The key in a group's metadata of the version in which a source has reported it.
+/// The metadata key for the version in which a source has reported a group.
 pub const ADOPTED_VERSION: &str = "adoptedVersion";
 
-/// Where a manifest has objects.
+/// The places in a manifest that hold objects.
 const OBJECTS: [&str; 9] = [
     "",
     "metadata",
@@ -39,8 +39,7 @@ const OBJECTS: [&str; 9] = [
     "spec/quota/scopeSelector/matchExpressions/*",
 ];
 
-/// A `quota.openshift.io/v1` ClusterResourceQuota. Fields that it does not know are passed over when it is read, and
-/// so is the status.
+/// A `quota.openshift.io/v1` ClusterResourceQuota. Unknown fields and the status are ignored on reading.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Manifest {
@@ -53,12 +52,12 @@ pub struct Manifest {
     /// Name, labels, and the extensions as annotations.
     #[serde(deserialize_with = "nullable")]
     pub metadata: Metadata,
-    /// What the group says.
+    /// The specification.
     #[serde(deserialize_with = "nullable")]
     pub spec: ManifestSpec,
 }
 
-/// What is in `spec`.
+/// The fields of `spec`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ManifestSpec {
@@ -89,8 +88,8 @@ impl Manifest {
         self.metadata.inherit(&stored.metadata);
     }
 
-    /// Whether it says the same as the stored one, also in the spelling of quantities, however extensions are written;
-    /// see `Metadata::editable`.
+    /// Whether it equals the stored one, including the spelling of quantities, however extensions are written; see
+    /// `Metadata::editable`.
     #[must_use]
     pub fn repeats(&self, stored: &Self) -> bool {
         let metadata = |manifest: &Self| {
@@ -107,7 +106,7 @@ impl Manifest {
             && texts(self) == texts(stored)
     }
 
-    /// What the group says, extensions included, and what is wrong with those.
+    /// The specification, extensions included, and the errors of the extensions.
     #[must_use]
     pub fn spec(&self) -> (Spec, Vec<FieldError>) {
         let (extensions, errors) =
@@ -121,8 +120,8 @@ impl Manifest {
     }
 }
 
-/// Whether the metadata that is stored of two groups (JSON texts) is the same, but for the version in which a source has
-/// shown them.
+/// Whether the stored metadata of two groups (JSON texts) is the same, except for the version in which a source
+/// reported them.
 #[must_use]
 pub fn says_the_same(a: &str, b: &str) -> bool {
     let rest = |text| {
@@ -134,7 +133,7 @@ pub fn says_the_same(a: &str, b: &str) -> bool {
     a == b || rest(a) == rest(b)
 }
 
-/// In which version a source has reported a group, by the metadata that is stored of it (JSON text); none: no source has.
+/// The version in which a source has reported a group, from its stored metadata (JSON text); none: no source has.
 #[must_use]
 pub fn adopted_version(metadata: &str) -> Option<u64> {
     #[derive(Deserialize)]

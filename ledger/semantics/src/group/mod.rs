@@ -1,7 +1,7 @@
 //! Groups: one quota over many namespaces, as OpenShift's ClusterResourceQuota, and trees of them.
 //!
 //! A group counts an object if its own selectors match, or if one of its children counts it; once, however many
-//! children do. `hard` is a ceiling, always. What a child is guaranteed counts as taken for everybody else.
+//! children do. `hard` is always an upper bound. The guarantee of a child counts as used for all other groups.
 
 pub mod load;
 pub mod manifest;

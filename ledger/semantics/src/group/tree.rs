@@ -1,4 +1,4 @@
-//! The shapes of trees that are refused.
+//! Validation of trees of groups.
 
 use super::{
     extension::{EACH, GUARANTEED, PARENT, field_of},
@@ -6,15 +6,15 @@ use super::{
 };
 use crate::{Name, quantity::Quantity, quota::FieldError, resource::ResourceList};
 
-/// The groups that there are.
+/// The existing groups.
 pub trait Forest {
-    /// A group.
+    /// The spec of a group.
     fn spec(&self, name: &str) -> Option<&Spec>;
-    /// The groups that name this one as their parent, also while it does not exist.
+    /// The groups that name this one as their parent, even if it does not exist.
     fn children(&self, name: &str) -> Vec<Name>;
 }
 
-/// A forest as it would be with one group set.
+/// A forest with one group changed.
 struct With<'a, F> {
     forest: &'a F,
     name: &'a Name,
@@ -42,7 +42,7 @@ impl<F: Forest> With<'_, F> {
         children
     }
 
-    /// The groups above one that exist, nearest first.
+    /// The existing ancestors of a group, nearest first.
     fn ancestors(&self, name: &Name) -> Vec<Name> {
         let mut ancestors: Vec<Name> = Vec::new();
         let mut at = name;
@@ -62,13 +62,13 @@ impl<F: Forest> With<'_, F> {
         1 + heights.max().unwrap_or(0)
     }
 
-    /// How many groups deep the tree is at the group that is set, if those are more than allowed.
+    /// The depth of the tree at the changed group, if it exceeds the limit.
     fn too_deep(&self, max_depth: usize) -> Option<usize> {
         let depth = self.ancestors(self.name).len() + self.height(self.name);
         (depth > max_depth).then_some(depth)
     }
 
-    /// What a group and those below it are guaranteed together.
+    /// The guarantee of a group, and at least those of its children together.
     fn guaranteed(&self, name: &str) -> ResourceList {
         let mut guaranteed = self.guaranteed_below(name);
         if let Some(spec) = self.spec(name) {
@@ -86,7 +86,7 @@ impl<F: Forest> With<'_, F> {
     }
 }
 
-/// What is wrong with the place of a group among the others.
+/// The errors of a group's place in the tree.
 #[must_use]
 pub fn validate<F: Forest>(
     forest: &F,
@@ -131,7 +131,7 @@ pub fn validate<F: Forest>(
     errors
 }
 
-/// Whether a group, if it were like this, can have those that name it as their parent.
+/// Whether a group with this spec can be the parent of the groups that name it.
 #[must_use]
 pub fn takes_children<F: Forest>(forest: &F, name: &Name, spec: &Spec, max_depth: usize) -> bool {
     let with = With { forest, name, spec };
@@ -139,7 +139,7 @@ pub fn takes_children<F: Forest>(forest: &F, name: &Name, spec: &Spec, max_depth
         || why_childless(spec).is_none() && with.too_deep(max_depth).is_none()
 }
 
-/// Why a group cannot have children.
+/// The reason why a group cannot have children.
 fn why_childless(spec: &Spec) -> Option<&'static str> {
     if spec.quota.is_scoped() {
         return Some("scopes");
@@ -164,23 +164,23 @@ fn what_field(spec: &Spec) -> String {
     field_of(key)
 }
 
-/// The way from a group back to it, upwards.
+/// The path from a group upwards back to itself, if there is a cycle.
 fn cycle<F: Forest>(with: &With<'_, F>, name: &Name) -> Option<Vec<Name>> {
     let mut way = vec![name.clone()];
     while let Some(parent) = way.last().and_then(|at| with.parent(at)) {
-        let (closes, known) = (parent == name, way.contains(parent));
+        let (closes, visited) = (parent == name, way.contains(parent));
         way.push(parent.clone());
         if closes {
             return Some(way);
         }
-        if known {
+        if visited {
             return None;
         }
     }
     None
 }
 
-/// Where the group, or one above it, would have less than its children are guaranteed together.
+/// The errors of guarantees: the group, or an ancestor, would have less than its children are guaranteed together.
 fn over_committed<F: Forest>(
     with: &With<'_, F>,
     name: &Name,
@@ -195,9 +195,10 @@ fn over_committed<F: Forest>(
     }
     let mut own = below;
     own.max(&with.spec.extensions.guaranteed);
-    // What is less than before cannot be too much now.
+    // A guarantee that decreases cannot cause a new conflict.
     let before = with.forest.spec(name);
-    let same_place = before.is_some_and(|it| it.extensions.parent == with.spec.extensions.parent);
+    let same_place =
+        before.is_some_and(|spec| spec.extensions.parent == with.spec.extensions.parent);
     let no_more = same_place
         && before.is_some_and(|before| {
             let mut was = with.guaranteed_below(name);

@@ -1,4 +1,4 @@
-//! Validation of groups, with OpenShift's rules and words for what is OpenShift's. What depends on other groups is in
+//! Validation of groups, with OpenShift's rules and messages for OpenShift's fields. Rules about other groups are in
 //! [`tree`](super::tree).
 
 use super::{
@@ -13,7 +13,7 @@ use crate::quota::{
     validation::validate_spec,
 };
 
-/// What is wrong with a new group.
+/// The errors of a new group.
 #[must_use]
 pub fn validate_create(manifest: &Manifest) -> Vec<FieldError> {
     let mut errors = metadata::validate(&manifest.metadata, Scope::Cluster);
@@ -21,7 +21,7 @@ pub fn validate_create(manifest: &Manifest) -> Vec<FieldError> {
     errors
 }
 
-/// What is wrong with a changed group.
+/// The errors of a changed group.
 #[must_use]
 pub fn validate_update(new: &Manifest, old: &Manifest) -> Vec<FieldError> {
     let mut errors = metadata::validate_update(&new.metadata, &old.metadata);
@@ -43,7 +43,7 @@ fn validate_selector(spec: &Spec) -> Vec<FieldError> {
     if let Some(labels) = &spec.selector.labels {
         let field = format!("{field}.labels");
         errors.extend(labels.validate(&field));
-        // Alone it is the tree's to say: a group with children needs no selector.
+        // Whether an empty selector alone is an error is up to the tree: a group with children needs no selector.
         if labels.is_empty() && !spec.selector.annotations.is_empty() {
             let detail = "must restrict the selected projects";
             errors.push(FieldError::invalid(field, labels, detail));
@@ -57,7 +57,7 @@ fn validate_selector(spec: &Spec) -> Vec<FieldError> {
     errors
 }
 
-/// Those of a ResourceQuota's spec, at their place here.
+/// The errors of a ResourceQuota's spec, with the field paths of a group.
 fn validate_quota(spec: &Spec) -> Vec<FieldError> {
     let mut quota = quota::Manifest::default();
     quota.spec.clone_from(&spec.quota);
@@ -70,7 +70,7 @@ fn validate_quota(spec: &Spec) -> Vec<FieldError> {
     errors
 }
 
-/// What is wrong with the extensions of a group, whatever other groups there are and which labels of objects are recorded.
+/// The errors of the extensions of a group that do not depend on other groups or on the recorded labels of objects.
 #[must_use]
 pub fn validate_extensions(spec: &Spec) -> Vec<FieldError> {
     let extensions = &spec.extensions;
@@ -100,7 +100,7 @@ pub fn validate_extensions(spec: &Spec) -> Vec<FieldError> {
     errors
 }
 
-/// The field of an error as it is called where the extensions are fields: in `/v1`.
+/// The field path of an error in `/v1`, where the extensions are fields.
 #[must_use]
 pub fn typed_field(field: &str) -> String {
     let annotation = field.strip_prefix("metadata.annotations[quota-ledger.io/");

@@ -1,13 +1,13 @@
-//! What a footprint has to know about other objects of the cluster: only claims for devices ask.
+//! Information about other objects of the cluster that a footprint depends on. Only resource claims need it.
 
 use crate::{Name, Timestamp, resource::ResourceList};
 
-/// What is recorded of the cluster around an object.
+/// The recorded objects that a footprint depends on.
 pub trait Context {
-    /// The extended resource that a device class represents, such as `example.com/gpu`.
+    /// The extended resource that a device class stands for, such as `example.com/gpu`.
     fn extended_resource(&self, device_class: &str) -> Option<Name>;
 
-    /// Whether some device class represents this extended resource.
+    /// Whether a device class stands for this extended resource.
     fn is_device_class_resource(&self, extended_resource: &str) -> bool;
 
     /// The pod of that name, as the possible owner of a claim.
@@ -25,11 +25,11 @@ pub struct OwningPod {
     pub uid: Name,
     /// The claim that its status names, if it does.
     pub extended_resource_claim: Option<Name>,
-    /// What it counts for by itself.
+    /// Its own footprint.
     pub resources: ResourceList,
 }
 
-/// Nothing is known: no device class represents an extended resource, no pod pays for a claim.
+/// A context without information: no device class stands for an extended resource, no pod pays for a claim.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoContext;
 

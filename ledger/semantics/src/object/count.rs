@@ -3,7 +3,7 @@
 use super::{GroupResource, names::COUNT_PREFIX};
 use crate::{quantity::Quantity, resource::ResourceList};
 
-/// Kinds of the core group that could be counted before `count/` names came up.
+/// Kinds of the core group that could be counted before `count/` names were introduced.
 const ALIASES: [&str; 4] = [
     "configmaps",
     "secrets",
@@ -11,12 +11,12 @@ const ALIASES: [&str; 4] = [
     "resourcequotas",
 ];
 
-/// The plain name under which a kind counts besides `count/…`, if it is one of those that could be
-/// counted before such names came up.
+/// The plain name under which a kind counts in addition to `count/…`, if it could be counted before those names were
+/// introduced.
 #[must_use]
 pub(crate) fn plain_count_name(kind: &GroupResource) -> Option<&str> {
-    let known = kind.group.is_empty() && is_alias(&kind.resource);
-    known.then_some(kind.resource.as_str())
+    let has_plain_name = kind.group.is_empty() && is_alias(&kind.resource);
+    has_plain_name.then_some(kind.resource.as_str())
 }
 
 /// Whether a kind counts under this plain name.
@@ -28,7 +28,7 @@ pub(super) fn is_alias(name: &str) -> bool {
 pub(super) fn is_count_of(kind: &GroupResource, name: &str) -> bool {
     let Some(rest) = name
         .strip_prefix(COUNT_PREFIX)
-        .and_then(|it| it.strip_prefix(&*kind.resource))
+        .and_then(|rest| rest.strip_prefix(&*kind.resource))
     else {
         return false;
     };

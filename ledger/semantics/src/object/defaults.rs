@@ -1,4 +1,4 @@
-//! What the API server fills in before admission, as far as it counts.
+//! The defaults that the API server fills in before admission, as far as they count.
 
 use super::{
     names::{HUGE_PAGES_PREFIX, is_pod_level, may_be_overcommitted},
@@ -8,7 +8,7 @@ use super::{
 use crate::{Name, quantity::Scale, resource::ResourceList};
 
 impl Pod {
-    /// Requests from limits, pod-level requests from both, then every amount up to thousandths.
+    /// Fills in requests from limits and pod-level requests from both, then rounds every amount up to thousandths.
     pub(super) fn set_api_defaults(&mut self) {
         let spec = &mut self.spec;
         for container in spec.containers.iter_mut().chain(&mut spec.init_containers) {
@@ -44,7 +44,7 @@ impl Pod {
 }
 
 impl VolumeClaim {
-    /// Every amount up to thousandths.
+    /// Rounds every amount up to thousandths.
     pub(super) fn set_api_defaults(&mut self) {
         round_up(&mut self.spec.resources.requests);
         round_up(&mut self.status.allocated_resources);
@@ -79,7 +79,7 @@ fn set_pod_level_defaults(spec: &mut Spec) {
     spec.resources = Some(pod_level);
 }
 
-/// Takes over from `source` the names that pass and that `list` does not have.
+/// Copies from `source` the names that pass and that `list` does not have.
 fn fill_in(list: &mut ResourceList, source: &ResourceList, passes: impl Fn(&str) -> bool) {
     for (name, amount) in source.iter() {
         if passes(name) && list.get(name).is_none() {
@@ -88,7 +88,7 @@ fn fill_in(list: &mut ResourceList, source: &ResourceList, passes: impl Fn(&str)
     }
 }
 
-/// Rounds every amount up to thousandths: the API keeps no more.
+/// Rounds every amount up to thousandths, the precision of the API.
 fn round_up(list: &mut ResourceList) {
     let rounded: Vec<_> = list
         .iter()

@@ -1,4 +1,4 @@
-//! Which names in a quota belong to which kind of object.
+//! The names in a quota that belong to a kind of object.
 
 use super::{
     Context, GroupResource, OwningPod,
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{Name, Timestamp};
 
-/// The rules that a kind of object is measured by; Kubernetes' word.
+/// The rules by which objects of a kind are measured. The term is that of Kubernetes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evaluator<'k> {
     /// Pods.
@@ -22,11 +22,11 @@ pub enum Evaluator<'k> {
     VolumeClaims,
     /// Resource claims.
     ResourceClaims,
-    /// Any other kind is counted; a kind needs no introduction.
+    /// Any other kind is counted. A kind need not be registered.
     Count(&'k GroupResource),
 }
 
-/// The names of pods, but for those that are identified by a prefix.
+/// The names of pods, except those that are identified by a prefix.
 const POD_NAMES: [&str; 11] = [
     "count/pods",
     "cpu",
@@ -51,7 +51,7 @@ const VOLUME_CLAIM_NAMES: [&str; 3] = [
     "persistentvolumeclaims",
     "requests.storage",
 ];
-/// A volume claim owns these of every storage class, also of those that it is not in.
+/// The names that a volume claim owns for every storage class, also for those that it does not have.
 const STORAGE_CLASS_SUFFIXES: [&str; 2] = [
     ".storageclass.storage.k8s.io/persistentvolumeclaims",
     ".storageclass.storage.k8s.io/requests.storage",
@@ -70,8 +70,8 @@ impl<'k> Evaluator<'k> {
         }
     }
 
-    /// Whether a name in a quota belongs to the kind. For resource claims, names of extended
-    /// resources do if a device class represents them.
+    /// Whether a name in a quota belongs to the kind. For resource claims, names of extended resources do if a device
+    /// class stands for them.
     #[must_use]
     pub fn owns(self, name: &str, context: &dyn Context) -> bool {
         match self {
@@ -90,9 +90,8 @@ impl<'k> Evaluator<'k> {
         }
     }
 
-    /// Those of `names` that belong to the kind, as Kubernetes lists them: sorted, but a huge page
-    /// size with a domain appears twice, and names that are given twice appear twice unless the
-    /// kind looks them up in a fixed list.
+    /// The `names` that belong to the kind, as Kubernetes lists them: sorted, but a huge page size with a domain
+    /// appears twice, and names that are given twice appear twice unless the kind looks them up in a fixed list.
     #[must_use]
     pub fn matching<'n>(
         self,
@@ -145,10 +144,10 @@ fn stands_for_class(name: &str, context: &dyn Context) -> bool {
             .is_some_and(|resource| context.is_device_class_resource(resource))
 }
 
-/// Every device class represents an extended resource, and every extended resource has a class.
+/// A context in which every device class stands for an extended resource, and every extended resource has a class.
 ///
-/// For deciding and folding: which classes there are was looked up when the footprint was made, and a
-/// claim's footprint names an extended resource only if a class represents it.
+/// For decisions and the fold: classes were looked up when the footprint was made, and a claim's footprint names an
+/// extended resource only if a class stands for it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EveryClass;
 
@@ -170,13 +169,13 @@ impl Context for EveryClass {
     }
 }
 
-/// Whether a name in a quota belongs to a kind, whatever device classes there are.
+/// Whether a name in a quota belongs to a kind, with any device classes.
 #[must_use]
 pub fn owns(kind: &GroupResource, resource_name: &str) -> bool {
     Evaluator::of(kind).owns(resource_name, &EveryClass)
 }
 
-/// Those of `names` that belong to a kind, sorted, whatever device classes there are.
+/// The `names` that belong to a kind, sorted, with any device classes.
 #[must_use]
 pub fn matching_resources<'n>(
     kind: &GroupResource,
@@ -185,7 +184,7 @@ pub fn matching_resources<'n>(
     Evaluator::of(kind).matching(names, &EveryClass)
 }
 
-/// Whether some kind of object counts under the name. A quota may limit other names (`nvidia.com/gpu`,
+/// Whether any kind of object counts under the name. A quota may limit other names (`nvidia.com/gpu`,
 /// `limits.nvidia.com/gpu`): they are valid, never limit anything, and never have a `used`.
 #[must_use]
 pub fn is_countable_by_anyone(resource_name: &str) -> bool {
@@ -204,8 +203,8 @@ pub fn is_countable_by_anyone(resource_name: &str) -> bool {
             .is_some_and(|kind| !kind.is_empty())
 }
 
-/// Kinds that never pass quota admission: reviews, bindings and events are not kept, or are made
-/// in numbers that nobody chose.
+/// Kinds that are exempt from quota admission: reviews, bindings and events are not stored, or are created by the
+/// system in any number.
 #[must_use]
 pub fn is_ignored(kind: &GroupResource) -> bool {
     matches!(

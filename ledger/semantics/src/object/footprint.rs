@@ -1,4 +1,4 @@
-//! What one object counts for.
+//! The footprint of an object: the amounts for which it counts.
 
 use std::collections::BTreeMap;
 
@@ -6,17 +6,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Name, resource::ResourceList};
 
-/// What one object counts for: amounts by resource name, the traits that scopes ask about, and the labels that groups
-/// choose by.
+/// The footprint of an object: amounts by resource name, the traits for scopes, and the labels for groups.
 ///
-/// The amounts are all that Kubernetes measures; a quota takes from them the names it limits.
+/// It holds all amounts that Kubernetes measures; a quota uses the names that it limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Footprint {
     /// The amounts, by resource name.
     pub resources: ResourceList,
-    /// What quota scopes can ask about the object.
+    /// The traits that quota scopes match.
     pub traits: Traits,
-    /// Its own labels, of the keys that the operator lets groups choose by and no others.
+    /// The object's own labels, restricted to the keys by which the operator lets groups select.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<Name, Name>,
 }
@@ -33,8 +32,8 @@ impl Footprint {
     }
 }
 
-/// What quota scopes can ask about an object. Only pods, volume claims and charged workloads have
-/// such traits; any other kind is never matched by a quota that has a scope.
+/// The traits of an object that quota scopes match. Only pods, volume claims and charged workloads have traits; a quota
+/// with a scope never matches any other kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Traits {
     /// A kind that no scope matches.
@@ -44,35 +43,35 @@ pub enum Traits {
     Pod(PodTraits),
     /// A persistent volume claim.
     VolumeClaim {
-        /// The volume attributes classes that it has, had or is moving to; sorted, none empty.
+        /// The volume attributes classes that it has, had or is changing to; sorted, none empty.
         attributes_classes: Vec<Name>,
     },
-    /// A workload that is charged for the pods of its template: to scopes it is what its pods are.
+    /// A workload that is charged for the pods of its template. Scopes match the traits of its pods.
     Template {
-        /// What scopes can ask about its pods.
+        /// The traits of its pods.
         pod: PodTraits,
-        /// What one pod counts for, so that the workload can be scaled without its template at hand.
+        /// The amounts of one pod, so that the workload can be scaled without its template at hand.
         replica: ResourceList,
     },
-    /// A pod that says that a charged workload made it: to scopes it is a pod.
+    /// A pod that names a charged workload as its owner. Scopes match it as a pod.
     Replica(PodTraits),
 }
 
-/// How an amount counts. Of each name a limit counts all that is [plain](Amount::Plain), and the larger of what is
-/// charged and what is claimed: so the pods of a charged workload are not counted twice, and whatever a pod says of its
-/// owners, it never counts for less than is charged to workloads and not claimed by other pods.
+/// How an amount counts. For each name a limit counts all [plain](Amount::Plain) amounts, and the larger of the charged
+/// and the claimed amounts. So the pods of a charged workload are not counted twice; and whatever owner a pod names, it
+/// never counts for less than its excess over the charges that other pods do not claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
     /// By itself.
     Plain,
-    /// A workload is charged for its pods.
+    /// A workload is charged it for its pods.
     Charged,
-    /// A pod needs it that says that a charged workload made it.
+    /// A pod that names a charged workload as its owner needs it.
     Claimed,
 }
 
 impl Traits {
-    /// How the amount of a name counts for an object like this.
+    /// How the amount of a name counts for an object with these traits.
     #[must_use]
     pub fn amount(&self, name: &str) -> Amount {
         match self {
@@ -82,7 +81,7 @@ impl Traits {
         }
     }
 
-    /// Whether all amounts count by themselves.
+    /// Whether all amounts are plain.
     #[must_use]
     pub const fn is_plain(&self) -> bool {
         !matches!(self, Self::Template { .. } | Self::Replica(_))
@@ -90,8 +89,8 @@ impl Traits {
 }
 
 impl Footprint {
-    /// What must be granted to get from `old` to this: by how much each amount exceeds one that counts in the same
-    /// way, or zero.
+    /// The amounts to be granted for a change from `old` to this footprint: the excess over those amounts that count in
+    /// the same way, or zero.
     #[must_use]
     pub fn delta_over(&self, old: &Self) -> ResourceList {
         if self.traits.is_plain() && old.traits.is_plain() {
@@ -101,8 +100,8 @@ impl Footprint {
         self.resources.delta_over(&old.resources.mask(is_alike))
     }
 
-    /// The same for an object that was counted like `before`: a pod that once said that a charged workload made it
-    /// stays one of those. Else it could leave the workload, which makes another one in its place.
+    /// The footprint of an object that was recorded as `before`: a pod that once named a charged workload as its owner
+    /// remains a replica. Otherwise it could leave the workload, which would create another pod in its place.
     #[must_use]
     pub fn following(mut self, before: &Self) -> Self {
         if let (Traits::Pod(pod), Traits::Replica(_)) = (&self.traits, &before.traits) {
@@ -112,7 +111,7 @@ impl Footprint {
     }
 }
 
-/// What scopes can ask about a pod.
+/// The traits of a pod that scopes match.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PodTraits {
     /// Its quality of service is best effort.

@@ -1,4 +1,4 @@
-//! Which kind of object: its API group and its plural resource name.
+//! Kinds of objects: API group and plural resource name.
 
 use std::{fmt, str::FromStr};
 
@@ -27,7 +27,7 @@ impl GroupResource {
         }
     }
 
-    /// How it is written, as a name.
+    /// The kind as a name.
     #[must_use]
     pub fn name(&self) -> Name {
         match self.group.is_empty() {

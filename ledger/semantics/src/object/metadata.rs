@@ -1,4 +1,4 @@
-//! What every Kubernetes object says about itself, as far as it is of use here.
+//! The metadata of Kubernetes objects, as far as quotas need it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,18 +9,18 @@ use crate::{
     nullable::{is_default, nullable},
 };
 
-/// The type of an object, as its JSON says it: enough to know how to read the rest.
+/// The type of an object in its JSON, which determines how the rest is read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TypeMeta {
-    /// `v1`, or group and version such as `apps/v1`; empty if the object does not say.
+    /// `v1`, or group and version such as `apps/v1`; empty if absent.
     #[serde(
         default,
         deserialize_with = "nullable",
         skip_serializing_if = "is_default"
     )]
     pub api_version: Name,
-    /// Such as `Deployment`; empty if the object does not say.
+    /// Such as `Deployment`; empty if absent.
     #[serde(
         default,
         deserialize_with = "nullable",
@@ -36,7 +36,7 @@ impl TypeMeta {
         *self.api_version == *"v1" && *self.kind == *"Namespace"
     }
 
-    /// The API group: what is before the slash of the apiVersion; empty for the core group.
+    /// The API group: the part of the apiVersion before the slash; empty for the core group.
     #[must_use]
     pub fn group(&self) -> &str {
         self.api_version
@@ -45,18 +45,18 @@ impl TypeMeta {
     }
 }
 
-/// The metadata of an object, as far as it is of use here.
+/// The metadata of an object, as far as quotas need it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Metadata {
-    /// The name; empty while only `generate_name` is known.
+    /// The name; empty if only `generate_name` is set.
     #[serde(
         default,
         deserialize_with = "nullable",
         skip_serializing_if = "is_default"
     )]
     pub name: Name,
-    /// The prefix that a name is made from.
+    /// The prefix for a generated name.
     #[serde(
         default,
         deserialize_with = "nullable",
@@ -70,7 +70,7 @@ pub struct Metadata {
         skip_serializing_if = "is_default"
     )]
     pub namespace: Name,
-    /// The identity of this object in time and space.
+    /// The uid.
     #[serde(
         default,
         deserialize_with = "nullable",
@@ -91,24 +91,24 @@ pub struct Metadata {
         skip_serializing_if = "Option::is_none"
     )]
     pub creation_timestamp: Option<Timestamp>,
-    /// When it is to be gone; set once its deletion was requested.
+    /// The deletion timestamp; set once the deletion was requested.
     #[serde(
         default,
         deserialize_with = "time",
         skip_serializing_if = "Option::is_none"
     )]
     pub deletion_timestamp: Option<Timestamp>,
-    /// How long it was given to go, in seconds.
+    /// The grace period of the deletion, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion_grace_period_seconds: Option<i64>,
-    /// The objects that it belongs to.
+    /// The owners.
     #[serde(
         default,
         deserialize_with = "nullable",
         skip_serializing_if = "is_default"
     )]
     pub owner_references: Vec<OwnerReference>,
-    /// The annotations that quota rules look at.
+    /// The annotations that quota rules use.
     #[serde(
         default,
         deserialize_with = "nullable",
@@ -164,7 +164,7 @@ pub struct OwnerReference {
         skip_serializing_if = "is_default"
     )]
     pub uid: Name,
-    /// Whether it is the one that manages the object.
+    /// Whether this owner is the controller.
     #[serde(
         default,
         deserialize_with = "nullable",
@@ -173,7 +173,7 @@ pub struct OwnerReference {
     pub controller: bool,
 }
 
-/// The annotations that are looked at.
+/// The annotations that quota rules use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Annotations {
     /// The storage class of a volume claim in its oldest spelling; wins over the field.
@@ -190,7 +190,7 @@ pub struct Annotations {
         skip_serializing_if = "Option::is_none"
     )]
     pub extended_resource_claim: Option<Name>,
-    /// `true` on the bookmark that ends the list at the begin of a watch.
+    /// `true` on the bookmark that ends the list at the beginning of a watch.
     #[serde(
         default,
         rename = "k8s.io/initial-events-end",
@@ -205,7 +205,7 @@ pub struct Annotations {
 pub struct Labels(BTreeMap<Name, Name>);
 
 impl Labels {
-    /// On pods and replica sets of a deployment: which template they were made from.
+    /// On pods and replica sets of a deployment: the template that they were made from.
     pub(crate) const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 
     /// Longest value of a label in Kubernetes, in bytes.
@@ -217,7 +217,7 @@ impl Labels {
         self.0.get(Self::POD_TEMPLATE_HASH)
     }
 
-    /// Those with one of these keys. What is longer than a label can be is not one.
+    /// The labels with one of these keys. Values longer than a label value can be are left out.
     #[must_use]
     pub(crate) fn of_keys(&self, keys: &BTreeSet<Name>) -> BTreeMap<Name, Name> {
         let of_key = |key: &Name| {
@@ -227,7 +227,7 @@ impl Labels {
         keys.iter().filter_map(of_key).collect()
     }
 
-    /// Drops the others.
+    /// Drops all labels that are not needed.
     pub fn retain(&mut self, is_needed: impl Fn(&str) -> bool) {
         self.0.retain(|key, _| is_needed(key));
     }
@@ -245,7 +245,7 @@ impl<'de> Deserialize<'de> for Labels {
     }
 }
 
-/// Something that counts only by being there.
+/// A field of which only the presence counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Present;
 
@@ -261,7 +261,7 @@ impl<'de> Deserialize<'de> for Present {
     }
 }
 
-/// Reads a time. One beyond the year 2262 is held there: it only has to be far away.
+/// Reads a time. Times after the year 2262 are clamped.
 fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
     let Some(text) = Option::<std::borrow::Cow<'de, str>>::deserialize(deserializer)? else {
         return Ok(None);

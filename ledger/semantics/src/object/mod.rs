@@ -1,27 +1,27 @@
-//! The footprint of an object: what it counts for, and what quota scopes can ask about it.
+//! The footprint of an object: the amounts for which it counts, and the traits that quota scopes match.
 //!
-//! The rules are those of Kubernetes 1.36, feature gates at their defaults; the vectors under
-//! `tests/vectors` hold every one of them to the outputs of Kubernetes' own code.
+//! The rules are those of Kubernetes 1.36, feature gates at their defaults; the vectors under `tests/vectors` compare
+//! every one of them with the outputs of Kubernetes' own code.
 //!
 //! | kind | counts as |
 //! |---|---|
 //! | every kind | `count/<resource>[.<group>]` = 1; config maps, secrets, replication controllers and resource quotas also under their plain name |
-//! | [`Pod`] | until it ends: `pods` = 1, its total requests as `cpu`, `memory`, `ephemeral-storage` with and without `requests.`, its total limits as `limits.…`, huge pages with and without `requests.`, extended resources as `requests.<name>`; a name that nothing mentions is absent |
+//! | [`Pod`] | until it ends: `pods` = 1, its total requests as `cpu`, `memory`, `ephemeral-storage` with and without `requests.`, its total limits as `limits.…`, huge pages with and without `requests.`, extended resources as `requests.<name>`; a name that no container mentions is absent |
 //! | [`Service`] | `services` = 1, `services.loadbalancers`, `services.nodeports` |
-//! | [`VolumeClaim`] | `persistentvolumeclaims` = 1, `requests.storage` (what is requested or allotted, in whole bytes), both also by storage class |
+//! | [`VolumeClaim`] | `persistentvolumeclaims` = 1, `requests.storage` (the requested or allotted amount, in whole bytes), both also by storage class |
 //! | [`ResourceClaim`] | devices by class, at most |
-//! | [`Workload`] | if the operator wants it charged: replicas times what a pod of its template counts for, but for `count/pods` |
+//! | [`Workload`] | if the operator has it charged: replicas times the amounts of a pod of its template, except `count/pods` |
 //!
-//! A pod has ended when its phase is Succeeded or Failed, or when it should have been deleted one
-//! grace period ago and is still there ([`Object::lapse`]). Then only `count/pods` counts.
+//! A pod has ended when its phase is Succeeded or Failed, or when it should have been deleted one grace period ago and
+//! is still there ([`Object::lapse`]). Then only `count/pods` counts.
 //!
-//! The total of a pod is the largest of all containers and sidecars together and of each step of
-//! its start; pod-level resources replace it name by name; the overhead comes on top. While a
-//! container is resized in place, the largest of what is requested, allotted and running counts.
+//! The total of a pod is the largest of all containers and sidecars together and of each step of its start; pod-level
+//! resources replace it name by name; the overhead comes on top. While a container is resized in place, the largest of
+//! the requested, allotted and running amounts counts.
 //!
-//! Objects arrive as JSON and are read into types that know only the fields that count; written again as JSON, they are
-//! pruned to these, and count the same. Whoever
-//! wants a footprint hands in the time and what is recorded of other objects ([`Context`]).
+//! Objects arrive as JSON and are read into types that have only the fields that count. Written as JSON again, they are
+//! pruned to these fields, and count the same. The caller provides the time and the recorded facts about other objects
+//! ([`Context`]).
 
 mod context;
 mod count;
@@ -59,7 +59,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use crate::Timestamp;
 
-/// An object, read as far as its footprint needs.
+/// An object with the fields that its footprint needs.
 #[derive(Clone, Debug)]
 pub enum Object {
     /// A pod.
@@ -72,7 +72,7 @@ pub enum Object {
     ResourceClaim(Box<ResourceClaim>),
     /// A workload that is charged for its pods; see [`Charging`](crate::admission::Charging).
     Workload(Box<Workload>),
-    /// Any other kind: it counts as one, whatever it holds.
+    /// Any other kind: it counts as one, regardless of its content.
     Other(Box<Metadata>),
 }
 
@@ -94,7 +94,7 @@ impl Serialize for Object {
     }
 }
 
-/// JSON that cannot be read as an object of its kind; the text is fit for a client.
+/// JSON that cannot be read as an object of its kind; the message may be shown to clients.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read {kind}: {source}")]
 pub struct Error {
@@ -103,8 +103,7 @@ pub struct Error {
 }
 
 impl Object {
-    /// Reads an object of a known kind. Fields that do not count are skipped unread, and not
-    /// checked.
+    /// Reads an object of a given kind. Fields that do not count are skipped unread, and not checked.
     ///
     /// # Errors
     /// When the text is not JSON, or a field that counts has the wrong type.
@@ -162,7 +161,7 @@ impl Object {
         })
     }
 
-    /// What the object says about itself.
+    /// The object's metadata.
     #[must_use]
     pub fn metadata(&self) -> &Metadata {
         match self {
@@ -175,7 +174,7 @@ impl Object {
         }
     }
 
-    /// The same, to be changed.
+    /// The object's metadata, to be changed.
     pub fn metadata_mut(&mut self) -> &mut Metadata {
         match self {
             Self::Pod(pod) => &mut pod.metadata,
@@ -187,8 +186,7 @@ impl Object {
         }
     }
 
-    /// What the object counts for at `now`, and what scopes can ask about it. `kind` is the kind
-    /// that it was read as.
+    /// The footprint of the object at `now`. `kind` is the kind that it was read as.
     #[must_use]
     pub fn footprint(
         &self,
@@ -211,7 +209,7 @@ impl Object {
         }
     }
 
-    /// What scopes can ask about the object.
+    /// The traits that scopes match.
     #[must_use]
     pub fn traits(&self) -> Traits {
         match self {
@@ -224,9 +222,8 @@ impl Object {
         }
     }
 
-    /// The time after which, strictly, a pod that is being deleted counts only as `count/pods`;
-    /// `None` for anything else. No event comes at that time: whoever keeps the footprint has to
-    /// look at the clock.
+    /// The time after which, strictly, a pod that is being deleted counts only as `count/pods`; `None` for anything
+    /// else. No event announces that time: the holder of the footprint has to watch the clock.
     #[must_use]
     pub fn lapse(&self) -> Option<Timestamp> {
         match self {
@@ -235,8 +232,8 @@ impl Object {
         }
     }
 
-    /// What a quota on the `required` names demands of the object and what is missing, in
-    /// Kubernetes' words: `must specify cpu for: a,b; limits.cpu for: a`. Only pods miss anything.
+    /// The requirements of a quota on the `required` names that the object does not meet, in Kubernetes' format: `must
+    /// specify cpu for: a,b; limits.cpu for: a`. Only pods have requirements.
     #[must_use]
     pub fn missing_requirements(&self, required: &[&str]) -> Option<String> {
         match self {
@@ -246,9 +243,8 @@ impl Object {
         }
     }
 
-    /// The object as the API server completes it before admission: requests filled in from
-    /// limits, pod-level requests, amounts rounded up to thousandths. For objects that come
-    /// straight from a client; one that was stored is complete.
+    /// The object as the API server completes it before admission: requests filled in from limits, pod-level requests,
+    /// amounts rounded up to thousandths. For objects that come directly from a client; stored objects are complete.
     #[must_use]
     pub fn with_api_defaults(mut self) -> Self {
         match &mut self {

@@ -1,16 +1,16 @@
-//! Resource names: the ones that rules speak of, and what a name says about its resource.
+//! Resource names: those that rules mention, and the meaning of prefixes and suffixes.
 
 use std::sync::LazyLock;
 
 use crate::Name;
 
-macro_rules! known {
+macro_rules! names {
     ($($name:ident = $text:literal;)*) => {
         $(pub(crate) static $name: LazyLock<Name> = LazyLock::new(|| Name::from($text));)*
     };
 }
 
-known! {
+names! {
     COUNT_PODS = "count/pods";
     PODS = "pods";
     CPU = "cpu";
@@ -36,11 +36,11 @@ pub(crate) const COUNT_PREFIX: &str = "count/";
 pub(crate) const REQUESTS_PREFIX: &str = "requests.";
 pub(crate) const HUGE_PAGES_PREFIX: &str = "hugepages-";
 pub(crate) const REQUESTS_HUGE_PAGES_PREFIX: &str = "requests.hugepages-";
-/// What a pod asks for to get a device of a class without a claim of its own.
+/// The prefix with which a pod requests a device of a class without a claim of its own.
 pub(crate) const DEVICE_CLASS_PREFIX: &str = "deviceclass.resource.kubernetes.io/";
 pub(crate) const REQUESTS_DEVICE_CLASS_PREFIX: &str =
     "requests.deviceclass.resource.kubernetes.io/";
-/// Devices that claims ask for, by device class.
+/// The suffix of devices that claims request, by device class.
 pub(crate) const DEVICES_SUFFIX: &str = ".deviceclass.resource.k8s.io/devices";
 pub(crate) const STORAGE_CLASS_INFIX: &str = ".storageclass.storage.k8s.io/";
 
@@ -49,7 +49,7 @@ fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
 
-/// Whether a container that asks for `name` asks for an extended resource (a GPU, say).
+/// Whether `name` in a container's requests is an extended resource (a GPU, say).
 pub(crate) fn is_extended(name: &str) -> bool {
     !is_native(name)
         && !name.starts_with(REQUESTS_PREFIX)
@@ -62,7 +62,7 @@ pub(crate) fn is_extended_request(name: &str) -> bool {
         || (name.starts_with(REQUESTS_PREFIX) && !is_native(name))
 }
 
-/// Whether pod-level resources may set it: only these replace the sum over the containers.
+/// Whether pod-level resources may set it: only these names replace the sum over the containers.
 pub(crate) fn is_pod_level(name: &str) -> bool {
     name == "cpu" || name == "memory" || name.starts_with(HUGE_PAGES_PREFIX)
 }

@@ -1,8 +1,8 @@
-//! From a kind, as objects name themselves, to the resource, as quotas name it.
+//! From the kind in an object to the resource name in quotas.
 
 use crate::Name;
 
-/// Kinds whose resource does not follow from Kubernetes' rule. An empty group represents any.
+/// Kinds whose resource name does not follow from Kubernetes' rule. An empty group matches any.
 const EXCEPTIONS: [(&str, &str, &str); 6] = [
     ("metrics.k8s.io", "NodeMetrics", "nodes"),
     ("metrics.k8s.io", "PodMetrics", "pods"),
@@ -24,11 +24,10 @@ const EXCEPTIONS: [(&str, &str, &str); 6] = [
     ("", "Gateway", "gateways"),
 ];
 
-/// The plural resource name of a kind in an API group: `pods` for `Pod`, `networkpolicies` for
-/// `NetworkPolicy`.
+/// The plural resource name of a kind in an API group: `pods` for `Pod`, `networkpolicies` for `NetworkPolicy`.
 ///
-/// All kinds of Kubernetes itself follow its `UnsafeGuessKindToResource` rule or are listed as
-/// exceptions. Custom resources are free to choose another plural; then this is a guess.
+/// All kinds of Kubernetes itself follow its `UnsafeGuessKindToResource` rule or are listed as exceptions. A custom
+/// resource may have another plural; then this guess is wrong.
 #[must_use]
 pub fn plural(group: &str, kind: &str) -> Name {
     let listed = EXCEPTIONS.iter().find(|(of_group, of_kind, _)| {

@@ -1,4 +1,4 @@
-//! Pods: what their containers may use, while they live.
+//! Pods: the resources that their containers may use, while they live.
 
 mod lifetime;
 mod quality;
@@ -25,7 +25,7 @@ use crate::{
 
 pub(super) use totals::{total_limits_in_spec, total_requests_in_spec};
 
-/// A pod, as far as quota rules look at it.
+/// A pod with the fields that quota rules use.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Pod {
@@ -47,7 +47,7 @@ pub(super) struct Spec {
     pub(super) init_containers: Vec<Container>,
     #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     pub(super) overhead: ResourceList,
-    /// The resources of the pod as a whole; there, even if empty, it alone decides the QoS class.
+    /// The resources of the pod as a whole. If present, even if empty, they alone decide the QoS class.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) resources: Option<Requirements>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -178,7 +178,7 @@ impl AffinityTerms {
 }
 
 impl Pod {
-    /// What the pod counts for at `now`: only `count/pods` once it has come to its end.
+    /// The amounts of the pod at `now`: only `count/pods` once it has ended.
     #[must_use]
     pub fn resources(&self, now: Timestamp) -> ResourceList {
         let mut counted = ResourceList::new();
@@ -191,7 +191,7 @@ impl Pod {
         counted
     }
 
-    /// What scopes can ask about it.
+    /// Its traits.
     #[must_use]
     pub fn traits(&self) -> PodTraits {
         let affinity = &self.spec.affinity;
@@ -207,18 +207,18 @@ impl Pod {
         }
     }
 
-    /// The claim that was made for its extended resources, once its status says which.
+    /// The claim that was made for its extended resources, once its status names the claim.
     #[must_use]
     pub fn extended_resource_claim(&self) -> Option<&Name> {
         let status = self.status.extended_resource_claim_status.as_ref();
         status.map(|status| &status.resource_claim_name)
     }
 
-    /// What a quota on cpu or memory demands of every container and what is missing, in
-    /// Kubernetes' words (`must specify cpu for: a,b; limits.cpu for: a`). Zero is enough.
-    /// Nothing is demanded if the pod has resources of its own.
+    /// The requirements of a quota on cpu or memory that a container does not meet, in Kubernetes' format (`must
+    /// specify cpu for: a,b; limits.cpu for: a`). Zero is sufficient. There are no requirements if the pod has
+    /// pod-level resources.
     ///
-    /// Kubernetes calls this rule a mistake and keeps it to these six names.
+    /// Kubernetes calls this rule a mistake and restricts it to these six names.
     #[must_use]
     pub fn missing_requirements(&self, required: &[&str]) -> Option<String> {
         if self
@@ -275,7 +275,7 @@ impl Requirements {
     }
 }
 
-/// Counts total requests and limits under the names that quotas know.
+/// Counts total requests and limits under the names of quotas.
 fn count_compute(counted: &mut ResourceList, requests: &ResourceList, limits: &ResourceList) {
     for (resource, plain, requested, limited) in [
         ("cpu", &CPU, &REQUESTS_CPU, &LIMITS_CPU),

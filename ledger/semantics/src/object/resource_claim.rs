@@ -16,10 +16,10 @@ use crate::{
     resource::ResourceList,
 };
 
-/// What a request for all devices of a class counts for: an allocation holds no more.
+/// The count of a request for all devices of a class: an allocation holds no more.
 const ALL_DEVICES: i64 = 32;
 
-/// A resource claim, as far as quota rules look at it.
+/// A resource claim with the fields that quota rules use.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ResourceClaim {
@@ -51,7 +51,7 @@ struct Request {
     exactly: Option<DeviceRequest>,
     #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     first_available: Vec<DeviceRequest>,
-    /// Up to `v1beta1` the request itself says what `exactly` says later.
+    /// Up to `v1beta1` the request itself has the fields that `exactly` has later.
     #[serde(flatten)]
     itself: DeviceRequest,
 }
@@ -68,7 +68,7 @@ struct DeviceRequest {
 }
 
 impl DeviceRequest {
-    /// How many devices it can get; none in a mode that is unknown.
+    /// The most devices that it can get; none for an unknown mode.
     fn devices(&self) -> i64 {
         match self.allocation_mode.as_str() {
             "ExactCount" => self.count,
@@ -79,8 +79,8 @@ impl DeviceRequest {
 }
 
 impl ResourceClaim {
-    /// What the claim counts for. What its pod already counts under the same name is left out,
-    /// if the claim was made for that pod's extended resources.
+    /// The amounts of the claim. If the claim was made for a pod's extended resources, the amounts that the pod counts
+    /// for under the same name are left out.
     #[must_use]
     pub fn resources(&self, context: &dyn Context) -> ResourceList {
         let paid_by_pod = self.paid_by_pod(context);
@@ -109,7 +109,7 @@ impl ResourceClaim {
         counted
     }
 
-    /// Fills in what the API server fills in: one device, exactly.
+    /// Sets the defaults of the API server: one device, exactly.
     pub(super) fn set_api_defaults(&mut self) {
         for request in &mut self.spec.devices.requests {
             let Request {
@@ -128,8 +128,8 @@ impl ResourceClaim {
         }
     }
 
-    /// Devices by class. Of alternatives only one is taken, so each class counts with its largest;
-    /// a class that none of them needs is not named.
+    /// Devices by class. Only one of several alternatives is allocated, so each class counts with its largest; classes
+    /// without devices are left out.
     fn devices_by_class(&self) -> BTreeMap<&str, i64> {
         let mut devices = BTreeMap::new();
         let mut count = |class, more: i64| {
@@ -138,7 +138,8 @@ impl ResourceClaim {
         };
         for request in &self.spec.devices.requests {
             if request.first_available.is_empty() {
-                let itself = Some(&request.itself).filter(|it| !it.device_class_name.is_empty());
+                let itself =
+                    Some(&request.itself).filter(|request| !request.device_class_name.is_empty());
                 if let Some(exactly) = request.exactly.as_ref().or(itself) {
                     count(exactly.device_class_name.as_str(), exactly.devices());
                 }
@@ -156,8 +157,8 @@ impl ResourceClaim {
         devices
     }
 
-    /// What the pod counts that this claim was made for, if pod and claim agree on that: by the
-    /// pod's status or, before there is one, if this is the oldest such claim of the pod.
+    /// The amounts of the pod that this claim was made for, if pod and claim agree: by the pod's status or, before
+    /// there is one, if this is the oldest such claim of the pod.
     fn paid_by_pod(&self, context: &dyn Context) -> Option<ResourceList> {
         let uid = self.metadata.made_for_pod()?;
         let owner = self.metadata.controller()?;

@@ -13,7 +13,7 @@ use crate::{
     resource::ResourceList,
 };
 
-/// A service, as far as quota rules look at it.
+/// A service with the fields that quota rules use.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Service {
@@ -47,7 +47,7 @@ struct Port {
 }
 
 impl Service {
-    /// What the service counts for; load balancers and node ports are named even if it has none.
+    /// The amounts of the service; load balancers and node ports are present even if they are zero.
     #[must_use]
     pub fn resources(&self) -> ResourceList {
         let one = || Quantity::from_units(1);
@@ -65,7 +65,7 @@ impl Service {
         ])
     }
 
-    /// Without automatic node ports only those count that were requested by number.
+    /// Without automatic node ports only explicitly requested ones count.
     fn load_balancer_node_ports(&self) -> usize {
         let ports = &self.spec.ports;
         if self.spec.allocate_load_balancer_node_ports == Some(false) {

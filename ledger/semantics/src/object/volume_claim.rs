@@ -1,4 +1,4 @@
-//! Persistent volume claims: storage, in all and by storage class.
+//! Persistent volume claims: storage, in total and by storage class.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ use crate::{
     resource::ResourceList,
 };
 
-/// A persistent volume claim, as far as quota rules look at it.
+/// A persistent volume claim with the fields that quota rules use.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct VolumeClaim {
@@ -63,7 +63,7 @@ struct ModifyVolumeStatus {
 }
 
 impl VolumeClaim {
-    /// What the claim counts for.
+    /// The amounts of the claim.
     #[must_use]
     pub fn resources(&self) -> ResourceList {
         let one = || Quantity::from_units(1);
@@ -85,7 +85,7 @@ impl VolumeClaim {
         counted
     }
 
-    /// The volume attributes classes that it has, had or is moving to; sorted.
+    /// The volume attributes classes that it has, had or is changing to; sorted.
     #[must_use]
     pub fn attributes_classes(&self) -> Vec<Name> {
         let mut classes: Vec<Name> = [
@@ -110,8 +110,8 @@ impl VolumeClaim {
         annotated.unwrap_or(&self.spec.storage_class_name)
     }
 
-    /// The larger of what was requested and what is already allotted (an expansion that was taken
-    /// back half-way), in whole bytes.
+    /// The larger of the requested and the allotted storage (after an expansion that was cancelled half-way), in whole
+    /// bytes.
     fn storage(&self) -> Option<Quantity> {
         let requested = whole(self.spec.resources.requests.get("storage")?);
         match self.status.allocated_resources.get("storage") {

@@ -1,4 +1,4 @@
-//! Workloads: objects that make pods from a template, charged for all of them at once.
+//! Workloads: objects that create pods from a template, charged for all of them at once.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
@@ -12,7 +12,7 @@ use crate::{
     resource::ResourceList,
 };
 
-/// A workload, as far as quota rules look at it: its template, and how many pods it makes of it.
+/// A workload with the fields that quota rules use: its template, and the number of its pods.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Workload {
@@ -79,9 +79,9 @@ impl Workload {
         })
     }
 
-    /// What the workload counts for: itself, and its replicas times what a pod of its template counts for.
+    /// The footprint of the workload: itself, and its replicas times the amounts of a pod of its template.
     ///
-    /// `count/pods` is left out: the pods count there by themselves. So is what a roll-out adds for a moment.
+    /// `count/pods` is left out: the pods count there by themselves. So are the additional pods during a roll-out.
     #[must_use]
     pub fn footprint(&self, kind: &GroupResource) -> Footprint {
         let itself = Footprint {
@@ -92,7 +92,7 @@ impl Workload {
         itself.scaled(self.replicas(kind)).unwrap_or(itself)
     }
 
-    /// What scopes can ask about its pods, and what one of them counts for.
+    /// The traits of its pods, and the amounts of one of them.
     #[must_use]
     pub fn traits(&self) -> Traits {
         let pod = self.pod();
@@ -104,20 +104,20 @@ impl Workload {
         }
     }
 
-    /// What quotas on cpu or memory demand of the template's containers and what is missing.
+    /// The requirements of quotas on cpu or memory that the template's containers do not meet.
     #[must_use]
     pub fn missing_requirements(&self, required: &[&str]) -> Option<String> {
         self.pod().missing_requirements(required)
     }
 
-    /// A pod of the template, as the API server completes it when it is created.
+    /// A pod of the template, with the defaults that the API server sets on creation.
     fn pod(&self) -> Pod {
         let mut pod = self.spec.template.clone();
         pod.set_api_defaults();
         pod
     }
 
-    /// How many pods the workload keeps alive. A job keeps as many as it may run at once, and no more than it
+    /// The number of pods that the workload keeps alive. A job keeps as many as it may run at once, but no more than it
     /// still has to complete.
     fn replicas(&self, kind: &GroupResource) -> u64 {
         let Spec {
@@ -151,14 +151,15 @@ impl Workload {
     }
 }
 
-/// `null` and nothing at all are the empty value.
+/// Both `null` and an absent value are read as the empty value.
 fn read<T: DeserializeOwned + Default>(json: Option<&RawValue>) -> Result<T, serde_json::Error> {
     let read = json.map(|json| serde_json::from_str::<Option<T>>(json.get()));
     Ok(read.transpose()?.flatten().unwrap_or_default())
 }
 
 impl Footprint {
-    /// What a workload counts for that is not charged for its pods; `None` if the footprint is not a charged one's.
+    /// The footprint of a workload that is not charged for its pods; `None` if this is not the footprint of a charged
+    /// one.
     #[must_use]
     pub fn itself(&self) -> Option<Self> {
         let Traits::Template { replica, .. } = &self.traits else {
@@ -171,7 +172,7 @@ impl Footprint {
         })
     }
 
-    /// The footprint of the same workload with another number of replicas; `None` if it is not a workload's.
+    /// The footprint of the same workload with another number of replicas; `None` if this is not a workload's.
     #[must_use]
     pub fn scaled(&self, replicas: u64) -> Option<Self> {
         let Traits::Template { replica, .. } = &self.traits else {

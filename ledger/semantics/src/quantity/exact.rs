@@ -1,7 +1,7 @@
-//! JSON text whose numbers lose nothing when it is read.
+//! Preserves the exact numbers of JSON texts.
 //!
-//! A JSON value holds a number in 64 bits, so `1000000000000000000001` would be read as `1e21`. A quantity may be written
-//! as a string just as well, and is the same quantity then.
+//! A JSON value holds a number in 64 bits, so `1000000000000000000001` would be read as `1e21`. A quantity may also be
+//! written as a string, and then is exact.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -9,8 +9,8 @@ use serde_json::{Value, value::RawValue};
 
 use super::Quantity;
 
-/// The same JSON, but that a number is a string if a [`Value`] would hold another quantity than its text says.
-/// Nearly always nothing changes. What is no JSON stays none.
+/// The same JSON, with each number replaced by a string if a [`Value`] would not hold its exact quantity. In nearly all
+/// texts nothing changes. Invalid JSON stays invalid.
 #[must_use]
 pub fn exact_numbers(json: &[u8]) -> Cow<'_, [u8]> {
     let mut exact = Vec::new();
@@ -29,7 +29,7 @@ pub fn exact_numbers(json: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(exact)
 }
 
-/// The numbers that lose something.
+/// The numbers that are not exact as values.
 fn inexact(json: &[u8]) -> impl Iterator<Item = Range<usize>> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -41,7 +41,7 @@ fn inexact(json: &[u8]) -> impl Iterator<Item = Range<usize>> {
                     let in_number =
                         |byte: &&u8| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
                     at += json[at..].iter().take_while(in_number).count();
-                    // A key is no number, and no JSON.
+                    // A string before a colon is a key.
                     let is_key = json[at..].trim_ascii_start().starts_with(b":");
                     if !is_key && loses(&json[start..at]) {
                         return Some(start..at);
@@ -54,7 +54,7 @@ fn inexact(json: &[u8]) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-/// Where a string ends that begins there.
+/// The end of the string that begins at this position.
 fn behind_string(json: &[u8], begin: usize) -> usize {
     let mut at = begin + 1;
     while let Some(byte) = json.get(at) {
@@ -67,9 +67,9 @@ fn behind_string(json: &[u8], begin: usize) -> usize {
     json.len()
 }
 
-/// Whether a number is another one once it is a value.
+/// Whether the number changes when it becomes a value.
 fn loses(token: &[u8]) -> bool {
-    /// Any number of so many characters fits.
+    /// Numbers of at most this many characters are always exact.
     const SHORT: usize = 15;
     let has_exponent = token.iter().any(|byte| matches!(byte, b'e' | b'E'));
     if token.len() <= SHORT && !has_exponent {

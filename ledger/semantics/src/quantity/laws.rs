@@ -1,4 +1,4 @@
-//! What holds for all quantities.
+//! Properties of all quantities.
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
@@ -16,7 +16,7 @@ fn text() -> impl Strategy<Value = String> {
         .prop_map(|(sign, whole, fraction, suffix)| format!("{sign}{whole}{fraction}{suffix}"))
 }
 
-/// Quantities as they come in manifests and events.
+/// Quantities that are usual in manifests and events.
 fn usual() -> impl Strategy<Value = Quantity> {
     let suffix = select(vec!["", "m", "k", "M", "G", "Ki", "Mi", "Gi", "Ti", "e3"]);
     (0..100_000_u32, suffix).prop_map(|(number, suffix)| quantity(&format!("{number}{suffix}")))
@@ -203,7 +203,7 @@ proptest! {
 
     #[test]
     fn equal_numbers_have_equal_hashes(a in any_quantity(), b in any_quantity()) {
-        // The same number, by way of what may be a big integer, and in another family.
+        // The same number, computed through a possibly big integer, and in another family.
         let same = minus(&plus(&a, &b), &b);
         let hasher = BuildHasherDefault::<DefaultHasher>::default();
         prop_assert_eq!(hasher.hash_one(&same), hasher.hash_one(&a));

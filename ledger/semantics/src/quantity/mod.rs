@@ -36,7 +36,7 @@ pub enum Format {
     BinarySI,
     /// `e3`, `e6`, ...: powers of ten as exponents.
     DecimalExponent,
-    /// No family at all: what JSON's `null` gives (always zero).
+    /// No family: the result of JSON's `null` (always zero).
     Unset,
 }
 
@@ -51,7 +51,7 @@ impl fmt::Display for Format {
     }
 }
 
-/// What a quantity can be rounded to.
+/// The precision of rounding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
     /// Whole units.
@@ -72,41 +72,40 @@ impl Scale {
 
 /// An amount of a resource, as Kubernetes reads, computes and prints it.
 ///
-/// Equality, order and hash are those of the number: `1Ki`, `1024` and `+1024` are equal. The suffix
-/// family and, until it is computed with, an unusual spelling (`010`, `1.500`) are remembered for
-/// printing.
+/// Equality, order and hash are those of the number: `1Ki`, `1024` and `+1024` are equal. The suffix family is kept for
+/// printing, and so is an unusual spelling (`010`, `1.500`) until the quantity is used in a computation.
 #[derive(Clone, Default)]
 pub struct Quantity {
-    /// The number in billionths; means nothing if `rare` holds a large number.
+    /// The number in billionths; has no meaning if `rare` holds a large number.
     nanos: i128,
     format: Format,
     rare: Option<Arc<Rare>>,
 }
 
-/// What hardly any quantity has, kept out of line so that all others stay small.
+/// The fields that few quantities have, kept out of line so that all others stay small.
 #[derive(Default)]
 struct Rare {
-    /// The text it was parsed from, if Kubernetes remembers it and it is not the canonical one.
+    /// The text that it was parsed from, if Kubernetes keeps it and it is not canonical.
     spelling: Option<Box<str>>,
     /// The number in billionths, if it does not fit `i128`.
     large: Option<BigInt>,
 }
 
 impl Quantity {
-    /// Nothing, in the decimal family.
+    /// Zero, in the decimal family.
     pub const ZERO: Self = Self {
         nanos: 0,
         format: Format::DecimalSI,
         rare: None,
     };
 
-    /// So many whole units, in the decimal family.
+    /// A number of whole units, in the decimal family.
     #[must_use]
     pub fn from_units(units: i64) -> Self {
         Self::new(units, Format::DecimalSI)
     }
 
-    /// So many whole units, in the given family.
+    /// A number of whole units, in the given family.
     #[must_use]
     pub fn new(units: i64, format: Format) -> Self {
         Self {
@@ -149,7 +148,7 @@ impl Quantity {
         self.format
     }
 
-    /// What comes of two numbers if neither they nor the result are large: so it is with nearly all.
+    /// The result of an operation if neither the operands nor the result are large, which is true of nearly all.
     fn plainly(&self, other: &Self, op: impl Fn(i128, i128) -> Option<i128>) -> Option<i128> {
         match (&self.rare, &other.rare) {
             (None, None) => op(self.nanos, other.nanos),
@@ -171,8 +170,7 @@ impl Quantity {
         }
     }
 
-    /// Adds `other`. A zero takes over the family of `other`; otherwise the family stays. Any
-    /// remembered spelling goes.
+    /// Adds `other`. A zero takes over the family of `other`; otherwise the family stays. A kept spelling is dropped.
     pub fn add_assign(&mut self, other: &Self) {
         if let Some(sum) = self.plainly(other, i128::checked_add) {
             return self.become_plain(sum, other);
@@ -232,8 +230,8 @@ impl Quantity {
         self.sign() == Ordering::Greater
     }
 
-    /// `self - other`, or zero in the decimal family if that is not positive: how Kubernetes makes
-    /// the delta of an update.
+    /// `self - other`, or zero in the decimal family if that is not positive, as Kubernetes computes the delta of an
+    /// update.
     #[must_use]
     pub fn subtract_non_negative(&self, other: &Self) -> Self {
         let mut rest = self.clone();
@@ -247,8 +245,7 @@ impl Quantity {
         Self::from_number(self.number().times(n), self.format, None)
     }
 
-    /// Rounds away from zero to a scale. False if that changed the number, which also drops a
-    /// remembered spelling.
+    /// Rounds away from zero to a scale. False if that changed the number, which also drops a kept spelling.
     pub fn round_up(&mut self, scale: Scale) -> bool {
         match self.number().rounded(scale.nanos()) {
             None => true,
@@ -259,13 +256,13 @@ impl Quantity {
         }
     }
 
-    /// Whole units, rounded away from zero, held at the ends of `i64`.
+    /// Whole units, rounded away from zero, clamped to `i64`.
     #[must_use]
     pub fn value(&self) -> i64 {
         self.number().steps(Scale::Unit.nanos())
     }
 
-    /// Thousandths of a unit, rounded away from zero, held at the ends of `i64`.
+    /// Thousandths of a unit, rounded away from zero, clamped to `i64`.
     #[must_use]
     pub fn milli_value(&self) -> i64 {
         self.number().steps(Scale::Milli.nanos())

@@ -73,7 +73,7 @@ impl<'a> Number<'a> {
         }
     }
 
-    /// Rounded away from zero to a multiple of `step`; none if it is one already.
+    /// Rounded away from zero to a multiple of `step`; none if it already is a multiple.
     pub(super) fn rounded(&self, step: i128) -> Option<Number<'static>> {
         if let Self::Small(nanos) = self {
             let rest = nanos % step;
@@ -94,7 +94,7 @@ impl<'a> Number<'a> {
         Some(Self::fit(big.as_ref() - rest + away))
     }
 
-    /// How many times `step` it is, rounded away from zero; none if that does not fit.
+    /// The number of `step`s, rounded away from zero; none if that does not fit.
     pub(super) fn exact_steps(&self, step: i128) -> Option<i64> {
         match self {
             Self::Small(nanos) => i64::try_from(nanos / step + (nanos % step).signum()).ok(),
@@ -102,7 +102,7 @@ impl<'a> Number<'a> {
         }
     }
 
-    /// The same, held at the ends of `i64`.
+    /// As [`Self::exact_steps`], clamped to `i64`.
     pub(super) fn steps(&self, step: i128) -> i64 {
         let held = match self.sign() {
             Ordering::Less => i64::MIN,
@@ -111,7 +111,7 @@ impl<'a> Number<'a> {
         self.exact_steps(step).unwrap_or(held)
     }
 
-    /// The same, with all but the last 64 bits cut off.
+    /// As [`Self::exact_steps`], with all but the last 64 bits cut off.
     pub(super) fn wrapped_steps(&self, step: i128) -> i64 {
         let rounded = self.rounded(step);
         let steps = rounded.as_ref().unwrap_or(self).to_big().as_ref() / step;
@@ -131,8 +131,8 @@ impl<'a> Number<'a> {
 
 const BILLION: i64 = 1_000_000_000;
 
-/// `mantissa * 2^shift * 10^exponent`, rounded away from zero to a whole number. What is too small
-/// to see counts as one. The caller bounds the exponent.
+/// `mantissa * 2^shift * 10^exponent`, rounded away from zero to a whole number. Any positive fraction counts as one.
+/// The caller bounds the exponent.
 pub(super) fn scaled(mantissa: &Number<'_>, shift: u32, exponent: i64) -> Number<'static> {
     if let Number::Small(small) = mantissa
         && let Some(result) = scaled_small(*small, shift, exponent)
@@ -146,7 +146,7 @@ pub(super) fn scaled(mantissa: &Number<'_>, shift: u32, exponent: i64) -> Number
     if exponent >= 0 {
         return Number::fit(shifted * BigInt::from(10).pow(power));
     }
-    // A power of ten with more digits than the number only leaves the rounding.
+    // A power of ten with more digits than the number leaves only the rounding.
     if u64::from(power) > shifted.bits() {
         return Number::Small(shifted.sign().to_i128_sign());
     }
@@ -179,10 +179,10 @@ impl SignNumber for Sign {
     }
 }
 
-/// A number divided by 1000 as often as it can be, and how often that is; 0 stays as it is.
+/// A number divided by 1000 as often as possible, and how often that is; 0 stays as it is.
 pub(super) fn without_thousands(number: i128) -> (i128, usize) {
     let (mut wide, mut thousands) = (number, 0);
-    // Dividing a word is far cheaper than dividing two, and nearly all numbers are one.
+    // Dividing one machine word is far cheaper than dividing two, and nearly all numbers fit one.
     let word = loop {
         if let Ok(word) = i64::try_from(wide) {
             break word;
@@ -197,7 +197,7 @@ pub(super) fn without_thousands(number: i128) -> (i128, usize) {
     (word.into(), thousands + more)
 }
 
-/// The same for a word.
+/// The same for a machine word.
 pub(super) fn word_without_thousands(mut word: i64) -> (i64, usize) {
     let mut thousands = 0;
     if word == 0 {

@@ -1,4 +1,4 @@
-//! Reading a quantity from text, with all of Kubernetes' tolerance and its error texts.
+//! Parses quantities with all of Kubernetes' leniency, and with its error messages.
 
 use std::str::FromStr;
 
@@ -11,22 +11,22 @@ use super::{
     suffix::{BINARY_CAP, BINARY_SUFFIXES, DECIMAL_SUFFIXES},
 };
 
-/// The most decimal digits a number may have, before and after the point, once its exponent is
-/// written out. Kubernetes has no such limit, and can be kept busy for minutes by `1e2000000000`.
+/// The most decimal digits that a number may have, before and after the point, once its exponent is written out.
+/// Kubernetes has no such limit, and `1e2000000000` can occupy it for minutes.
 pub(super) const MAX_DIGITS: usize = 512;
 
-/// Numbers with more digits than this took Kubernetes' slow path, which forgets the spelling.
+/// Numbers with more digits than this take Kubernetes' slow path, which drops the spelling.
 const FAST_DIGITS: usize = 18;
 
-/// Why a text is not a quantity, in Kubernetes' words.
+/// Why a text is not a quantity, with Kubernetes' messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
-    /// It has characters that no quantity has, or in the wrong places.
+    /// It has invalid characters, or characters in the wrong places.
     #[error(
         "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
     )]
     Format,
-    /// Its suffix is none of the known ones.
+    /// Its suffix is not supported.
     #[error("unable to parse quantity's suffix")]
     Suffix,
     /// It has no digits, or more than 512 of them.
@@ -48,8 +48,8 @@ impl FromStr for Quantity {
 /// Most digits of a plain number: with any of its suffixes it fits, and stays below Kubernetes' cap.
 const PLAIN_DIGITS: usize = 9;
 
-/// Reads what nearly all quantities are: whole numbers without leading zeros, with the usual suffixes. Their spelling
-/// is either canonical, or ends in zeros and is forgotten.
+/// Parses the most frequent form of quantities: whole numbers without leading zeros, with the usual suffixes. Their
+/// spelling is either canonical, or ends in zeros and is dropped.
 fn plain(text: &str) -> Option<Quantity> {
     let (digits, suffix) = take_digits(text);
     let has_leading_zero = digits.starts_with('0') && digits.len() > 1;
@@ -72,7 +72,7 @@ fn plain(text: &str) -> Option<Quantity> {
     Some(Quantity::from_number(nanos, format, None))
 }
 
-/// Reads any text.
+/// Parses any text.
 fn general(text: &str) -> Result<Quantity, ParseError> {
     let pieces = Pieces::split(text)?;
     let suffix = Suffix::read(pieces.suffix).ok_or(ParseError::Suffix)?;
@@ -98,8 +98,8 @@ fn general(text: &str) -> Result<Quantity, ParseError> {
     ))
 }
 
-/// Kubernetes caps what has a binary suffix at `i64::MAX` units, and shows what is below one unit in
-/// the decimal family.
+/// Kubernetes caps numbers with a binary suffix at `i64::MAX` units, and prints those below one unit in the decimal
+/// family.
 fn cap_binary(number: Number<'static>) -> (Number<'static>, Format) {
     match number {
         Number::Small(nanos @ 1..NANOS) => (Number::Small(nanos), Format::DecimalSI),
@@ -108,10 +108,10 @@ fn cap_binary(number: Number<'static>) -> (Number<'static>, Format) {
     }
 }
 
-/// A text cut at its seams: sign, digits before and after the point, suffix.
+/// The parts of a text: sign, digits before and after the point, suffix.
 struct Pieces<'a> {
     negative: bool,
-    /// Without leading zeros, but `0` rather than nothing.
+    /// Without leading zeros, but `0` instead of an empty text.
     whole: &'a str,
     fraction: &'a str,
     suffix: &'a str,
@@ -180,7 +180,7 @@ impl<'a> Pieces<'a> {
         Ok(number::scaled(&mantissa, shift, self.last_place(power) + 9))
     }
 
-    /// Whether Kubernetes holds a text as an `int64` with a decimal scale.
+    /// Whether Kubernetes stores a text as an `int64` with a decimal scale.
     fn takes_fast_path(&self, suffix: &Suffix) -> bool {
         match *suffix {
             Suffix::Decimal(power, _) => {
@@ -192,8 +192,8 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// Kubernetes' quick test for "this text is canonical already", which is wrong for leading
-    /// zeros, plus signs and some fractions. What it takes for canonical is never rewritten.
+    /// Kubernetes' quick test for canonical texts, which is wrong for leading zeros, plus signs and some fractions.
+    /// Texts that pass are never rewritten.
     fn is_remembered(&self, suffix: &Suffix) -> bool {
         match *suffix {
             Suffix::Decimal(power, _) => {
@@ -215,7 +215,7 @@ fn take_digits(text: &str) -> (&str, &str) {
     text.split_at(end)
 }
 
-/// What the text after the digits multiplies them with.
+/// The factor that the suffix stands for.
 enum Suffix {
     /// A power of ten.
     Decimal(i64, Format),
@@ -245,9 +245,9 @@ impl Suffix {
 }
 
 impl Quantity {
-    /// Kubernetes' test for whole numbers in validation, `MilliValue() % 1000 == 0`, including what
-    /// it makes of numbers whose thousandths do not fit an `int64`: some of them overflow to zero and
-    /// pass, the others wrap around and pass by chance.
+    /// Kubernetes' test for whole numbers in validation, `MilliValue() % 1000 == 0`, including its behaviour for
+    /// numbers whose thousandths do not fit an `int64`: some of them overflow to zero and pass, the others wrap around
+    /// and pass by chance.
     #[must_use]
     pub(crate) fn passes_integer_check(&self) -> bool {
         if let Some(thousandths) = self.number().exact_steps(super::Scale::Milli.nanos()) {

@@ -1,4 +1,4 @@
-//! A quantity as plain data, for stores and codecs.
+//! A quantity as plain data, for storage and codecs.
 
 use num_bigint::BigInt;
 use num_traits::ToPrimitive;
@@ -8,18 +8,18 @@ use super::{
     number::{self, Number},
 };
 
-/// A quantity taken apart: the number, the suffix family, and a spelling worth remembering.
+/// The parts of a quantity: the number, the suffix family, and a spelling if it has to be kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parts {
     /// The number.
     pub mantissa: Mantissa,
     /// The suffix family.
     pub format: Format,
-    /// The text it was parsed from, if that is not the canonical one.
+    /// The text that it was parsed from, if that is not canonical.
     pub spelling: Option<String>,
 }
 
-/// The number of a quantity, in the smallest of two forms.
+/// The number of a quantity, in the smaller of two forms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mantissa {
     /// `digits * 10^power`: nearly all numbers.
@@ -34,8 +34,7 @@ pub enum Mantissa {
 }
 
 impl Quantity {
-    /// Takes the quantity apart. [`Quantity::from_parts`] gives the same quantity back, to the
-    /// letter.
+    /// Returns the parts. [`Quantity::from_parts`] restores exactly the same quantity.
     #[must_use]
     pub fn to_parts(&self) -> Parts {
         let mantissa = match self.number() {
@@ -51,7 +50,7 @@ impl Quantity {
         }
     }
 
-    /// The digits and the power of ten of [`Mantissa::Scaled`], if the mantissa has no other part but the family.
+    /// The digits and the power of ten of [`Mantissa::Scaled`], if there are no other parts except the family.
     #[must_use]
     pub fn decimal(&self) -> Option<(i64, i8)> {
         match self.rare {
@@ -60,7 +59,7 @@ impl Quantity {
         }
     }
 
-    /// The parts of [`Self::decimal`], if it takes no rounding and no large number.
+    /// The quantity of [`Self::decimal`], if it needs no rounding and no large number.
     #[must_use]
     pub fn from_decimal(digits: i64, power: i8, format: Format) -> Option<Self> {
         let exponent = u32::try_from(i32::from(power) + 9).ok()?;
@@ -72,8 +71,8 @@ impl Quantity {
         })
     }
 
-    /// Puts a quantity together. Any parts make one: a fraction below a billionth is rounded away
-    /// from zero, and a spelling that does not mean the number is dropped.
+    /// Makes a quantity from parts. Any parts are valid: a fraction below a billionth is rounded away from zero, and a
+    /// spelling that does not parse to the number is dropped.
     #[must_use]
     pub fn from_parts(parts: Parts) -> Self {
         let number = match parts.mantissa {

@@ -1,4 +1,4 @@
-//! The canonical text of a quantity: no fraction, and the largest suffix that needs none.
+//! The canonical text of a quantity: no fraction, and the largest suffix that does not need one.
 
 use std::fmt::{self, Write};
 
@@ -10,8 +10,8 @@ use super::{
     suffix::{BINARY_CAP, BINARY_SUFFIXES, DECIMAL_SUFFIXES},
 };
 
-/// As Kubernetes prints it, in its messages: where there is no suffix large enough, it prints none, and 1000E comes out
-/// as 1. [`Quantity::exact`] does not.
+/// As Kubernetes prints it in its messages: if there is no suffix large enough, it prints none, and 1000E is printed as
+/// 1. [`Quantity::exact`] is not ambiguous.
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.spelling() {
@@ -22,7 +22,7 @@ impl fmt::Display for Quantity {
 }
 
 impl Quantity {
-    /// A text that reads back as this quantity, whatever its size.
+    /// A text that parses to this quantity, regardless of its size.
     pub fn exact(&self) -> impl fmt::Display + '_ {
         Exact(self)
     }
@@ -39,20 +39,20 @@ impl fmt::Display for Exact<'_> {
     }
 }
 
-/// How a number is written for which there is no suffix large enough.
+/// How a number is printed for which there is no suffix large enough.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Past {
     WithoutSuffix,
     LargestSuffix,
 }
 
-/// Whether `text` is what the quantity prints as by itself.
+/// Whether `text` is the canonical text of the quantity.
 pub(super) fn is_canonical(text: &str, number: &Number<'_>, format: Format) -> bool {
     let mut rest = Expected(text);
     write(&mut rest, number, format, Past::WithoutSuffix).is_ok() && rest.0.is_empty()
 }
 
-/// Fails at the first character that is not the expected one, so that comparing needs no memory.
+/// A writer that fails at the first unexpected character, so that comparing needs no memory.
 struct Expected<'a>(&'a str);
 
 impl Write for Expected<'_> {
@@ -114,18 +114,17 @@ fn write(out: &mut impl Write, value: &Number<'_>, format: Format, past: Past) -
     }
 }
 
-/// Binary suffixes are only for whole numbers from 1024 on; anything else prints in the decimal
-/// family.
+/// Binary suffixes are only for whole numbers from 1024 on; other numbers are printed in the decimal family.
 fn is_binary_whole(nanos: i128) -> bool {
     nanos % NANOS == 0 && !(-1023..=1023).contains(&(nanos / NANOS))
 }
 
-/// Whether less would be read back if it had a binary suffix. A large number always is.
+/// Whether parsing would cap the number if it had a binary suffix. A large number is always capped.
 fn is_capped(nanos: i128) -> bool {
     nanos.unsigned_abs() > BINARY_CAP.unsigned_abs()
 }
 
-/// Nearly all numbers are small, and most of what a formatter can do is not needed for them.
+/// Nearly all numbers are small and do not need most of a formatter's features.
 fn write_integer(out: &mut impl Write, number: i128) -> fmt::Result {
     let Ok(mut rest) = u64::try_from(number) else {
         return write!(out, "{number}");
@@ -144,7 +143,7 @@ fn write_integer(out: &mut impl Write, number: i128) -> fmt::Result {
 }
 
 fn write_binary_suffix(out: &mut impl Write, steps: usize) -> fmt::Result {
-    // Past the last suffix Kubernetes prints none at all, as for decimals.
+    // Past the last suffix Kubernetes prints none, as for decimals.
     out.write_str(BINARY_SUFFIXES.get(steps).unwrap_or(&""))
 }
 
@@ -154,7 +153,7 @@ fn write_decimal_suffix(out: &mut impl Write, thousands: usize, format: Format) 
         (Format::DecimalExponent | Format::Unset, _) => {
             write!(out, "e{}", thousands as i64 * 3 - 9)
         }
-        // Kubernetes has no suffix past E and then prints none: 1000E comes out as 1.
+        // Kubernetes has no suffix past E and then prints none: 1000E is printed as 1.
         _ => out.write_str(DECIMAL_SUFFIXES.get(thousands).unwrap_or(&"")),
     }
 }

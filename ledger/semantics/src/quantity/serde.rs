@@ -1,4 +1,4 @@
-//! Quantities in JSON: written as strings that read back as the same quantity; read from strings, numbers and null.
+//! Quantities in JSON: written as strings that parse to the same quantity; read from strings, numbers and null.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::value::RawValue;
@@ -6,11 +6,11 @@ use serde_json::value::RawValue;
 use super::{Format, ParseError, Quantity};
 
 impl Quantity {
-    /// Reads a JSON token as Kubernetes does: the text of a number or of a string, without white
-    /// space around it and with its escapes left as they are; `null` is zero without a family.
+    /// Parses a JSON token as Kubernetes does: the text of a number or of a string, without white space around it and
+    /// with its escapes left as they are; `null` is zero without a family.
     ///
     /// # Errors
-    /// If the text is not a quantity; so for any other token.
+    /// If the text is not a quantity, or the token is neither a number, a string nor null.
     pub fn from_json_token(token: &str) -> Result<Self, ParseError> {
         if token == "null" {
             return Ok(Self::new(0, Format::Unset));

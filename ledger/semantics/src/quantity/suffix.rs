@@ -8,5 +8,5 @@ pub(super) const DECIMAL_SUFFIXES: [&str; 10] = ["n", "u", "m", "", "k", "M", "G
 /// The binary suffixes from 1 on, each 1024 times the one before.
 pub(super) const BINARY_SUFFIXES: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
-/// The most that can be written with a binary suffix, in billionths.
+/// The largest number that can be written with a binary suffix, in billionths.
 pub(super) const BINARY_CAP: i128 = i64::MAX as i128 * NANOS;

@@ -37,7 +37,7 @@ fn what_is_hardly_a_number_is_zero_or_fails_by_its_suffix() {
     }
     assert_eq!("".parse::<Quantity>(), Err(ParseError::Format));
     assert_eq!(" ".parse::<Quantity>(), Err(ParseError::Format));
-    // Where Kubernetes takes its slow path, it does ask for digits.
+    // Kubernetes' slow path does require digits.
     for text in ["Pi", "+Ei", "e-10", ".e-10"] {
         assert_eq!(text.parse::<Quantity>(), Err(ParseError::Numeric), "{text}");
     }

@@ -1,5 +1,5 @@
-//! What a quota or group says beyond Kubernetes' and OpenShift's fields: annotations `quota-ledger.io/…`, which
-//! survive clusters that drop fields they do not know.
+//! Extensions of quotas and groups beyond Kubernetes' and OpenShift's fields: annotations `quota-ledger.io/…`.
+//! Annotations survive in clusters that drop unknown fields.
 
 use std::collections::BTreeMap;
 
@@ -8,21 +8,21 @@ use serde::{Deserialize, Serialize};
 use super::{FieldError, names::validate_list, selector::LabelSelector};
 use crate::{Name, Timestamp, nullable::is_default, resource::ResourceList};
 
-/// What all keys begin with.
+/// The prefix of all keys.
 pub const PREFIX: &str = "quota-ledger.io/";
-/// The group whose members include those of this one.
+/// The parent group, whose members include those of this one.
 pub const PARENT: &str = "quota-ledger.io/parent";
-/// What no sibling can take.
+/// The amounts that no sibling can take.
 pub const GUARANTEED: &str = "quota-ledger.io/guaranteed";
-/// Which objects count, by their own labels.
+/// The objects that count, by their own labels.
 pub const OBJECTS: &str = "quota-ledger.io/objects";
-/// Whether `hard` holds for each member alone.
+/// Whether `hard` applies to each member alone.
 pub const EACH: &str = "quota-ledger.io/each";
 /// Limits that only warn.
 pub const SOFT: &str = "quota-ledger.io/soft";
-/// What becomes of a request that exceeds `hard`.
+/// The effect on a request that exceeds `hard`.
 pub const ENFORCEMENT: &str = "quota-ledger.io/enforcement";
-/// Other limits, until a time.
+/// Other limits, until a given time.
 pub const OVERRIDE: &str = "quota-ledger.io/override";
 
 /// The keys of a group.
@@ -38,52 +38,52 @@ const OF_GROUPS: [&str; 7] = [
 /// The keys of a ResourceQuota.
 const OF_QUOTAS: [&str; 3] = [SOFT, ENFORCEMENT, OVERRIDE];
 
-/// What carries the annotations.
+/// The kind of object that has the annotations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
-    /// A group, which may say all of it.
+    /// A group, which may have all of them.
     Group,
     /// A ResourceQuota: soft limits, enforcement and overrides only.
     Quota,
 }
 
-/// The extensions of a quota or group. The default says nothing.
+/// The extensions of a quota or group. The default is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Extensions {
-    /// The group that this one is a part of.
+    /// The parent group.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<Name>,
-    /// What no sibling can take.
+    /// The amounts that no sibling can take.
     #[serde(skip_serializing_if = "ResourceList::is_empty")]
     pub guaranteed: ResourceList,
-    /// Which objects of the members count, by their own labels; none: all.
+    /// The objects of the members that count, by their own labels; none: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub objects: Option<LabelSelector>,
-    /// Whether `hard` holds for each member namespace alone.
+    /// Whether `hard` applies to each member namespace alone.
     #[serde(skip_serializing_if = "is_default")]
     pub each: bool,
     /// Limits above which a grant comes with a warning.
     #[serde(skip_serializing_if = "ResourceList::is_empty")]
     pub soft: ResourceList,
-    /// What becomes of a request that exceeds `hard`.
+    /// The effect on a request that exceeds `hard`.
     #[serde(skip_serializing_if = "Enforcement::is_default")]
     pub enforcement: Enforcement,
-    /// Other limits, until a time.
+    /// Other limits, until a given time.
     #[serde(rename = "override", skip_serializing_if = "Option::is_none")]
     pub r#override: Option<Override>,
 }
 
-/// What becomes of a request that exceeds `hard`.
+/// The effect on a request that exceeds `hard`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Enforcement {
-    /// It is denied.
+    /// The request is denied.
     #[default]
     Enforce,
-    /// It is admitted and held; the denial is given as a warning.
+    /// The request is admitted and held; the denial is returned as a warning.
     Warn,
-    /// It is admitted and held; the denial is only counted and left in the audit annotations.
+    /// The request is admitted and held; the denial is only counted and recorded in the audit annotations.
     Audit,
 }
 
@@ -97,18 +97,18 @@ impl Enforcement {
     }
 }
 
-/// Limits in force instead of those in `hard`, until a time.
+/// Limits that apply instead of those in `hard`, until a given time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Override {
-    /// The limits that change; each has one in `spec` too.
+    /// The overridden limits; each has one in `spec` too.
     pub hard: ResourceList,
     /// When they end.
     pub until: Timestamp,
 }
 
 impl Override {
-    /// The limits in force while the override lasts.
+    /// The limits that apply while the override lasts.
     #[must_use]
     pub fn over(&self, hard: &ResourceList) -> ResourceList {
         let mut in_force = hard.clone();
@@ -120,13 +120,13 @@ impl Override {
 }
 
 impl Extensions {
-    /// Whether they say nothing.
+    /// Whether there are no extensions.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Reads annotations, and says what is wrong with them. Other keys than `quota-ledger.io/…` are passed over.
+    /// Reads annotations, and returns their errors. Keys other than `quota-ledger.io/…` are ignored.
     #[must_use]
     pub fn from_annotations(
         annotations: &BTreeMap<String, String>,
@@ -153,7 +153,7 @@ impl Extensions {
         (extensions, errors)
     }
 
-    /// What the annotations in a `metadata` say, as JSON text; what is wrong among them says nothing.
+    /// The extensions in the annotations of a `metadata` (JSON text). Invalid ones are ignored.
     #[must_use]
     pub fn from_metadata(metadata: &str, carrier: Carrier) -> Self {
         #[derive(Default, Deserialize)]
@@ -199,7 +199,7 @@ impl Extensions {
         Ok(())
     }
 
-    /// Takes back what is wrong, by the annotations that the errors are about. Answers whether that changed anything.
+    /// Removes the extensions that the errors are about. Returns whether that changed anything.
     pub fn drop_wrong(&mut self, errors: &[FieldError]) -> bool {
         let before = self.clone();
         let is_wrong = |key: &&&str| {
@@ -220,7 +220,7 @@ impl Extensions {
         *self != before
     }
 
-    /// The keys of those annotations of a group that say something else than is in force.
+    /// The keys of those annotations of a group that differ from the extensions that apply.
     #[must_use]
     pub fn not_in_force(&self, annotations: &BTreeMap<String, String>) -> Vec<String> {
         let in_force = self.to_annotations();
@@ -235,7 +235,7 @@ impl Extensions {
         ours.filter(differs).map(|(key, _)| key.clone()).collect()
     }
 
-    /// The annotations that say the same.
+    /// The annotations for these extensions.
     #[must_use]
     pub fn to_annotations(&self) -> BTreeMap<String, String> {
         let list = |list: &ResourceList| (!list.is_empty()).then(|| text(list));
@@ -257,7 +257,7 @@ impl Extensions {
         values.into_iter().filter_map(given).collect()
     }
 
-    /// What is wrong with limits that are given beside `hard`.
+    /// The errors of limits that are given in addition to `hard`.
     #[must_use]
     pub(crate) fn validate_limits(&self, hard: &ResourceList) -> Vec<FieldError> {
         let mut errors = Vec::new();
@@ -311,7 +311,7 @@ fn list(text: &str) -> Result<ResourceList, String> {
 }
 
 fn json<T: serde::de::DeserializeOwned>(text: &str, what: &str) -> Result<T, String> {
-    // Serde reads a struct from an array too; Kubernetes does not.
+    // Serde also reads a struct from an array; Kubernetes does not.
     if !text.trim_start().starts_with('{') {
         return Err(format!("must be {what}"));
     }

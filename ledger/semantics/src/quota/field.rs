@@ -1,17 +1,17 @@
-//! What is wrong with a field, in the words of Kubernetes' API machinery.
+//! Field errors, with the messages of Kubernetes' API machinery.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// The kinds of field errors that validation gives, named as in `status.details.causes`.
+/// The kinds of field errors, named as in `status.details.causes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// A field that must be there is not.
+    /// A required field is missing.
     Required,
     /// The value is not allowed.
     Invalid,
-    /// The value may not be given here.
+    /// The field may not be set here.
     Forbidden,
     /// The value is too long.
     TooLong,
@@ -41,16 +41,16 @@ impl fmt::Display for ErrorKind {
     }
 }
 
-/// One thing that is wrong with one field. Prints as Kubernetes' full message.
+/// An error of one field. Prints as Kubernetes' full message.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub struct FieldError {
     /// The kind of error.
     pub kind: ErrorKind,
     /// The path of the field, such as `spec.hard[pods]`.
     pub field: String,
-    /// The offending value as it is shown, for invalid values only.
+    /// The invalid value as it is shown, for invalid values only.
     pub value: Option<String>,
-    /// What is wrong; may be empty.
+    /// The error; may be empty.
     pub detail: String,
 }
 
@@ -64,7 +64,7 @@ impl FieldError {
         }
     }
 
-    /// Something that may not be there; the detail says why.
+    /// A field that may not be set; the detail says why.
     #[must_use]
     pub fn forbidden(field: impl Into<String>, detail: impl Into<String>) -> Self {
         Self {
@@ -85,7 +85,7 @@ impl FieldError {
         }
     }
 
-    /// An invalid text, shown as Go's `%q` shows it.
+    /// An invalid text, shown in the format of Go's `%q`.
     pub(crate) fn invalid_text(
         field: impl Into<String>,
         value: &str,
@@ -152,7 +152,7 @@ pub(crate) fn quoted(text: &str) -> String {
     quoted
 }
 
-/// JSON as Go writes it, which escapes what HTML would take for markup.
+/// JSON in Go's format, which escapes the special characters of HTML.
 fn json(value: &impl Serialize) -> String {
     let json = serde_json::to_string(value).unwrap_or_else(|error| quoted(&error.to_string()));
     json.replace('<', "\\u003c")

@@ -1,5 +1,5 @@
-//! Limited resources: what may only be used where some quota covers it. They come from the
-//! configuration file of Kubernetes' ResourceQuota admission plugin.
+//! Limited resources: resources that may only be used where a quota covers them. They come from the configuration file
+//! of Kubernetes' ResourceQuota admission plugin.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
@@ -14,7 +14,7 @@ use crate::{
     nullable::{is_default, nullable},
 };
 
-/// Where either kind of configuration has objects.
+/// The places in either kind of configuration that hold objects.
 const OBJECTS: [&str; 4] = [
     "",
     "limitedResources/*",
@@ -49,10 +49,10 @@ pub enum LoadError {
     /// It has an array where an object belongs.
     #[error("cannot read the configuration: {0}")]
     Shape(#[from] ArrayForObject),
-    /// It has fields that no such configuration has.
+    /// It has unknown fields.
     #[error("strict decoding error: {0}")]
     Strict(String),
-    /// It is the configuration of something else.
+    /// It is a configuration of another kind.
     #[error("no kind {kind:?} is registered for version {api_version:?}")]
     OtherKind {
         /// The API version in the file.
@@ -60,7 +60,7 @@ pub enum LoadError {
         /// The kind in the file.
         kind: String,
     },
-    /// The plugin's configuration is kept in yet another file.
+    /// The plugin's configuration is in another file.
     #[error(
         "plugins[{plugin}].path: the ResourceQuota configuration must be inline, under plugins[{plugin}].configuration"
     )]
@@ -70,13 +70,12 @@ pub enum LoadError {
     },
 }
 
-/// Reads limited resources from the JSON form of a `ResourceQuotaConfiguration`
-/// (`apiserver.config.k8s.io/v1`, or the older `Configuration`), or of an `AdmissionConfiguration`
-/// that has one. A file without any has no limited resources. As in Kubernetes, fields of the plugin's own
-/// configuration that are unknown are an error.
+/// Reads limited resources from the JSON form of a `ResourceQuotaConfiguration` (`apiserver.config.k8s.io/v1`, or the
+/// older `Configuration`), or of an `AdmissionConfiguration` that has one. A file without any has no limited resources.
+/// As in Kubernetes, fields of the plugin's own configuration that are unknown are an error.
 ///
 /// # Errors
-/// If the file is no such configuration. Whether its content makes sense is for [`validate`].
+/// If the file is not such a configuration. Its content is checked by [`validate`].
 pub fn load(json: &str) -> Result<Vec<LimitedResource>, LoadError> {
     let header: Header = serde_json::from_str(json)?;
     shape::has_objects_at(&serde_json::from_str(json)?, &OBJECTS)?;
@@ -106,7 +105,7 @@ fn load_own(json: &str) -> Result<Vec<LimitedResource>, LoadError> {
     }
 }
 
-/// Fields that the plugin's configuration does not have, in Kubernetes' words.
+/// Unknown fields of the plugin's configuration, in Kubernetes' format.
 fn unknown_fields(configuration: &Value) -> Vec<String> {
     const TOP: [&str; 3] = ["apiVersion", "kind", "limitedResources"];
     const LIMITED: [&str; 4] = ["apiGroup", "resource", "matchContains", "matchScopes"];
@@ -126,9 +125,9 @@ fn unknown_fields(configuration: &Value) -> Vec<String> {
     unknown
 }
 
-fn strange(place: &str, value: &Value, known: &[&str]) -> Vec<String> {
+fn strange(place: &str, value: &Value, allowed: &[&str]) -> Vec<String> {
     let fields = value.as_object().into_iter().flatten();
-    let strange = fields.filter(|(field, _)| !known.contains(&field.as_str()));
+    let strange = fields.filter(|(field, _)| !allowed.contains(&field.as_str()));
     strange
         .map(|(field, _)| format!("unknown field {:?}", format!("{place}{field}")))
         .collect()
@@ -156,7 +155,7 @@ fn load_admission(json: &str) -> Result<Vec<LimitedResource>, LoadError> {
     }
 }
 
-/// What is wrong with limited resources.
+/// The errors of limited resources.
 #[must_use]
 pub fn validate(limited: &[LimitedResource]) -> Vec<FieldError> {
     let nameless = limited

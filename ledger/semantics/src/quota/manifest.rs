@@ -1,4 +1,4 @@
-//! ResourceQuota as an API object: the manifest that people write and read.
+//! ResourceQuota as an API object.
 
 use std::collections::BTreeMap;
 
@@ -20,10 +20,10 @@ pub const API_VERSION: &str = "v1";
 /// The kind of ResourceQuota.
 pub const KIND: &str = "ResourceQuota";
 
-/// The annotation in which kubectl notes what it was last given: a whole manifest.
+/// The annotation in which kubectl records the last applied manifest.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Where a manifest has objects.
+/// The places in a manifest that hold objects.
 const OBJECTS: [&str; 7] = [
     "",
     "metadata",
@@ -34,7 +34,7 @@ const OBJECTS: [&str; 7] = [
     "status",
 ];
 
-/// A v1 ResourceQuota. Fields that it does not know are passed over when it is read.
+/// A v1 ResourceQuota. Unknown fields are ignored on reading.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Manifest {
@@ -47,10 +47,10 @@ pub struct Manifest {
     /// Name, labels and the like.
     #[serde(deserialize_with = "nullable")]
     pub metadata: Metadata,
-    /// What the quota says.
+    /// The specification.
     #[serde(deserialize_with = "nullable")]
     pub spec: Spec,
-    /// What is in force, and what is used.
+    /// The limits that apply, and the used amounts.
     #[serde(
         deserialize_with = "nullable",
         skip_serializing_if = "Status::is_empty"
@@ -95,7 +95,7 @@ pub struct Metadata {
     pub owner_references: Vec<OwnerReference>,
     #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     pub finalizers: Vec<String>,
-    /// Kept as it is: who manages which field is decided where patches are applied.
+    /// Kept as it is: managed fields are maintained where patches are applied.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     pub managed_fields: Vec<Value>,
 }
@@ -122,20 +122,20 @@ pub struct OwnerReference {
     pub block_owner_deletion: Option<bool>,
 }
 
-/// The status of a quota. That a list is missing means that nothing has been counted yet.
+/// The status of a quota. A missing list means that nothing has been counted yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Status {
-    /// The limits in force.
+    /// The limits that apply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hard: Option<ResourceList>,
-    /// What is used of them.
+    /// The used amounts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub used: Option<ResourceList>,
 }
 
 impl Status {
-    /// Whether there is neither list.
+    /// Whether both lists are missing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.hard.is_none() && self.used.is_none()
@@ -145,20 +145,20 @@ impl Status {
 /// Why a text cannot be read as a ResourceQuota.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
-    /// It is not the JSON of one: a quantity that does not parse, a list instead of a text.
+    /// It is not the JSON of one: an invalid quantity, or a list instead of a text.
     #[error("{0}")]
     Json(#[from] serde_json::Error),
     /// It has an array where an object belongs.
     #[error(transparent)]
     Shape(#[from] ArrayForObject),
-    /// It says that it is something else.
+    /// It is an object of another kind.
     #[error("the kind in the data ({api_version}, Kind={kind}) is not {expected}")]
     OtherKind {
         /// The API version in the data.
         api_version: String,
         /// The kind in the data.
         kind: String,
-        /// What it should be.
+        /// The expected API version and kind.
         expected: String,
     },
 }
@@ -191,7 +191,7 @@ impl Manifest {
         self.status.clone_from(&stored.status);
     }
 
-    /// Whether it says the same as the stored one, also in the spelling of quantities; see `Metadata::editable`.
+    /// Whether it equals the stored one, including the spelling of quantities; see `Metadata::editable`.
     #[must_use]
     pub fn repeats(&self, stored: &Self) -> bool {
         let texts = |manifest: &Self| serde_json::to_value(&manifest.spec).ok();
@@ -202,13 +202,15 @@ impl Manifest {
 }
 
 impl Metadata {
-    /// Whether a request with this metadata can mean the stored object: a uid that it names is that object's.
+    /// Whether a request with this metadata can refer to the stored object: a uid in the request has to be that of the
+    /// object.
     #[must_use]
     pub(crate) fn may_be(&self, stored: &Self) -> bool {
         self.uid.is_empty() || self.uid == stored.uid
     }
 
-    /// Takes over from the stored object what an update cannot change or may leave out: uid, times, resourceVersion.
+    /// Copies from the stored object the fields that an update cannot change or may leave out: uid, times,
+    /// resourceVersion.
     pub fn inherit(&mut self, stored: &Self) {
         if self.uid.is_empty() {
             self.uid.clone_from(&stored.uid);
@@ -221,8 +223,8 @@ impl Metadata {
         self.deletion_grace_period_seconds = stored.deletion_grace_period_seconds;
     }
 
-    /// What of it somebody may edit: without its identity and lifecycle, and without what tools and
-    /// servers note of writes (who manages which field, what kubectl applied last, the generation).
+    /// The fields that clients may edit: without the identity and lifecycle, and without the fields that tools and
+    /// servers maintain (managed fields, the last applied configuration of kubectl, the generation).
     #[must_use]
     pub(crate) fn editable(&self) -> Self {
         let mut annotations = self.annotations.clone();
@@ -238,7 +240,7 @@ impl Metadata {
     }
 }
 
-/// Reads a manifest that has objects at these places; also as it was written.
+/// Reads a manifest that has objects at these places. Also returns the JSON as it was written.
 pub(crate) fn decode<T: DeserializeOwned>(
     json: &[u8],
     objects: &[&str],
@@ -249,7 +251,7 @@ pub(crate) fn decode<T: DeserializeOwned>(
     Ok((manifest, value))
 }
 
-/// What a manifest says that it is has to be this; if it says nothing, it is this.
+/// Checks that a manifest is of this kind; without apiVersion and kind it is taken for one.
 pub(crate) fn be_of_kind(
     api_version: &mut String,
     kind: &mut String,

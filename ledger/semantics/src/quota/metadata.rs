@@ -11,17 +11,17 @@ const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", ORPHAN, FOREGROUND];
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
-/// Whether objects of a kind are in namespaces.
+/// Whether objects of a kind belong to namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     Namespaced,
     Cluster,
 }
 
-/// What is wrong with the metadata of a new quota.
+/// The errors in the metadata of a new quota.
 pub(crate) fn validate(metadata: &Metadata, scope: Scope) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    // The end of a generated name is still to come, so a dash may be the last character.
+    // The suffix of a generated name is appended later, so a dash may be the last character.
     let prefix = metadata
         .generate_name
         .strip_suffix('-')
@@ -91,7 +91,7 @@ fn namespace(namespace: &str, scope: Scope) -> Vec<FieldError> {
     }
 }
 
-/// What is wrong with the metadata of a changed quota.
+/// The errors in the metadata of a changed quota.
 pub(crate) fn validate_update(new: &Metadata, old: &Metadata) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if old.deletion_timestamp.is_some() {
@@ -155,7 +155,7 @@ fn immutable<T: PartialEq + serde::Serialize>(field: &str, new: &T, old: &T) -> 
         .then(|| FieldError::invalid(format!("metadata.{field}"), new, "field is immutable"))
 }
 
-/// Checks on creation and on update alike.
+/// The checks for both creations and updates.
 fn common(metadata: &Metadata) -> Vec<FieldError> {
     let mut errors = syntax::labels("metadata.labels", &metadata.labels);
     errors.extend(syntax::annotations(

@@ -1,4 +1,4 @@
-//! Which resource names a quota may have, and what their values must be.
+//! The resource names that a quota may limit, and the rules for their values.
 
 use super::{field::FieldError, syntax};
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
     resource::ResourceList,
 };
 
-/// Resources that a quota without a domain in the name may limit.
+/// Resources that a quota may limit without a domain in the name.
 const STANDARD: [&str; 19] = [
     "cpu",
     "memory",
@@ -31,7 +31,7 @@ const STANDARD: [&str; 19] = [
     "services.loadbalancers",
 ];
 
-/// Resources that come in whole numbers.
+/// Resources that are limited in whole numbers.
 const INTEGER: [&str; 9] = [
     "pods",
     "resourcequotas",
@@ -54,7 +54,7 @@ const POD_COMPUTE: [&str; 6] = [
     "limits.memory",
 ];
 
-/// The scopes that Kubernetes knows.
+/// The scopes of Kubernetes.
 pub(super) const SCOPES: [&str; 7] = [
     "Terminating",
     "NotTerminating",
@@ -74,7 +74,7 @@ pub(super) fn is_standard_for_quota(name: &str) -> bool {
     STANDARD.contains(&name) || is_huge_pages(name)
 }
 
-/// Whether the name is one of Kubernetes' own, if not always one for quotas.
+/// Whether the name is one of Kubernetes' own, even if it is not always valid in quotas.
 pub(super) fn is_standard(name: &str) -> bool {
     is_standard_for_quota(name) || name == "storage"
 }
@@ -84,8 +84,8 @@ pub(super) fn is_integer(name: &str) -> bool {
     INTEGER.contains(&name) || is_extended(name)
 }
 
-/// Whether a quota with this scope may limit this resource. Unknown scopes are not held against it:
-/// they are an error by themselves.
+/// Whether a quota with this scope may limit this resource. Any resource is allowed with an unknown scope, which is an
+/// error by itself.
 pub(super) fn may_have_scope(name: &str, scope: &str) -> bool {
     match scope {
         "BestEffort" => name == "pods",
@@ -99,7 +99,7 @@ pub(super) fn may_have_scope(name: &str, scope: &str) -> bool {
     }
 }
 
-/// What is wrong with a resource list of a quota.
+/// The errors of a resource list of a quota.
 pub(crate) fn validate_list(field: &str, list: &ResourceList) -> Vec<FieldError> {
     let entry = |(name, quantity): (&Name, &Quantity)| {
         let field = format!("{field}[{name}]");

@@ -1,7 +1,7 @@
-//! Counting a quota anew from all objects, as Kubernetes' quota controller does.
+//! Recounts a quota from all objects, as Kubernetes' quota controller does.
 //!
-//! The ledger keeps its sums entry by entry and needs no controller. This is the independent second
-//! way to the same numbers: for audits, and for telling how far a cluster's own status is off.
+//! The ledger maintains its sums entry by entry and needs no controller. This is a second, independent way to the same
+//! numbers: for audits, and for comparing a cluster's own status.
 
 use super::{Spec, scopes};
 use crate::{
@@ -15,16 +15,16 @@ use crate::{
 pub struct Listing<'a> {
     /// The kind.
     pub kind: &'a GroupResource,
-    /// What the objects count for; `None` if they cannot be listed now.
+    /// The footprints of the objects; `None` if they cannot be listed now.
     pub footprints: Option<Vec<&'a Footprint>>,
 }
 
-/// What the status of a quota says: the limits in force, and what is used of them.
+/// The status of a quota: the limits that apply, and the used amounts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// The limits; `None` if they were never taken over from the specification.
+    /// The limits; `None` if they were never copied from the specification.
     pub hard: Option<ResourceList>,
-    /// What is used; `None` if it was never counted.
+    /// The used amounts; `None` if they were never counted.
     pub used: Option<ResourceList>,
 }
 
@@ -33,19 +33,19 @@ pub struct Status {
 pub struct Recount {
     /// The limits, now those of the specification.
     pub hard: ResourceList,
-    /// What is used: counted where that was possible, else as before; only names with a limit.
-    /// A name that no kind counts under has a value only if it had one before.
+    /// The used amounts: counted where that was possible, otherwise as before; only names with a limit. A name under
+    /// which no kind counts has a value only if it had one before.
     pub used: ResourceList,
-    /// Whether the status has to be written: some number is another than before.
+    /// Whether the status has to be written, since a number has changed.
     pub changed: bool,
-    /// The kinds that should have been counted and could not be listed.
+    /// The kinds that could not be listed.
     pub missing: Vec<GroupResource>,
 }
 
-/// Counts all objects that the quota is for. `listings` holds every kind there is, each once.
+/// Counts all objects that the quota applies to. `listings` holds every kind once.
 ///
-/// A broken selector ends the counting of a kind without a word: what was counted until then, as a
-/// rule nothing, is taken.
+/// An invalid selector stops the counting of a kind without an error: the amounts counted until then, usually none, are
+/// used.
 #[must_use]
 pub fn recount(
     spec: &Spec,
@@ -68,8 +68,8 @@ pub fn recount(
     }
 }
 
-/// The amounts of all names that some kind counts under, and the kinds that could not be counted:
-/// their names are left out, also where another kind counts under them too.
+/// The amounts of all names under which a kind counts, and the kinds that could not be counted: their names are left
+/// out, even if another kind counts under them too.
 fn count(
     spec: &Spec,
     listings: &[Listing<'_>],

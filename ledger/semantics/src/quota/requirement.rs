@@ -1,9 +1,9 @@
-//! What is wrong with a requirement of a label selector, in the words of Kubernetes' conversion.
+//! Errors of a requirement of a label selector, with the messages of Kubernetes' conversion.
 
 use super::{FieldError, syntax::label_value};
 use crate::Name;
 
-/// What is wrong with the values of a requirement on `key`.
+/// The errors of the values of a requirement on `key`.
 pub(crate) fn value_errors(key: &str, operator: &str, values: &[Name]) -> Vec<FieldError> {
     let mut errors = Vec::new();
     match operator {

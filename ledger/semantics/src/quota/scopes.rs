@@ -1,4 +1,4 @@
-//! Which objects a quota is for: scopes and scope expressions against the traits of an object.
+//! The objects that a quota applies to: scopes and scope expressions against the traits of an object.
 
 use std::fmt;
 
@@ -8,14 +8,14 @@ use crate::{
     object::{PodTraits, Traits},
 };
 
-/// One thing that a quota asks of an object: an entry of `scopes` or of the scope selector.
+/// One condition of a quota on objects: an entry of `scopes` or of the scope selector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scope<'s> {
     /// The name of the scope, such as `PriorityClass`.
     pub name: &'s str,
-    /// `In`, `NotIn`, `Exists`, `DoesNotExist`, or something that is none of them.
+    /// `In`, `NotIn`, `Exists`, `DoesNotExist`, or an invalid text.
     pub operator: &'s str,
-    /// The values that `In` and `NotIn` look among.
+    /// The values of `In` and `NotIn`.
     pub values: &'s [Name],
 }
 
@@ -47,12 +47,12 @@ impl fmt::Display for Scope<'_> {
     }
 }
 
-/// A selector that cannot be evaluated; validation lets some of them through.
+/// A selector that cannot be evaluated; validation accepts some of these.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("failed to parse and convert selector: {0}")]
 pub struct BrokenSelector(String);
 
-/// A broken selector, and the scope that it is in.
+/// An invalid selector, and its scope.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("error on matching scope {scope}: {source}")]
 pub struct BrokenScope {
@@ -61,14 +61,14 @@ pub struct BrokenScope {
 }
 
 impl Spec {
-    /// Whether the quota is for some objects of its namespace only.
+    /// Whether the quota applies to only some objects of its namespace.
     #[must_use]
     pub fn is_scoped(&self) -> bool {
         scopes_of(self).next().is_some()
     }
 }
 
-/// All that a quota asks of an object: `scopes` first, each as `Exists`, then the selector.
+/// All conditions of a quota on objects: `scopes` first, each as `Exists`, then the selector.
 pub fn scopes_of(spec: &Spec) -> impl Iterator<Item = Scope<'_>> {
     let plain = spec.scopes.iter().map(|name| Scope {
         name,
@@ -82,10 +82,10 @@ pub fn scopes_of(spec: &Spec) -> impl Iterator<Item = Scope<'_>> {
     plain.chain(selector.map(Scope::from))
 }
 
-/// Whether a quota is for objects with these traits: all its scopes match.
+/// Whether a quota applies to objects with these traits: all its scopes match.
 ///
 /// # Errors
-/// When any of its selectors is broken, even if another one does not match.
+/// When any of its selectors is invalid, even if another one does not match.
 pub fn matches(spec: &Spec, traits: &Traits) -> Result<bool, BrokenSelector> {
     let mut all = true;
     for scope in scopes_of(spec) {
@@ -94,10 +94,10 @@ pub fn matches(spec: &Spec, traits: &Traits) -> Result<bool, BrokenSelector> {
     Ok(all)
 }
 
-/// Those of `scopes` that match, in order.
+/// The `scopes` that match, in order.
 ///
 /// # Errors
-/// When any of them is broken. Kinds without traits match nothing, also nothing broken.
+/// When any of them is invalid. Kinds without traits match nothing, and never give an error.
 pub fn matching<'s>(
     scopes: impl IntoIterator<Item = Scope<'s>>,
     traits: &Traits,
@@ -116,8 +116,8 @@ pub fn matching<'s>(
     Ok(matching)
 }
 
-/// Those of the limited scopes that no quota covers. Only the name is compared: a quota for
-/// priority class `low` covers a limit on class `high`. Kinds without traits need no cover.
+/// The limited scopes that no quota covers. Only the name is compared: a quota for priority class `low` covers a limit
+/// on class `high`. Kinds without traits need no cover.
 #[must_use]
 pub fn uncovered<'s>(limited: &[Scope<'s>], covered: &[&str], traits: &Traits) -> Vec<Scope<'s>> {
     if *traits == Traits::Plain {
@@ -132,11 +132,11 @@ pub fn uncovered<'s>(limited: &[Scope<'s>], covered: &[&str], traits: &Traits) -
 impl Scope<'_> {
     /// Whether an object with these traits matches.
     ///
-    /// The operator only means something for the two scopes that have values. For the others
-    /// validation allows `Exists` alone, and nothing else is ever asked.
+    /// The operator is used only for the two scopes that have values. For the others validation allows `Exists` alone,
+    /// so every operator is treated as `Exists`.
     ///
     /// # Errors
-    /// When the selector of a scope with values is broken.
+    /// When the selector of a scope with values is invalid.
     pub fn matches(&self, traits: &Traits) -> Result<bool, BrokenSelector> {
         match traits {
             Traits::Plain => Ok(false),
@@ -163,8 +163,8 @@ impl Scope<'_> {
         })
     }
 
-    /// Kubernetes' label selector rules, with one label for each value that the object has: `In`
-    /// and `NotIn` match if they do for any of them, and an object without a value is `NotIn`.
+    /// Kubernetes' label selector rules, with one label for each value of the object: `In` and `NotIn` match if they
+    /// match for any of the values, and an object without a value is `NotIn`.
     fn matches_any_of(&self, present: &[Name]) -> Result<bool, BrokenSelector> {
         if self.operator == "Exists" {
             return Ok(!present.is_empty());
@@ -179,7 +179,7 @@ impl Scope<'_> {
         })
     }
 
-    /// Kubernetes' checks of a label selector, with its words.
+    /// Kubernetes' checks of a label selector, with its messages.
     fn check(&self) -> Result<(), BrokenSelector> {
         if !matches!(self.operator, "In" | "NotIn" | "DoesNotExist") {
             let operator = quoted(self.operator);

@@ -1,4 +1,4 @@
-//! Selectors over labels and annotations: which namespaces a group is for, and which of their objects.
+//! Selectors over labels and annotations: of the namespaces of a group, and of their objects.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,8 @@ use crate::{
     nullable::{is_default, nullable},
 };
 
-/// The label that Kubernetes gives every namespace: its name. So it is known of a namespace that was never seen.
+/// The label with the name of a namespace, which Kubernetes sets on every namespace. Its value is known even for a
+/// namespace that was never observed.
 pub const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
 /// Labels or annotations: values by key.
@@ -26,7 +27,7 @@ pub struct LabelSelector {
     /// Labels that must have these values.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     pub match_labels: Labels,
-    /// Requirements that must all hold as well.
+    /// Requirements that must all be met as well.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     pub match_expressions: Vec<Requirement>,
 }
@@ -41,7 +42,7 @@ pub struct Requirement {
     /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
     #[serde(deserialize_with = "nullable")]
     pub operator: Name,
-    /// The values that `In` and `NotIn` ask for.
+    /// The values of `In` and `NotIn`.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     pub values: Vec<Name>,
 }
@@ -58,12 +59,12 @@ pub struct Selector {
     pub annotations: Labels,
 }
 
-/// What is recorded of a label.
+/// The recorded value of a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Label<'a> {
-    /// Whether it exists is unknown.
+    /// It is unknown whether the label exists.
     Unknown,
-    /// It does not exist.
+    /// The label does not exist.
     Absent,
     /// Its value.
     Value(&'a str),
@@ -75,22 +76,22 @@ impl<'a> From<Option<&'a Name>> for Label<'a> {
     }
 }
 
-/// A selector that cannot be evaluated, in the words of Kubernetes.
+/// A selector that cannot be evaluated, with Kubernetes' message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BrokenSelector(String);
 
-/// "And" over answers of which some may not be known.
+/// The conjunction of answers, some of which may be undecided.
 fn all(answers: impl IntoIterator<Item = Option<bool>>) -> Option<bool> {
-    let mut known = Some(true);
+    let mut result = Some(true);
     for answer in answers {
         match answer {
             Some(true) => {}
             Some(false) => return Some(false),
-            None => known = None,
+            None => result = None,
         }
     }
-    known
+    result
 }
 
 impl Requirement {
@@ -135,7 +136,7 @@ impl Requirement {
 }
 
 impl LabelSelector {
-    /// Whether it asks for nothing.
+    /// Whether it has no conditions.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.match_labels.is_empty() && self.match_expressions.is_empty()
@@ -148,15 +149,18 @@ impl LabelSelector {
             .iter()
             .map(|(key, value)| match label(key) {
                 Label::Unknown => None,
-                known => Some(known == Label::Value(value)),
+                label => Some(label == Label::Value(value)),
             });
         let requirements = self.match_expressions.iter();
-        all(equal.chain(requirements.map(|it| it.holds(label(&it.key)))))
+        all(equal.chain(requirements.map(|requirement| requirement.holds(label(&requirement.key)))))
     }
 
-    /// The keys that it asks about.
+    /// The keys of its conditions.
     pub fn keys(&self) -> impl Iterator<Item = &Name> {
-        let expressions = self.match_expressions.iter().map(|it| &it.key);
+        let expressions = self
+            .match_expressions
+            .iter()
+            .map(|requirement| &requirement.key);
         self.match_labels.keys().chain(expressions)
     }
 
@@ -172,10 +176,10 @@ impl LabelSelector {
         });
         equal
             .chain(self.match_expressions.iter().cloned())
-            .try_for_each(|it| it.check())
+            .try_for_each(|requirement| requirement.check())
     }
 
-    /// What is wrong with a selector in a manifest.
+    /// The errors of a selector in a manifest.
     pub(crate) fn validate(&self, field: &str) -> Vec<FieldError> {
         let mut errors = syntax::labels(&format!("{field}.matchLabels"), &self.match_labels);
         for (place, requirement) in self.match_expressions.iter().enumerate() {
@@ -221,17 +225,17 @@ impl Requirement {
 }
 
 impl Selector {
-    /// Whether it asks for nothing. It then selects no namespace.
+    /// Whether it has no conditions. It then selects no namespace.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.labels.as_ref().is_none_or(LabelSelector::is_empty) && self.annotations.is_empty()
     }
 
-    /// Whether a namespace matches, given its labels and annotations if they are known; `None`: that cannot be
-    /// decided without them. What asks for nothing matches everything.
+    /// Whether a namespace matches, given its labels and annotations if they are recorded; `None`: that cannot be
+    /// decided without them. A selector without conditions matches every namespace.
     #[must_use]
-    pub fn matches(&self, namespace: &str, known: Option<(&Labels, &Labels)>) -> Option<bool> {
-        let label = |key: &str| match known {
+    pub fn matches(&self, namespace: &str, recorded: Option<(&Labels, &Labels)>) -> Option<bool> {
+        let label = |key: &str| match recorded {
             _ if key == NAME_LABEL => Label::Value(namespace),
             None => Label::Unknown,
             Some((labels, _)) => Label::from(labels.get(key)),
@@ -240,10 +244,9 @@ impl Selector {
             None => Some(true),
             Some(selector) => selector.matches(label),
         };
-        let annotations = self
-            .annotations
-            .iter()
-            .map(|(key, value)| known.map(|(_, annotations)| annotations.get(key) == Some(value)));
+        let annotations = self.annotations.iter().map(|(key, value)| {
+            recorded.map(|(_, annotations)| annotations.get(key) == Some(value))
+        });
         all(std::iter::once(labels).chain(annotations))
     }
 

@@ -1,4 +1,4 @@
-//! Where JSON must have objects. Serde reads a struct from an array too; Kubernetes does not.
+//! The places in JSON that must hold objects. Serde also reads a struct from an array; Kubernetes does not.
 
 use serde_json::Value;
 
@@ -7,8 +7,8 @@ use serde_json::Value;
 #[error("json: cannot unmarshal array into field {0:?}: an object is needed")]
 pub struct ArrayForObject(String);
 
-/// Checks the places of which the paths are given: keys, and `*` for each item of an array, joined
-/// by `/`. The empty path is the whole.
+/// Checks the values at these paths: keys, and `*` for each item of an array, joined by `/`. The empty path is the
+/// whole.
 pub(crate) fn has_objects_at(json: &Value, paths: &[&str]) -> Result<(), ArrayForObject> {
     let array = paths.iter().find(|path| {
         let keys = path.split('/').filter(|key| !key.is_empty());

@@ -1,4 +1,4 @@
-//! What a quota says: limits, and which objects they are for.
+//! The specification of a quota: its limits, and the objects that they apply to.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,20 +8,20 @@ use crate::{
     resource::ResourceList,
 };
 
-/// The specification of a ResourceQuota, as it is written in `spec` of its manifest.
+/// The specification of a ResourceQuota, as in `spec` of its manifest.
 ///
-/// It is kept as it was given: also with scopes and operators that nothing can match, because what
-/// those do is decided where scopes are matched.
+/// It is kept as it was given, including scopes and operators that cannot match: their effect is decided where scopes
+/// are matched.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Spec {
     /// The limit of each resource.
     #[serde(skip_serializing_if = "ResourceList::is_empty")]
     pub hard: ResourceList,
-    /// Scopes that an object must all match.
+    /// Scopes that an object must match, all of them.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     pub scopes: Vec<Name>,
-    /// Scope expressions that an object must all match as well.
+    /// Scope expressions that an object must match as well, all of them.
     #[serde(rename = "scopeSelector", skip_serializing_if = "Option::is_none")]
     pub selector: Option<ScopeSelector>,
 }
@@ -42,11 +42,11 @@ pub struct ScopeExpression {
     /// The scope, such as `PriorityClass`.
     #[serde(deserialize_with = "nullable")]
     pub scope_name: Name,
-    /// `In`, `NotIn`, `Exists`, `DoesNotExist`, or anything else: a broken operator makes a broken
-    /// quota, and has to be kept to be one.
+    /// `In`, `NotIn`, `Exists`, `DoesNotExist`, or any other text: an invalid operator makes an invalid quota, and has
+    /// to be kept for that.
     #[serde(deserialize_with = "nullable")]
     pub operator: Name,
-    /// The values that `In` and `NotIn` ask for.
+    /// The values of `In` and `NotIn`.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     pub values: Vec<Name>,
 }

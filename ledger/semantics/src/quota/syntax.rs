@@ -1,5 +1,5 @@
-//! The syntax of names and labels: each function lists what is wrong with a text, in Kubernetes'
-//! words; an empty list means that it is fine.
+//! The syntax of names and labels. Each function returns the errors of a text, with Kubernetes' messages; an empty list
+//! means that the text is valid.
 
 use std::{borrow::Borrow, collections::BTreeMap};
 
@@ -91,7 +91,7 @@ pub(crate) fn label_value(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// What is wrong with labels.
+/// The errors of labels.
 pub(crate) fn labels<T: Borrow<str> + Ord>(
     field: &str,
     labels: &BTreeMap<T, T>,
@@ -105,12 +105,12 @@ pub(crate) fn labels<T: Borrow<str> + Ord>(
     labels.iter().flat_map(wrong).collect()
 }
 
-/// What is wrong with annotations.
+/// The errors of annotations.
 pub(crate) fn annotations<T: Borrow<str> + Ord>(
     field: &str,
     annotations: &BTreeMap<T, T>,
 ) -> Vec<FieldError> {
-    // Unlike elsewhere, capital letters are fine in the domain.
+    // Unlike in other keys, capital letters are allowed in the domain.
     let wrong = |key: &T| {
         texts(
             field,
@@ -129,7 +129,7 @@ pub(crate) fn annotations<T: Borrow<str> + Ord>(
     errors
 }
 
-/// An error of a field for each thing that is wrong with its text.
+/// One field error for each of these errors of a text.
 pub(crate) fn texts(field: &str, value: &str, wrong: Vec<String>) -> Vec<FieldError> {
     wrong
         .into_iter()

@@ -1,5 +1,5 @@
-//! Validation of ResourceQuota objects, with Kubernetes' rules and words
-//! (`pkg/apis/core/validation`, `pkg/registry/core/resourcequota`).
+//! Validation of ResourceQuota objects, with Kubernetes' rules and messages (`pkg/apis/core/validation`,
+//! `pkg/registry/core/resourcequota`).
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ const OPPOSITES: [[&str; 2]; 2] = [
     ["Terminating", "NotTerminating"],
 ];
 
-/// What is wrong with a new quota. Its status is not looked at.
+/// The errors of a new quota. Its status is ignored.
 #[must_use]
 pub fn validate_create(manifest: &Manifest) -> Vec<FieldError> {
     let mut errors = metadata::validate(&manifest.metadata, metadata::Scope::Namespaced);
@@ -32,7 +32,7 @@ pub fn validate_create(manifest: &Manifest) -> Vec<FieldError> {
     errors
 }
 
-/// What is wrong with a changed quota. Its status is not looked at.
+/// The errors of a changed quota. Its status is ignored.
 #[must_use]
 pub fn validate_update(new: &Manifest, old: &Manifest) -> Vec<FieldError> {
     let mut errors = metadata::validate_update(&new.metadata, &old.metadata);
@@ -56,7 +56,7 @@ pub fn validate_update(new: &Manifest, old: &Manifest) -> Vec<FieldError> {
     errors
 }
 
-/// What is wrong with a changed status. The spec is not looked at.
+/// The errors of a changed status. The spec is ignored.
 #[must_use]
 pub fn validate_status_update(new: &Manifest, old: &Manifest) -> Vec<FieldError> {
     let mut errors = metadata::validate_update(&new.metadata, &old.metadata);
@@ -72,7 +72,7 @@ pub fn validate_status_update(new: &Manifest, old: &Manifest) -> Vec<FieldError>
     errors
 }
 
-/// What is odd, though allowed, about a new quota: requests that may be higher than limits.
+/// Warnings about a new quota that is valid: requests that may be higher than limits.
 #[must_use]
 pub fn warnings(spec: &Spec) -> Vec<String> {
     let warning = |resource: &str| {
@@ -97,7 +97,7 @@ pub fn warnings(spec: &Spec) -> Vec<String> {
         .collect()
 }
 
-/// What is wrong with the annotations `quota-ledger.io/…`.
+/// The errors of the annotations `quota-ledger.io/…`.
 fn validate_extensions(manifest: &Manifest) -> Vec<FieldError> {
     let annotations = &manifest.metadata.annotations;
     let (extensions, mut errors) = Extensions::from_annotations(annotations, Carrier::Quota);
@@ -105,7 +105,7 @@ fn validate_extensions(manifest: &Manifest) -> Vec<FieldError> {
     errors
 }
 
-/// What is wrong with the specification alone.
+/// The errors of the specification alone.
 pub(crate) fn validate_spec(manifest: &Manifest) -> Vec<FieldError> {
     let mut errors = validate_list("spec.hard", &manifest.spec.hard);
     errors.extend(validate_scopes(manifest));
@@ -218,13 +218,13 @@ fn opposites(scopes: &BTreeSet<&Name>) -> impl Iterator<Item = ()> {
     vec![(); OPPOSITES.iter().filter(|pair| held(pair)).count()].into_iter()
 }
 
-/// `spec.scopes` as messages show it: `null` if it was not given.
+/// `spec.scopes` in messages: `null` if it was not given.
 fn shown_scopes(manifest: &Manifest) -> Option<&[Name]> {
     let scopes = &manifest.spec.scopes;
     (!scopes.is_empty() || manifest.lists_no_scopes).then_some(scopes)
 }
 
-/// A selector as messages show it: with the field names of Kubernetes' internal type.
+/// A selector in messages: with the field names of Kubernetes' internal type.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct PrintedSelector<'a> {

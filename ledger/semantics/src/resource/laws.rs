@@ -1,4 +1,4 @@
-//! What holds for all resource lists.
+//! Properties of all resource lists.
 
 use proptest::{collection::vec, prelude::*, sample::select};
 
@@ -43,7 +43,7 @@ proptest! {
 
     #[test]
     fn what_is_common_is_what_both_have(a in any_list(), b in any_list(), more in 0..200_u32) {
-        // One of them may be much longer.
+        // One of the lists may be much longer.
         let others = (0..more).map(|number| (format!("n{number}").as_str().into(), Quantity::ZERO));
         let longer: ResourceList = b.into_iter().chain(others).collect();
         for (one, other) in [(&a, &longer), (&longer, &a)] {

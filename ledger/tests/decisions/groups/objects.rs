@@ -48,7 +48,7 @@ fn groups_choose_objects_by_their_own_labels() {
         "{denied}"
     );
 
-    // What has no such label can be held to a limit as well.
+    // Objects without the label can be limited as well.
     let unlabelled = r#"{"matchExpressions":[{"key":"app","operator":"DoesNotExist"}]}"#;
     given.group(&choosing("rest", "pods=9", unlabelled));
     given.counts(&[("rest", "0+9+0")]);
@@ -87,9 +87,9 @@ fn labels_of_objects_are_recorded_before_groups_choose_by_them() {
     assert!(given.sees(&alive("a", 1, "pods=4")));
     given.records_labels(&["app"]).unwrap();
     given.group(&web);
-    // What was seen before is to be listed anew.
+    // Objects that were recorded before have to be listed again.
     assert_eq!(given.state.version_resets().len(), 1);
-    // A label that a group chooses by cannot go.
+    // A label that a group selects by cannot be removed.
     let refused = given.records_labels(&["tier"]).unwrap_err().to_string();
     assert!(
         refused.contains("group web chooses objects by app"),

@@ -1,4 +1,4 @@
-//! What goes on around the daemon: clients ask, the cluster changes, its stream delivers and loses.
+//! The world around the daemon: clients send requests, the cluster changes, its stream delivers and loses messages.
 
 use super::World;
 use crate::{
@@ -12,7 +12,7 @@ impl World {
         self.ask_again(client);
     }
 
-    /// A client sends what it wants; if it has no answer to what it sent before, that.
+    /// A client sends its next request, or repeats the one without an answer.
     pub(crate) fn ask_again(&mut self, client: usize) {
         let Some((number, op)) = self.clients.ask(client, &mut self.random, &self.settings) else {
             return;
@@ -29,7 +29,7 @@ impl World {
         self.clients.all[client].is_sent = false;
     }
 
-    /// The cluster moves on: mostly what was granted comes to be, changes, and goes.
+    /// The cluster changes: usually, objects with a reservation are created, changed, and deleted.
     pub(super) fn produce(&mut self) {
         let now = self.now();
         if self.random.chance(self.settings.stream.poison) {
@@ -37,7 +37,7 @@ impl World {
             return;
         }
         let number = self.clients.known(&mut self.random);
-        let told = match self.random.below(4) {
+        let sighting = match self.random.below(4) {
             0 => self.cluster.delete(number),
             _ => {
                 let space = self.clients.space(number, 0);
@@ -57,8 +57,8 @@ impl World {
                 self.cluster.change(number, space, amount)
             }
         };
-        if told.is_some() {
-            self.stream.publish(now, told);
+        if sighting.is_some() {
+            self.stream.publish(now, sighting);
         }
     }
 

@@ -9,11 +9,11 @@ use crate::{
     daemon::Daemon,
 };
 
-/// A start that fails so often in a row is tried without faults.
+/// After this many failed starts in a row, a start is tried without faults.
 const STARTS: u32 = 5;
 
 impl World {
-    /// The daemon has died, or has to: after a failed write or sync it answers nothing more.
+    /// The daemon has died, or has to: after a failed write or sync it answers no more requests.
     pub(super) fn fail(&mut self, error: &quota_journal::Error) -> Checked {
         ensure!(is_simulated(error), "I4: {error}");
         let power = self.random.chance(self.settings.power_loss);
@@ -21,14 +21,14 @@ impl World {
         self.start(crash)
     }
 
-    /// A clean stop: everything that waits is made durable, then the journal is closed.
+    /// A clean stop: everything pending is made durable, then the journal is closed.
     pub(crate) fn stop(&mut self) -> Checked {
         while self.daemon.as_ref().is_some_and(|daemon| !daemon.is_idle()) {
             let lives = self.daemon.as_ref().map(|daemon| daemon.durable);
             self.decide()?;
             self.hear();
             self.sync()?;
-            // It has died meanwhile.
+            // The daemon has died meanwhile.
             if self.daemon.as_ref().map(|daemon| daemon.durable) < lives {
                 return Ok(());
             }
@@ -62,7 +62,7 @@ impl World {
         }
     }
 
-    /// Starts the daemon again, however often it takes, and compares what it finds with the account.
+    /// Starts the daemon again, as often as necessary, and compares its state with the account.
     pub(crate) fn start(&mut self, crash: Crash) -> Checked {
         self.daemon = None;
         self.session.close();
@@ -125,7 +125,7 @@ impl World {
         self.account.read_all(&daemon.reader).map(|_| ())
     }
 
-    /// A bit flips while the daemon is down. On a copy: it either does no harm, or is refused.
+    /// A bit flips while the daemon is down, on a copy of the disk: it is either harmless, or refused.
     fn flip(&mut self) -> Checked {
         let flipped = self.disk.copy();
         let Some((path, offset)) = flipped.flip() else {

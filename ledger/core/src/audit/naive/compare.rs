@@ -1,4 +1,4 @@
-//! Whether a state is what the entries amount to.
+//! Compares a state with the result of the naive fold.
 
 use super::{
     Naive,
@@ -7,11 +7,11 @@ use super::{
 use crate::state::State;
 use quota_semantics::{Name, quantity::Quantity};
 
-/// Differences that are listed; there may be more.
+/// The most differences that are listed.
 const DIFFERENCES_MAX: usize = 20;
 
 impl Naive {
-    /// Where a state is not what the entries amount to, in words; at most 20 of them. Empty: nowhere.
+    /// Descriptions of the differences between a state and the naive fold, at most 20. Empty: there are none.
     #[must_use]
     pub fn differences(&self, state: &State) -> Vec<String> {
         let mut found = Differences(Vec::new());
@@ -27,9 +27,11 @@ impl Naive {
         for difference in self.relists.differences(state) {
             found.unless(false, || difference);
         }
-        let known = state.observed_namespaces("").map(|known| &known.record);
-        found.unless(known.eq(self.namespaces.values()), || {
-            "what is known of namespaces".to_owned()
+        let observed = state
+            .observed_namespaces("")
+            .map(|observed| &observed.record);
+        found.unless(observed.eq(self.namespaces.values()), || {
+            "the records of namespaces".to_owned()
         });
         self.compare_objects(state, &mut found);
         self.compare_pending(state, &mut found);
@@ -142,7 +144,7 @@ impl Naive {
     }
 }
 
-/// The sums that are kept whatever the quotas.
+/// Compares the sums of a namespace that do not depend on quotas.
 fn compare_namespace(namespace: &Name, count: &Count<'_>, state: &State, found: &mut Differences) {
     let totals = state.totals(namespace);
     let kept = totals.used.names().chain(totals.reserved.names());

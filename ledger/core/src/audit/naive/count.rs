@@ -1,4 +1,4 @@
-//! What counts in a namespace, summed anew whenever it is requested.
+//! The amounts that count in a namespace, summed again for every request.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use quota_semantics::{
 pub(super) type Counts<'a> = BTreeMap<&'a Name, Count<'a>>;
 
 impl Naive {
-    /// What counts in each namespace.
+    /// The footprints that count in each namespace.
     pub(super) fn counts(&self) -> Counts<'_> {
         let mut counts = Counts::new();
         for ((namespace, _), object) in &self.objects {
@@ -37,7 +37,8 @@ impl Naive {
         counts
     }
 
-    /// What a reservation or a commit does not take, since it counts already: its object, or that which bears its name.
+    /// The footprint that already counts, and that a reservation or a commit therefore does not add: the footprint of
+    /// its object, or of the object that bears its name.
     pub(super) fn beside(&self, key: &Key, bearers: &BTreeMap<Key, Uid>) -> Option<&Footprint> {
         let bearer = || {
             let bearer = bearers.get(key)?;
@@ -48,7 +49,7 @@ impl Naive {
     }
 }
 
-/// The footprints of a namespace: of its objects; of its reservations and commits, with those of their objects.
+/// The footprints of a namespace: those of its objects, and those of its reservations and commits, with their objects.
 #[derive(Default)]
 pub(super) struct Count<'a> {
     pub(super) objects: Vec<&'a Footprint>,
@@ -56,7 +57,7 @@ pub(super) struct Count<'a> {
     pub(super) committed: Vec<Claimed<'a>>,
 }
 
-/// What is claimed for an object, and what the object counts for.
+/// The footprint claimed for an object, and the footprint that the object already counts for.
 type Claimed<'a> = (&'a Footprint, Option<&'a Footprint>);
 
 impl Count<'_> {
@@ -64,7 +65,7 @@ impl Count<'_> {
         self.seen(resource, &counts).total()
     }
 
-    /// What counts beside what is used.
+    /// The amount that counts beyond the used amount.
     pub(super) fn reserved(&self, resource: &str, counts: impl Fn(&Footprint) -> bool) -> Quantity {
         let mut tally = self.seen(resource, &counts);
         let used = tally.total();
@@ -74,7 +75,7 @@ impl Count<'_> {
         all
     }
 
-    /// What is observed or committed.
+    /// The amount of observed and committed objects.
     fn seen(&self, resource: &str, counts: &impl Fn(&Footprint) -> bool) -> Tally {
         let mut tally = Tally::default();
         for footprint in self.objects.iter().filter(|footprint| counts(footprint)) {
@@ -97,9 +98,9 @@ impl Count<'_> {
 #[derive(Default)]
 struct Tally {
     plain: Quantity,
-    /// What workloads are charged for their pods.
+    /// The amount that workloads are charged for their pods.
     charged: Quantity,
-    /// What pods need that say that such a workload made them.
+    /// The amount of pods that name such a workload as their creator.
     claimed: Quantity,
 }
 
@@ -113,7 +114,7 @@ impl Tally {
         sum.add_assign(amount);
     }
 
-    /// A reservation or a commit takes what its object does not count for yet.
+    /// Adds the amounts of a reservation or a commit beyond those that its object already counts for.
     fn beside(
         &mut self,
         claims: &[Claimed<'_>],
@@ -134,7 +135,8 @@ impl Tally {
         }
     }
 
-    /// Nothing counts twice that a workload is charged for, and nothing is left out that nobody is charged for.
+    /// An amount charged to a workload does not count again for its pods. Pods that exceed the charge count for the
+    /// excess.
     fn total(&self) -> Quantity {
         let mut total = self.plain.clone();
         total.add_assign((&self.charged).max(&self.claimed));

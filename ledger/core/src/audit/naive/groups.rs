@@ -1,4 +1,4 @@
-//! Groups, naively: for each the objects that it counts are looked for among all.
+//! The naive fold of groups: for each group, all objects are searched for those that it counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,17 +17,17 @@ use quota_semantics::{
     resource::ResourceList,
 };
 
-/// A quota by its namespace and name; without a namespace a group.
+/// A quota by its namespace and name, or a group by its name without a namespace.
 type Limited = (Option<Name>, Name);
 
-/// All groups, and the overrides that are over, of quotas too.
+/// All groups, and the overrides that have ended, of quotas and of groups.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Groups {
     groups: BTreeMap<Name, Arc<GroupRecord>>,
     ended: BTreeSet<Limited>,
 }
 
-/// What a group has of a resource.
+/// The amounts that count in a group for a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Load {
     used: Quantity,
@@ -35,7 +35,7 @@ struct Load {
     set_aside: Quantity,
 }
 
-/// What is recorded of namespaces, and what counts in each.
+/// The recorded namespaces, and the footprints in each.
 struct World<'a> {
     namespaces: &'a BTreeMap<Name, Arc<NamespaceRecord>>,
     counts: &'a Counts<'a>,
@@ -96,7 +96,7 @@ impl Groups {
         };
     }
 
-    /// The limits of a quota that are in force.
+    /// The limits of a quota that apply.
     pub(super) fn limits(&self, record: &QuotaRecord) -> ResourceList {
         let subject = (Some(record.namespace.clone()), record.name.clone());
         let limits = overridden(record);
@@ -121,38 +121,38 @@ impl Groups {
         all.filter(is_child).map(|group| &group.name)
     }
 
-    /// Whether a group is for a namespace, by itself or by those below it.
-    fn is_for(&self, group: &Name, namespace: &Name, known: Option<&NamespaceRecord>) -> bool {
-        self.selects(group, namespace, known)
+    /// Whether a namespace is a member of a group, by the group's own selector or by that of a descendant.
+    fn is_for(&self, group: &Name, namespace: &Name, observed: Option<&NamespaceRecord>) -> bool {
+        self.selects(group, namespace, observed)
             || self
                 .children(group)
-                .any(|child| self.is_for(child, namespace, known))
+                .any(|child| self.is_for(child, namespace, observed))
     }
 
-    fn selects(&self, group: &Name, namespace: &Name, known: Option<&NamespaceRecord>) -> bool {
+    fn selects(&self, group: &Name, namespace: &Name, observed: Option<&NamespaceRecord>) -> bool {
         let selector = &self.groups[group].spec.selector;
-        let known = known.map(|known| (&known.labels, &known.annotations));
-        !selector.is_empty() && selector.matches(namespace, known) == Some(true)
+        let observed = observed.map(|observed| (&observed.labels, &observed.annotations));
+        !selector.is_empty() && selector.matches(namespace, observed) == Some(true)
     }
 
-    /// Whether a group counts an object of a namespace: by itself, or because one below it does.
+    /// Whether a group counts an object of a namespace, by its own selectors or by those of a descendant.
     fn counts(
         &self,
         group: &Name,
         namespace: &Name,
-        known: Option<&NamespaceRecord>,
+        observed: Option<&NamespaceRecord>,
         footprint: &Footprint,
     ) -> bool {
         let spec = &self.groups[group].spec;
         let objects = spec.extensions.objects.as_ref();
-        let own = self.selects(group, namespace, known)
+        let own = self.selects(group, namespace, observed)
             && scopes::matches(&spec.quota, &footprint.traits).unwrap_or(false)
             && objects.is_none_or(|objects| {
                 objects.matches(|key| Label::from(footprint.labels.get(key))) == Some(true)
             });
         own || self
             .children(group)
-            .any(|child| self.counts(child, namespace, known, footprint))
+            .any(|child| self.counts(child, namespace, observed, footprint))
     }
 
     fn load(&self, group: &Name, resource: &str, world: &World<'_>) -> Load {
@@ -162,8 +162,8 @@ impl Groups {
             set_aside: Quantity::ZERO,
         };
         for (namespace, count) in world.counts {
-            let known = world.namespaces.get(*namespace).map(|known| &**known);
-            let counts = |footprint: &Footprint| self.counts(group, namespace, known, footprint);
+            let observed = world.namespaces.get(*namespace).map(|observed| &**observed);
+            let counts = |footprint: &Footprint| self.counts(group, namespace, observed, footprint);
             load.used.add_assign(&count.used(resource, counts));
             load.reserved.add_assign(&count.reserved(resource, counts));
         }
@@ -185,7 +185,7 @@ impl Groups {
         load
     }
 
-    /// In what groups a state is not what the entries amount to.
+    /// Lists the groups in which a state differs from the naive fold.
     pub(super) fn differences(
         &self,
         state: &State,
@@ -210,11 +210,11 @@ impl Groups {
                 found.push(format!("the limits of group {name}"));
             }
             let is_member = |namespace: &&&Name| {
-                let known = namespaces.get(**namespace).map(|known| &**known);
-                self.is_for(name, namespace, known)
+                let observed = namespaces.get(**namespace).map(|observed| &**observed);
+                self.is_for(name, namespace, observed)
             };
             let members = there.iter().filter(is_member).count();
-            // A namespace may also be there for its quotas alone.
+            // A namespace that has only quotas is a member, too.
             if view.members < members {
                 found.push(format!(
                     "group {name} has {} members, not {members}",
@@ -240,7 +240,7 @@ impl Groups {
         found
     }
 
-    /// Which members of a group do not use of it what the entries amount to.
+    /// Lists the members of a group whose use differs from the naive fold.
     fn members_differ(
         &self,
         state: &State,
@@ -253,15 +253,15 @@ impl Groups {
         let mut found = Vec::new();
         for member in members {
             let namespace = &member.namespace;
-            let known = world.namespaces.get(namespace).map(|known| &**known);
+            let observed = world.namespaces.get(namespace).map(|observed| &**observed);
             let count = world.counts.get(namespace).unwrap_or(&nothing);
             let counts =
-                |footprint: &Footprint| self.counts(&record.name, namespace, known, footprint);
+                |footprint: &Footprint| self.counts(&record.name, namespace, observed, footprint);
             for figure in member.figures {
                 let used = count.used(&figure.resource, counts);
                 let reserved = count.reserved(&figure.resource, counts);
                 if figure.used.unwrap_or_default() != used || figure.reserved != reserved {
-                    found.push(format!("what {namespace} uses of group {}", record.name));
+                    found.push(format!("the use of group {} by {namespace}", record.name));
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! How far sources have reported each kind, naively: what was said last, and since when it means anything.
+//! The naive fold of watermarks: the last report of each source and kind, and the entry since which it counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,8 +8,8 @@ use crate::{
 };
 use quota_semantics::{Name, Timestamp};
 
-/// By source and kind: what was said last, and by which entry; the entry that listed it; and by source the cluster,
-/// and the entry with which something was lost.
+/// By source and kind: the last report and its entry, and the entry that listed the kind. By source: the cluster, and
+/// the entry of the last loss.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Progress {
     reported: BTreeMap<(Name, Name), (Sequence, Timestamp, bool)>,
@@ -70,17 +70,17 @@ impl Progress {
         }
     }
 
-    /// Up to when a source has reported a kind, if that is known.
+    /// The watermark of a kind of a source; none: it is unknown.
     fn watermark(&self, key: &(Name, Name)) -> Option<Timestamp> {
         let lost = self.lost.get(&key.0).copied().unwrap_or(0);
         let (at, watermark, is_absent) = *self.reported.get(key)?;
         let gone = self.absent.get(key).copied().unwrap_or(0).max(lost);
         let is_listed = self.listed.get(key).is_some_and(|listed| *listed > gone);
-        // What is lost with the entry that says it: the cluster is another one.
+        // An entry that names another cluster also marks the loss, so the entry itself counts.
         (at >= lost && (is_absent || is_listed)).then_some(watermark)
     }
 
-    /// Where a state is not what the entries amount to.
+    /// Lists where a state differs from the naive fold.
     pub(super) fn differences(&self, state: &State) -> Vec<String> {
         let keys: BTreeSet<_> = self.reported.keys().chain(self.listed.keys()).collect();
         let differ = keys.into_iter().filter(|key| {

@@ -1,4 +1,4 @@
-//! Relists, naively: for each the uids of what it has listed.
+//! The naive fold of relists: for each relist, the uids that it has listed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::{
 };
 use quota_semantics::{Name, uid::Uid};
 
-/// Those that are open, and where versions went back.
+/// The relists that are not over, and the scopes whose versions went back.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Relists(BTreeMap<RelistScope, Relist>, BTreeSet<RelistScope>);
 
@@ -54,7 +54,7 @@ impl Relists {
         Self(state.relists().map(relist).collect(), resets)
     }
 
-    /// Takes in an entry, given the objects as they are after it.
+    /// Applies an entry. `objects` are the objects after it.
     pub(super) fn apply(
         &mut self,
         entry: &Entry,
@@ -94,8 +94,10 @@ impl Relists {
                 for uid in uids {
                     let all = objects.keys().filter(|(_, other)| other == uid);
                     all.for_each(|key| self.see(key, Some(source), objects));
-                    let all = namespaces.values().filter(|known| known.uid == *uid);
-                    all.for_each(|known| self.see_namespace(known, Some(source)));
+                    let all = namespaces
+                        .values()
+                        .filter(|namespace| namespace.uid == *uid);
+                    all.for_each(|namespace| self.see_namespace(namespace, Some(source)));
                     let all = groups.values().filter(|group| group.uid == *uid);
                     all.for_each(|group| self.see_group(group, Some(source)));
                 }
@@ -126,9 +128,9 @@ impl Relists {
                 self.see_namespace(record, None);
             }
             Event::NamespaceDeleted { name, uid, relist } => {
-                for it in self.0.values_mut() {
-                    it.namespaces.remove(&(name.clone(), uid.clone()));
-                    it.ended += u64::from(*relist == Some(it.began));
+                for open in self.0.values_mut() {
+                    open.namespaces.remove(&(name.clone(), uid.clone()));
+                    open.ended += u64::from(*relist == Some(open.began));
                 }
             }
             Event::GroupSet(record) => {
@@ -146,7 +148,7 @@ impl Relists {
         }
     }
 
-    /// A group was set, or listed by a source. One that no source has reported is in no list.
+    /// Marks a group that was set, or that a source listed. A group that no source has reported is in no relist.
     fn see_group(&mut self, group: &GroupRecord, source: Option<&Name>) {
         for (scope, relist) in &mut self.0 {
             let is_its = source.is_none_or(|source| scope.source == *source);
@@ -180,7 +182,7 @@ impl Relists {
         self.see(&key, None, objects);
     }
 
-    /// An object was seen alive, or listed by a source.
+    /// Marks an object that was observed, or that a source listed.
     fn see(&mut self, key: &Key, source: Option<&Name>, objects: &BTreeMap<Key, Observed>) {
         let Some(object) = objects.get(key) else {
             return;
@@ -200,7 +202,8 @@ impl Relists {
         }
     }
 
-    /// A namespace was seen, or listed by a source: whoever lists it, it is there.
+    /// Marks a namespace that was observed, or that a source listed: a listed namespace exists, whichever source lists
+    /// it.
     fn see_namespace(&mut self, seen: &NamespaceRecord, source: Option<&Name>) {
         for (scope, relist) in &mut self.0 {
             let is_here = scope
@@ -216,7 +219,7 @@ impl Relists {
         }
     }
 
-    /// Which relists of a state are not what the entries amount to.
+    /// Lists the relists in which a state differs from the naive fold.
     pub(super) fn differences(&self, state: &State) -> Vec<String> {
         let kept = state.relists().count();
         let mut found = Vec::new();

@@ -75,7 +75,7 @@ impl World {
         self.record(vec![Event::ObjectObserved(Box::new(observed))]);
     }
 
-    /// As a source reports it.
+    /// Observes the object as a source reports it.
     fn see(&mut self, review: &Review, version: u64) {
         let request = &review.request;
         let object = Observed {
@@ -163,7 +163,7 @@ fn deployment(id: &str, replicas: u64, container: &str) -> Review {
 
 const CORE: &str = r#"{"name":"c","resources":{"requests":{"cpu":"1"}}}"#;
 
-/// The same review of another request.
+/// The same review with a changed request.
 fn of_another(review: Review, change: impl FnOnce(&mut Request)) -> Review {
     let mut request = Request::clone(&review.request);
     change(&mut request);
@@ -328,7 +328,7 @@ fn of_an_object_that_was_not_observed_only_growth_is_of_interest() {
     assert_eq!(
         world.counted("pods"),
         "0+0",
-        "what does not grow is left alone"
+        "a resource that does not grow is not held"
     );
     assert!(
         world
@@ -338,7 +338,7 @@ fn of_an_object_that_was_not_observed_only_growth_is_of_interest() {
     );
 }
 
-/// A pod that says that a charged workload made it.
+/// A pod that names a charged workload as its controller.
 fn replica(id: &str, cpu: &str) -> Review {
     let review = pod(id, cpu);
     let mut request = Request::clone(&review.request);
@@ -355,7 +355,7 @@ fn replica(id: &str, cpu: &str) -> Review {
 fn pods_of_a_charged_workload_are_not_counted_twice_in_whatever_order_they_come() {
     let mut world = World::with_quota(&[("requests.cpu", "3"), ("pods", "3"), ("count/pods", "9")]);
     world.admit(&replica("early", "1")).unwrap();
-    assert_eq!(world.counted("requests.cpu"), "0+1", "nobody pays yet");
+    assert_eq!(world.counted("requests.cpu"), "0+1", "not charged yet");
     world.observe(&replica("early", "1"), 1);
     world.admit(&deployment("web", 3, CORE)).unwrap();
     assert_eq!(world.counted("requests.cpu"), "1+2");
@@ -415,7 +415,7 @@ fn what_is_held_for_a_replica_cannot_be_made_to_hold_for_something_else() {
     world.admit(&bare).unwrap();
     assert_eq!(world.counted("requests.cpu"), "0+2");
     assert!(world.admit(&replica("c", "1")).is_err());
-    // Nor can what a workload is charged.
+    // The charge of a workload cannot be committed either.
     let mut plain = Request::clone(&deployment("web", 2, CORE).request);
     plain.footprint.traits = Traits::Plain;
     plain.basis = Basis::Update { version: 0 };

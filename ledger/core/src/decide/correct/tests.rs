@@ -116,7 +116,7 @@ impl Given {
         super::repair(&self.state, &repair, at(0))
     }
 
-    /// Its holder says that it exists, in a ledger of the first ones.
+    /// Commits an object as in the first ledgers.
     fn commits(&mut self, id: &str) {
         let request = FingerprintedRequest::from(Request {
             uid: uid(id),
@@ -159,7 +159,7 @@ fn a_listed_object_is_the_same_or_differs() {
         ));
         let standing = given.compare(&object("a", version, 2));
         assert!(
-            matches!(standing, Comparison::Changed(known) if known.version == 5),
+            matches!(standing, Comparison::Changed(recorded) if recorded.version == 5),
             "{version}"
         );
     }
@@ -174,7 +174,7 @@ fn a_listed_object_is_the_same_or_differs() {
     };
     assert!(matches!(given.compare(&fading), Comparison::Changed(_)));
     let recreated = given.compare(&object("b", 9, 1));
-    assert!(matches!(recreated, Comparison::Recreated(known) if known.uid == uid("a")));
+    assert!(matches!(recreated, Comparison::Recreated(recorded) if recorded.uid == uid("a")));
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn a_correction_is_for_what_was_compared_and_nothing_else() {
         Comparison::Same
     ));
 
-    // By now it represents something else, once by another entry and once by another version alone.
+    // The record has changed: once by another entry, once by another version alone.
     assert_eq!(given.set(object("a", 8, 3), Some(seen)), Repaired::Changed);
     assert_eq!(given.end("a", seen), Repaired::Changed);
     let seen = given.seen("a").unwrap();
@@ -262,7 +262,7 @@ fn what_is_gone_is_ended_once() {
     assert_eq!(given.end("a", seen), Repaired::Right);
     assert!(
         matches!(given.compare(&object("a", 5, 1)), Comparison::Missing),
-        "what was ended counts again when it is seen"
+        "an ended object counts again when it is observed"
     );
 }
 
@@ -317,7 +317,7 @@ fn limits_that_differ_are_drift_and_are_set_unless_they_were_changed_meanwhile()
     assert!(matches!(stands(&given, 4), Comparison::Same));
     assert_eq!(set(&given, None), Repaired::Right);
 
-    // What ends the quota's object ends the quota.
+    // The end of the quota's object ends the quota.
     let Repaired::Done(events) = given.end("q", given.seen("q").unwrap()) else {
         panic!("it is gone");
     };

@@ -64,7 +64,7 @@ impl State {
             .footprint
             .with_resources(resources.clone());
         self.change_claim(place, Change::Remove);
-        // Removed before, since of each object one commit counts.
+        // Remove it first: only one commit of each object counts.
         self.forget_commit(key);
         let ended = self.ended(entry, End::Committed);
         self.reservations.commit(place, footprint, ended);
@@ -75,7 +75,7 @@ impl State {
         self.change_claim(place, Change::Add);
     }
 
-    /// A newer commit takes the place of this one.
+    /// Forgets a commit that a newer one replaces.
     fn forget_commit(&mut self, (namespace, uid): Key<'_>) {
         let Some((place, _)) = self.reservations.find_committed(namespace, uid) else {
             return;
@@ -88,7 +88,7 @@ impl State {
         }
     }
 
-    /// As the first ledgers have it: what is committed is taken for observed.
+    /// Applies a commit as the first ledgers record it: the object is taken for observed.
     pub(super) fn commit_as_object(
         &mut self,
         entry: &Entry,
@@ -134,7 +134,7 @@ impl State {
         }
     }
 
-    /// Ends a reservation that counts no more.
+    /// Ends a reservation.
     pub(super) fn settle(&mut self, entry: &Entry, (namespace, uid): Key<'_>, how: End) {
         let Some((place, _)) = self.reservations.find_pending(namespace, uid) else {
             return;
@@ -154,7 +154,7 @@ impl State {
         }
     }
 
-    /// Ends a commit that counts no more.
+    /// Ends a commit.
     pub(super) fn settle_commit(&mut self, entry: &Entry, (namespace, uid): Key<'_>, how: End) {
         let Some((place, _)) = self.reservations.find_committed(namespace, uid) else {
             return;
@@ -167,13 +167,13 @@ impl State {
         }
     }
 
-    /// Whether an object that is observed in this version replaces what was committed for it.
+    /// Whether an object that is observed in this version replaces its commit.
     pub(crate) fn replaces(&self, namespace: &str, uid: &Uid, version: u64) -> bool {
         let committed = self.reservations.find_committed(namespace, uid);
         committed.is_some_and(|(_, tracked)| tracked.reservation.is_awaiting(version))
     }
 
-    /// Adds or removes what is claimed for an object beside what it counts for as it is.
+    /// Adds or removes the claims for an object. Claims depend on the present footprint of the object.
     pub(super) fn change_claims(&mut self, (namespace, uid): Key<'_>, direction: Change) {
         let claims = [
             self.reservations.find_pending(namespace, uid),
@@ -186,7 +186,7 @@ impl State {
     }
 
     pub(in crate::state) fn change_claim(&mut self, place: u32, direction: Change) {
-        // A copy, since it is read while sums are changed.
+        // A copy, since the sums change during the loop.
         let tracked = self.reservations.get(place).clone();
         let Some((claim, target)) = tracked.claim() else {
             return;

@@ -9,17 +9,17 @@ use crate::{
 };
 use quota_semantics::{Name, group::manifest::RESOURCE, uid::Uid};
 
-/// The places of adopted groups by uid, so that a list of uids can be followed. One each, unless a source makes uids up.
+/// The places of adopted groups by uid, for lists of uids. A uid has one group, unless a source sends wrong uids.
 pub(super) type Uids = BTreeSet<(Uid, u32)>;
 
-/// Where relists mark the group at a place. The marks of objects are their places and count up from zero, so that none
-/// meets one of a group.
+/// The mark of a group in relists. Marks of objects are their places and count up from zero; marks of groups count
+/// down, so the two never collide.
 const fn mark(place: u32) -> u32 {
     u32::MAX - place
 }
 
 impl State {
-    /// A group was set: if a source has reported it, it is in every list of groups that is being made.
+    /// Marks an adopted group that was set as listed in all open relists of groups.
     pub(super) fn mark_group(&mut self, place: u32) {
         match self.groups.get(place).record.adopted_version() {
             Some(_) => self.mark_listed_at(place, None),
@@ -32,7 +32,7 @@ impl State {
         self.relists.clear(&resource, &everywhere, mark(place));
     }
 
-    /// A source has listed a group that is as it is known.
+    /// Marks a group that a source listed unchanged.
     pub(in crate::state) fn mark_listed_group(&mut self, uid: &Uid, source: &Name) {
         let bearers = (uid.clone(), 0)..=(uid.clone(), u32::MAX);
         let places: Vec<u32> = self.groups.uids.range(bearers).map(|it| it.1).collect();
@@ -47,7 +47,7 @@ impl State {
             .mark(&resource, &everywhere, mark(place), source);
     }
 
-    /// The open relists of this source that list groups, and have not reported this one yet.
+    /// The open relists of groups of this source that have not reported this group yet.
     fn relists_without_group<'s>(
         &'s self,
         source: &'s Name,
@@ -65,14 +65,14 @@ impl State {
         open.filter(is_waiting).map(|(scope, _)| scope)
     }
 
-    /// Whether a relist of this source is waiting to hear of this group.
+    /// Whether an open relist of this source has not reported this group yet.
     #[must_use]
     pub(crate) fn awaits_group(&self, source: &Name, name: &str) -> bool {
         let mut waiting = self.relists_without_group(source, name);
         self.groups.by_name.contains_key(name) && waiting.next().is_some()
     }
 
-    /// Whether a relist of this source is open that replaces what is recorded of this group, and has not reported it yet.
+    /// Whether an open relist of this source replaces the record of this group, and has not reported it yet.
     #[must_use]
     pub(crate) fn is_group_to_be_replaced(&self, source: &Name, name: &str) -> bool {
         let mut waiting = self.relists_without_group(source, name);
@@ -91,7 +91,7 @@ impl State {
         all.map(|(_, group)| group.record.name.clone()).collect()
     }
 
-    /// Up to which place a relist may have groups to end.
+    /// The number of group places that have to be examined for groups to end.
     pub(in crate::state) fn group_places(&self, scope: &RelistScope) -> u32 {
         match speaks_of_groups(scope) {
             true => self.groups.slab.places(),
@@ -99,7 +99,7 @@ impl State {
         }
     }
 
-    /// The group at a place, if a closed relist has not listed it, so that it is gone.
+    /// The group at a place, if a closed relist has not listed it and it is therefore gone.
     pub(in crate::state) fn unlisted_group(
         &self,
         scope: &RelistScope,
@@ -115,7 +115,7 @@ impl State {
         (speaks_of_groups(scope) && !is_listed && !is_newer).then_some(record)
     }
 
-    /// A group that a closed relist has not listed, so that it is gone.
+    /// A group that a closed relist has not listed, and that is therefore gone.
     pub(crate) fn find_unlisted_group(
         &self,
         scope: &RelistScope,
@@ -134,7 +134,7 @@ impl State {
     }
 }
 
-/// Groups are in no namespace, so that a list of a namespace says nothing of them.
+/// Whether a relist may list groups. Groups have no namespace, so a relist of one namespace does not list them.
 fn speaks_of_groups(scope: &RelistScope) -> bool {
     scope.resource == *RESOURCE && scope.namespace.is_none()
 }

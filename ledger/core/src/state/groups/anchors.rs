@@ -1,4 +1,5 @@
-//! Which groups a namespace may belong to, found by its labels: with ten thousand groups, few are looked at.
+//! An index of groups by the labels that their selectors require, so that only few of ten thousand groups are examined
+//! for a namespace.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,24 +15,26 @@ use quota_semantics::{
 #[derive(Debug, Default)]
 pub(super) struct Anchors {
     by_label: BTreeMap<(Name, Name), BTreeSet<u32>>,
-    /// Those that demand no value of any label, but are decided by the name of a namespace.
+    /// Groups that require no value of a label, but select by the name of a namespace.
     by_name: BTreeSet<u32>,
-    /// Those that demand no value of any label, and are not.
+    /// Groups that require no value of a label, and do not select by name.
     elsewhere: BTreeSet<u32>,
 }
 
-/// The labels of which a member must have one; none: the selector demands no such thing. Names are best: every
-/// namespace has one that is known.
+/// The labels of which a member must have at least one; none: the selector requires no such labels. Names are
+/// preferred: the name of every namespace is available.
 fn anchors(selector: &LabelSelector) -> Option<Vec<(Name, Name)>> {
     let equal = selector
         .match_labels
         .iter()
         .map(|(key, value)| vec![(key.clone(), value.clone())]);
     let listed = selector.match_expressions.iter();
-    let listed = listed.filter(|it| *it.operator == *"In").map(|it| {
-        let of_value = |value: &Name| (it.key.clone(), value.clone());
-        it.values.iter().map(of_value).collect()
-    });
+    let listed = listed
+        .filter(|requirement| *requirement.operator == *"In")
+        .map(|requirement| {
+            let of_value = |value: &Name| (requirement.key.clone(), value.clone());
+            requirement.values.iter().map(of_value).collect()
+        });
     let all: Vec<Vec<_>> = equal.chain(listed).collect();
     let of_names =
         |anchors: &&Vec<(Name, Name)>| anchors.first().is_some_and(|(key, _)| *key == *NAME_LABEL);
@@ -72,7 +75,7 @@ impl Anchors {
         self.by_name.remove(&group);
     }
 
-    /// The groups whose selectors may match a namespace. Without labels nothing matches that asks for more than a name.
+    /// The groups whose selectors may match a namespace. Without labels, only selectors by name can match.
     pub(super) fn candidates(&self, name: &Name, labels: Option<&Labels>) -> BTreeSet<u32> {
         let own = (Name::from(NAME_LABEL), name.clone());
         let elsewhere = labels.is_some().then_some(&self.elsewhere);
@@ -88,20 +91,20 @@ impl Anchors {
         all.copied().collect()
     }
 
-    /// The groups that list this namespace by its name; they may ask for more.
+    /// The groups that list this namespace by its name. They may require more than the name.
     pub(super) fn listing(&self, name: &Name) -> impl Iterator<Item = u32> {
         let own = (Name::from(NAME_LABEL), name.clone());
         let groups = self.by_label.get(&own).into_iter().flatten();
         groups.copied()
     }
 
-    /// Whether the name of a namespace tells whether it is selected.
+    /// Whether the name of a namespace alone decides the selector.
     pub(super) fn is_decided_by_name(selector: &Selector) -> bool {
         let mut keys = selector.labels.iter().flat_map(LabelSelector::keys);
         selector.annotations.is_empty() && keys.all(|key| *key == *NAME_LABEL)
     }
 
-    /// The names that a selector lists, if it is for listed namespaces only.
+    /// The names that a selector lists, if it selects listed namespaces only.
     pub(super) fn names(selector: &Selector) -> Option<Vec<Name>> {
         let anchors = selector.labels.as_ref().and_then(anchors)?;
         let is_name = |(key, value): (Name, Name)| (*key == *NAME_LABEL).then_some(value);

@@ -1,4 +1,4 @@
-//! Keeping the sums of groups.
+//! Maintains the sums of groups.
 
 use super::Groups;
 use crate::state::{
@@ -12,7 +12,7 @@ use quota_semantics::{
     object::Footprint,
 };
 
-/// Counts in a group what changed in the sums of a namespace.
+/// Applies a change in the sums of a namespace to a group.
 pub(in crate::state) fn count_changed<L: LoadsMut>(
     loads: &mut L,
     group: L::Id,
@@ -45,7 +45,7 @@ impl Groups {
 }
 
 impl State {
-    /// Counts an object in the sums of its namespace and of all groups, or ceases to.
+    /// Adds an object to the sums of its namespace and of all groups, or removes it.
     pub(in crate::state) fn count_object(
         &mut self,
         place: u32,
@@ -62,7 +62,7 @@ impl State {
         }
     }
 
-    /// Counts what is claimed for an object in the sums of its namespace and of all groups, or ceases to.
+    /// Adds a claim for an object to the sums of its namespace and of all groups, or removes it.
     pub(in crate::state) fn count_claim(
         &mut self,
         place: u32,
@@ -81,7 +81,8 @@ impl State {
         }
     }
 
-    /// `excess`: how the balance of all that counts in the namespace has changed.
+    /// Applies a change to the sums of one group. `excess` is the change of the balance of all amounts in the
+    /// namespace.
     fn change_group(
         &mut self,
         place: u32,
@@ -105,7 +106,7 @@ impl State {
         count_changed(groups, link.group, sum, parts, excess, direction);
     }
 
-    /// A group counts all that there is of a namespace, as far as it is for it.
+    /// Adds all amounts of a namespace that the group counts.
     pub(super) fn count_namespace(&mut self, place: u32, link: &Link) {
         self.groups.join(link.group, place);
         let sums = match &link.partial {
@@ -120,14 +121,14 @@ impl State {
         self.change_by(link, &sums, Change::Add);
     }
 
-    /// A group counts nothing of a namespace any more.
+    /// Removes all amounts of a namespace from the group.
     pub(super) fn uncount_namespace(&mut self, place: u32, link: &Link) {
         let namespace = self.namespaces.get_mut(place);
         let sums = match &link.partial {
             None => namespace.sums.clone(),
             Some(_) => namespace.shares.remove(&link.group).unwrap_or_default(),
         };
-        // One that was deleted counts nothing.
+        // A deleted group has no sums.
         if self.groups.slab.get(link.group).is_some() {
             self.groups.leave(link.group, place);
             self.change_by(link, &sums, Change::Remove);

@@ -1,4 +1,4 @@
-//! Which groups count objects of a namespace.
+//! The groups that count objects of a namespace.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,13 +17,13 @@ use quota_semantics::{
     group::{Selector, selector::Labels},
 };
 
-/// Labels and annotations, as selectors want them.
+/// Labels and annotations in the form for selectors.
 fn labels_and_annotations(record: Option<&NamespaceRecord>) -> Option<(&Labels, &Labels)> {
     record.map(|record| (&record.labels, &record.annotations))
 }
 
 impl Groups {
-    /// Whether a selector is for a namespace; none: that cannot be decided, since its labels are unknown.
+    /// Whether a selector matches a namespace; none: undecided, since the labels are unknown.
     pub(super) fn decides(
         selector: &Selector,
         name: &str,
@@ -35,12 +35,12 @@ impl Groups {
         }
     }
 
-    /// The groups that count objects of a namespace. What cannot be decided is no member yet.
+    /// The groups that count objects of a namespace. Undecided groups do not count it yet.
     pub(super) fn chain(&self, name: &Name, record: Option<&NamespaceRecord>) -> Chain {
         let candidates = self
             .anchors
             .candidates(name, record.map(|record| &record.labels));
-        // The choosers below each group, none: it counts all.
+        // The selecting groups below each group; none: the group counts all objects.
         let mut found: BTreeMap<u32, Option<BTreeSet<u32>>> = BTreeMap::new();
         let mut distances: BTreeMap<u32, usize> = BTreeMap::new();
         let mut note = |group: u32, chooser: Option<u32>| match chooser {
@@ -80,7 +80,7 @@ impl Groups {
 }
 
 impl State {
-    /// The place of a namespace, which is there from now on.
+    /// The place of a namespace, which is created if necessary.
     pub(in crate::state) fn ensure_namespace(&mut self, name: &Name) -> u32 {
         if let Some(place) = self.namespaces.place(name) {
             return place;
@@ -102,7 +102,7 @@ impl State {
         self.namespaces.drop_if_empty(place);
     }
 
-    /// Finds out anew which groups count objects of a namespace, and moves what they count. `is_other` tells the
+    /// Computes again which groups count objects of a namespace, and moves the counted amounts. `is_other` selects the
     /// groups that count other objects than before.
     pub(super) fn rejoin(&mut self, place: u32, is_other: &dyn Fn(&Link) -> bool) {
         let namespace = self.namespaces.get(place);
@@ -127,12 +127,12 @@ impl State {
         }
     }
 
-    /// What was seen of a namespace has changed.
+    /// Computes the membership again after the record of a namespace has changed.
     pub(in crate::state) fn rejoin_namespace(&mut self, place: u32) {
         self.rejoin(place, &|_| false);
     }
 
-    /// The groups that count objects of a namespace, also of one that holds nothing yet.
+    /// The groups that count objects of a namespace, even if the namespace is empty.
     pub(crate) fn chain_of(&self, namespace: &Name) -> Chain {
         match self.namespaces.find(namespace) {
             _ if self.groups.is_empty() => Chain::default(),
@@ -141,8 +141,8 @@ impl State {
         }
     }
 
-    /// The pending reservations whose ends may make room for an object of a namespace, soonest first; none if those
-    /// are more than `most`, or too many namespaces would have to be looked through.
+    /// The pending reservations whose ends may make room for an object of a namespace, soonest first; none if there are
+    /// more than `most`, or if too many namespaces would have to be searched.
     pub(crate) fn soonest_for(&self, namespace: &Name, most: usize) -> Option<Vec<&Reservation>> {
         let mut places: BTreeSet<u32> = self.namespaces.place(namespace).into_iter().collect();
         for link in self.chain_of(namespace).iter() {
@@ -156,14 +156,24 @@ impl State {
             places.extend(members);
         }
         let namespaces = || places.iter().map(|&place| self.namespaces.get(place));
-        if namespaces().map(|it| it.pending.len()).sum::<usize>() > most {
+        if namespaces()
+            .map(|namespace| namespace.pending.len())
+            .sum::<usize>()
+            > most
+        {
             return None;
         }
-        let pending = namespaces().flat_map(|it| &it.pending);
+        let pending = namespaces().flat_map(|namespace| &namespace.pending);
         let mut pending: Vec<_> = pending
             .map(|&place| &*self.reservations.get(place).reservation)
             .collect();
-        pending.sort_by_key(|it| (it.expiration, &it.namespace, &it.uid));
+        pending.sort_by_key(|reservation| {
+            (
+                reservation.expiration,
+                &reservation.namespace,
+                &reservation.uid,
+            )
+        });
         Some(pending)
     }
 }

@@ -1,17 +1,17 @@
-//! Groups: which namespaces each counts, and what counts in it.
+//! Groups: the member namespaces of each, and its sums.
 //!
-//! A reader asks the [`State`](super::State) (all in `groups/view.rs`):
-//! - `group(name)`: a [`GroupView`] with its record, the limits in force, its figures and how many members it has;
+//! The queries of [`State`](super::State), all in `groups/view.rs`:
+//! - `group(name)`: a [`GroupView`] with its record, the limits that apply, its figures and the number of members;
 //!   `groups_page(after, limit)`: the same for many, by name; `group_count()`.
-//! - `group_members(name, after, limit)`: the member namespaces by name, each with what it uses of the group.
+//! - `group_members(name, after, limit)`: the member namespaces by name, each with its use of the group.
 //! - `group_record(name)`: the record and the entry that set it; `groups_of(namespace)`: the groups that count a
 //!   namespace, nearest first.
-//! - `override_of(namespace, quota)`: the limits of a ResourceQuota that are in force, and until when if they are
+//! - `override_of(namespace, quota)`: the limits of a ResourceQuota that apply, and until when if they are
 //!   overridden.
 //!
-//! Membership is never stored: it follows from the selectors and from what sources have reported of namespaces. For every
-//! namespace the groups that count anything in it are kept as its chain, children before their parents; for every group
-//! the sums of what it counts, so that a grant costs as much as the chain is long.
+//! Membership is never stored: it follows from the selectors and from the recorded namespaces. Every namespace has its
+//! chain, the groups that count objects in it, children before their parents. Every group has its sums. So the cost of
+//! a grant grows with the length of the chain alone.
 
 mod adopted;
 mod anchors;
@@ -42,21 +42,21 @@ use quota_semantics::{
 pub(in crate::state) use counting::count_changed;
 pub use view::{GroupFigure, GroupView, MemberView};
 
-/// Small, as that of namespaces.
+/// Small, as the chunks of namespaces.
 pub(crate) const CHUNK: usize = 16;
 
-/// A group and what counts in it.
+/// A group and its sums.
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
     pub(crate) record: Arc<GroupRecord>,
     /// The entry that set it.
     pub(crate) entry: Sequence,
-    /// The place of the group that it is a part of, if that exists.
+    /// The place of its parent, if the parent exists.
     pub(crate) parent: Option<u32>,
     pub(crate) load: Load,
-    /// Whether its override is over.
+    /// Whether its override has ended.
     pub(crate) override_ended: bool,
-    /// The limits in force, if they are other than those in its spec.
+    /// The limits that apply, if they differ from those of the spec.
     pub(crate) overridden: Option<ResourceList>,
 }
 
@@ -69,14 +69,14 @@ record!(Group {
 } without { overridden });
 
 impl Group {
-    /// The limits in force.
+    /// The limits that apply.
     pub(crate) fn hard(&self) -> &ResourceList {
         self.overridden
             .as_ref()
             .unwrap_or(&self.record.spec.quota.hard)
     }
 
-    /// Finds out anew which limits are in force.
+    /// Computes again which limits apply.
     pub(super) fn settle_override(&mut self) {
         let spec = &self.record.spec;
         let limits = spec.extensions.r#override.as_ref();
@@ -84,7 +84,7 @@ impl Group {
         self.overridden = limits.map(|limits| limits.over(&spec.quota.hard));
     }
 
-    /// When its override ends, if one is in force.
+    /// When its override ends, if one applies.
     pub(crate) fn override_end(&self) -> Option<Timestamp> {
         let limits = self.record.spec.extensions.r#override.as_ref();
         limits
@@ -97,7 +97,7 @@ impl Group {
     }
 }
 
-/// Whether a group by itself is for an object like this: by its scopes, and by its selector of objects. A broken
+/// Whether a group by itself counts an object with this footprint, by its scopes and its object selector. An invalid
 /// selector counts nothing.
 fn selects(record: &GroupRecord, footprint: &Footprint) -> bool {
     let spec = &record.spec;
@@ -108,14 +108,15 @@ fn selects(record: &GroupRecord, footprint: &Footprint) -> bool {
         })
 }
 
-/// Which objects of a namespace a group counts, whatever becomes of the groups: all, or what any of these choose.
+/// The objects of a namespace that a group counts, independent of later changes of groups: all, or those that any of
+/// these groups select.
 #[derive(Clone, Debug)]
 pub(crate) struct Choosers(Option<Vec<Arc<GroupRecord>>>);
 
 impl Choosers {
     pub(crate) fn choose(&self, footprint: &Footprint) -> bool {
         let choosers = self.0.as_ref();
-        choosers.is_none_or(|choosers| choosers.iter().any(|it| selects(it, footprint)))
+        choosers.is_none_or(|choosers| choosers.iter().any(|record| selects(record, footprint)))
     }
 }
 
@@ -124,12 +125,12 @@ impl Choosers {
 pub(crate) struct Groups {
     pub(crate) slab: Slab<Group, CHUNK>,
     pub(crate) by_name: BTreeMap<Name, u32>,
-    /// By the name of the parent, whether it exists or not.
+    /// By the name of the parent, whether the parent exists or not.
     children: BTreeMap<Name, BTreeSet<u32>>,
     anchors: Anchors,
     open: Open,
     uids: adopted::Uids,
-    /// The namespaces of which each group counts anything.
+    /// The namespaces in which each group counts objects.
     members: BTreeMap<u32, BTreeSet<u32>>,
 }
 
@@ -189,7 +190,7 @@ impl Groups {
         self.by_name.get(name).map(|&place| self.get(place))
     }
 
-    /// Whether a group that counts objects of a namespace counts this one.
+    /// Whether a group in the chain of a namespace counts an object with this footprint.
     pub(crate) fn counts(&self, link: &Link, footprint: &Footprint) -> bool {
         let selects = |&group: &u32| self.get(group).selects(footprint);
         link.partial
@@ -197,20 +198,20 @@ impl Groups {
             .is_none_or(|choosers| choosers.iter().any(selects))
     }
 
-    /// The same for any footprint, to be looked up later.
+    /// The choice of objects of a link, for later use without the state.
     pub(crate) fn choosers(&self, link: &Link) -> Choosers {
         let record = |&group: &u32| self.get(group).record.clone();
         let partial = link.partial.as_ref();
         Choosers(partial.map(|choosers| choosers.iter().map(record).collect()))
     }
 
-    /// The namespaces of which a group counts anything.
+    /// The namespaces in which a group counts objects.
     pub(crate) fn members(&self, group: u32) -> &BTreeSet<u32> {
         const NONE: &BTreeSet<u32> = &BTreeSet::new();
         self.members.get(&group).unwrap_or(NONE)
     }
 
-    /// The places above a group, nearest first.
+    /// The ancestors of a group, nearest first.
     pub(crate) fn above(&self, group: u32) -> impl Iterator<Item = u32> {
         std::iter::successors(self.get(group).parent, |&above| self.get(above).parent)
     }

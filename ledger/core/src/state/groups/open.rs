@@ -1,5 +1,5 @@
-//! Groups of which a namespace's name does not tell whether they count it, by the limits that depend on them: while the
-//! labels of a namespace are not known, a grant looks at one of them and not at all.
+//! Groups that the name of a namespace alone cannot decide, indexed by the limits that depend on them: while the labels
+//! of a namespace are unknown, a grant has to find one such group without examining all.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,19 +7,19 @@ use super::{Groups, anchors::Anchors};
 use crate::state::State;
 use quota_semantics::{Name, group::Selector, resource::ResourceList};
 
-/// The groups that are open: those that only labels or annotations decide. Groups that list their namespaces are found
-/// by those names instead.
+/// Open groups: their selectors need labels or annotations. Groups that list their namespaces are found by the names
+/// instead.
 #[derive(Debug, Default)]
 pub(super) struct Open {
     own: BTreeSet<u32>,
-    /// By group: its children that are open, or have such groups below them.
+    /// By group: its children that are open, or have open descendants.
     below: BTreeMap<u32, BTreeSet<u32>>,
-    /// By resource: the groups that limit it and are open, or have such groups below them.
+    /// By resource: the groups that limit it and are open, or have open descendants.
     limiting: BTreeMap<Name, BTreeSet<u32>>,
 }
 
 impl Open {
-    /// Whether a group is open, or has such groups below it.
+    /// Whether a group is open, or has open descendants.
     fn has(&self, group: u32) -> bool {
         self.own.contains(&group) || self.below.contains_key(&group)
     }
@@ -51,7 +51,7 @@ fn is_open(selector: &Selector) -> bool {
 }
 
 impl Groups {
-    /// A group is there from now on, or as it is now.
+    /// Indexes a group that is new or has changed.
     pub(super) fn index_open(&mut self, group: u32) {
         let is_new = !self.open.has(group);
         if is_open(&self.get(group).record.spec.selector) {
@@ -63,7 +63,7 @@ impl Groups {
         }
     }
 
-    /// The reverse, while the group is still as it was.
+    /// Removes a group from the index, before it changes.
     pub(super) fn unindex_open(&mut self, group: u32) {
         self.forget_limits(group);
         if self.open.own.remove(&group) && !self.open.has(group) {
@@ -71,7 +71,7 @@ impl Groups {
         }
     }
 
-    /// The limits of a group are these from now on.
+    /// Indexes the limits of a group.
     pub(super) fn note_limits(&mut self, group: u32) {
         if self.open.has(group) {
             let hard = self.get(group).hard().clone();
@@ -79,7 +79,7 @@ impl Groups {
         }
     }
 
-    /// They are not any more.
+    /// Removes the limits of a group from the index.
     pub(super) fn forget_limits(&mut self, group: u32) {
         if self.open.has(group) {
             let hard = self.get(group).hard().clone();
@@ -87,7 +87,7 @@ impl Groups {
         }
     }
 
-    /// A group is a part of its parent from now on.
+    /// Indexes a group as a child of its parent.
     pub(super) fn link_open(&mut self, group: u32) {
         let Some(parent) = self.get(group).parent.filter(|_| self.open.has(group)) else {
             return;
@@ -99,7 +99,7 @@ impl Groups {
         }
     }
 
-    /// It is not any more; its parent is still named.
+    /// Removes a group from the children of its parent, while it still names the parent.
     pub(super) fn unlink_open(&mut self, group: u32) {
         let Some(parent) = self.get(group).parent.filter(|_| self.open.has(group)) else {
             return;
@@ -127,13 +127,13 @@ impl Groups {
         }
     }
 
-    /// Whether it takes labels to tell that a group counts a namespace, of which no more is known than its name.
+    /// Whether the selector of a group needs the labels of a namespace, of which only the name is known.
     fn is_undecided(&self, group: u32, namespace: &str) -> bool {
         let selector = &self.get(group).record.spec.selector;
         Self::decides(selector, namespace, None).is_none()
     }
 
-    /// An undecided group among one and those below it. Those that leave the namespace out by its name are passed over.
+    /// An undecided group among a group and its descendants. Groups that exclude the namespace by its name are skipped.
     fn undecided_below(&self, group: u32, namespace: &str) -> Option<u32> {
         if self.open.own.contains(&group) && self.is_undecided(group, namespace) {
             return Some(group);
@@ -144,8 +144,8 @@ impl Groups {
             .find_map(|child| self.undecided_below(child, namespace))
     }
 
-    /// A group of which it cannot be decided whether it counts objects of a namespace whose labels are not known, of
-    /// those that limit any of these names, or are part of one that does.
+    /// A group that is undecided for a namespace with unknown labels, among those that limit any of these names, or
+    /// that are descendants of one that does.
     pub(super) fn undecided(&self, namespace: &Name, wanted: &ResourceList) -> Option<u32> {
         let limits = |group: u32| {
             let hard = self.get(group).hard();
@@ -165,7 +165,7 @@ impl Groups {
         listed.or_else(limiting)
     }
 
-    /// Whether there is any such group, whatever it limits.
+    /// Whether any group is undecided for a namespace, whatever it limits.
     pub(super) fn has_undecided(&self, namespace: &Name) -> bool {
         let mut all = self
             .anchors
@@ -176,8 +176,8 @@ impl Groups {
 }
 
 impl State {
-    /// A group of which it cannot be decided whether it counts objects of a namespace, since the labels of the
-    /// namespace are not known; of those that matter for these names.
+    /// A group that is undecided for a namespace since the labels of the namespace are unknown, among those that matter
+    /// for these names.
     #[must_use]
     pub(crate) fn undecided_group(&self, namespace: &Name, wanted: &ResourceList) -> Option<&Name> {
         if self.groups.is_empty() || self.observed_namespace(namespace).is_some() {
@@ -187,7 +187,7 @@ impl State {
         Some(&self.groups.get(group).record.name)
     }
 
-    /// Whether a group may be for a namespace, for all that is known of it.
+    /// Whether a group may select a namespace, as far as it can be decided.
     pub(crate) fn may_have_groups(&self, namespace: &Name) -> bool {
         !self.chain_of(namespace).is_empty()
             || self.observed_namespace(namespace).is_none() && self.groups.has_undecided(namespace)

@@ -1,4 +1,4 @@
-//! Groups that are set and deleted, and the trees that they form.
+//! Setting and deleting groups, and the trees that they form.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -58,14 +58,14 @@ impl State {
     }
 }
 
-/// Whether two specs are for the same objects of the same namespaces, at the same place in the tree.
+/// Whether two specs count the same objects of the same namespaces, at the same place in the tree.
 fn counts_the_same(before: &Spec, after: &Spec) -> bool {
     before.selector == after.selector
         && before.extensions.parent == after.extensions.parent
         && chooses_the_same(before, after)
 }
 
-/// Whether two specs are for the same objects of a namespace.
+/// Whether two specs count the same objects of a namespace.
 fn chooses_the_same(before: &Spec, after: &Spec) -> bool {
     before.quota.scopes == after.quota.scopes
         && before.quota.selector == after.quota.selector
@@ -73,7 +73,7 @@ fn chooses_the_same(before: &Spec, after: &Spec) -> bool {
 }
 
 impl Groups {
-    /// Sets aside in a group what one of its children claims, or gives it back.
+    /// Adds the guarantee of a child to the amounts set aside in its parent, or removes it.
     fn set_aside(&mut self, parent: Option<u32>, child: u32, adds: bool) {
         let claims = claims(self, child);
         let change = match adds {
@@ -87,7 +87,7 @@ impl Groups {
         raise(self, parent, change);
     }
 
-    /// The place of the group that this one is a part of, if that exists, and is not a part of this one.
+    /// The place of a group's parent, if the parent exists and is not a descendant of the group.
     fn find_parent(&self, group: u32) -> Option<u32> {
         let name = self.get(group).record.spec.extensions.parent.as_ref()?;
         let parent = *self.by_name.get(name)?;
@@ -95,7 +95,7 @@ impl Groups {
         (!is_below).then_some(parent)
     }
 
-    /// Joins those that name a new group as their parent.
+    /// Links the groups that name a new group as their parent.
     fn adopt_children(&mut self, group: u32) {
         let name = self.get(group).record.name.clone();
         let children = self.children.get(&name).cloned().unwrap_or_default();
@@ -206,7 +206,7 @@ impl State {
         self.rejoin_all(affected, None);
     }
 
-    /// The namespaces that a group's own selector is for.
+    /// The namespaces that a group's own selector matches.
     fn selected(&self, group: u32) -> Vec<u32> {
         let selector = &self.groups.get(group).record.spec.selector;
         let is_for = |place: &u32| {
@@ -239,7 +239,7 @@ impl State {
         }
     }
 
-    /// How many namespaces would be counted by more groups than `most` if a group were like this; names one.
+    /// How many namespaces would have more than `most` groups with this spec, and the name of one.
     pub(crate) fn crowded(&self, name: &Name, spec: &Spec, most: usize) -> Option<(Name, usize)> {
         let own = self.groups.by_name.get(name).copied();
         let mut above = BTreeSet::new();
@@ -268,9 +268,10 @@ impl State {
 }
 
 impl State {
-    /// What is not in an image, since it follows from the rest: extensions of quotas, chains, members, deadlines.
+    /// Restores everything that images do not hold since it can be derived: extensions of quotas, chains, members,
+    /// deadlines.
     pub(in crate::state) fn restore_groups(&mut self) {
-        let places: Vec<u32> = self.namespaces.slab.iter().map(|it| it.0).collect();
+        let places: Vec<u32> = self.namespaces.slab.iter().map(|place| place.0).collect();
         for place in places {
             self.restore_quotas(place);
             if self.groups.is_empty() {

@@ -1,4 +1,4 @@
-//! What groups cost, counted in places that are looked at.
+//! The cost of groups, in places that are read.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ fn uid(text: &str) -> Uid {
 }
 
 impl World {
-    /// Applies an event, and gives what that costs.
+    /// Applies an event, and returns the cost.
     fn apply(&mut self, event: Event) -> u64 {
         self.sequence += 1;
         let entry = Entry {
@@ -103,7 +103,7 @@ impl World {
         })))
     }
 
-    /// So many objects in a namespace, and so many groups of other namespaces beside a tree of four.
+    /// A namespace with this many objects, and this many groups of other namespaces beside a tree of four.
     fn with(objects: usize, others: usize) -> Self {
         let mut world = Self::default();
         for (name, parent) in [("top", None), ("mid", Some("top"))] {
@@ -155,11 +155,11 @@ fn only_a_group_that_counts_some_objects_looks_at_them() {
 fn an_object_costs_as_much_as_groups_count_it() {
     let cost = |objects, others| World::with(objects, others).observe("moving", "one-more");
     let (few, many) = (cost(10, 0), cost(1_000, 1_000));
-    // Tables of hashes look at some more by chance.
+    // Hash tables read a few more by chance.
     assert!(many < few + 50, "{few} {many}");
 }
 
-/// A limit of one of these.
+/// A limit on this resource.
 fn limit(resource: &str) -> ResourceList {
     [(Name::from(resource), "9".parse().unwrap())]
         .into_iter()
@@ -230,7 +230,7 @@ fn selector(kind: usize) -> Selector {
 
 const RESOURCES: [&str; 3] = ["pods", "services", "secrets"];
 
-/// Something that becomes of one of five groups.
+/// A change of one of five groups.
 #[derive(Clone, Debug)]
 enum Step {
     Set {
@@ -299,7 +299,7 @@ impl World {
                         ..Extensions::default()
                     },
                 };
-                // As where groups are set: no cycles.
+                // As in commands that set groups: no cycles.
                 if tree::validate(self.state.forest(), &name(group), &spec, 9)
                     .iter()
                     .all(|error| !error.to_string().contains("part of itself"))
@@ -320,7 +320,7 @@ impl World {
     }
 }
 
-/// All groups looked at, one after the other.
+/// Reads all groups, one after the other.
 fn has_undecided(groups: &Groups, wanted: &str) -> bool {
     let limits = |group: u32| groups.get(group).hard().get(wanted).is_some();
     groups.by_name.values().any(|&group| {

@@ -1,4 +1,4 @@
-//! What readers ask about groups.
+//! Queries about groups.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -19,10 +19,10 @@ use quota_semantics::{
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GroupFigure {
-    /// The limit in force, and what observed objects and pending reservations take of it.
+    /// The limit that applies, and the amounts of observed objects and pending reservations.
     #[serde(flatten)]
     pub figure: Figure,
-    /// What is guaranteed to groups below it, and not used or reserved by them.
+    /// The amount guaranteed to descendants, and not used or reserved by them.
     pub guaranteed_to_others: Quantity,
 }
 
@@ -33,21 +33,21 @@ pub struct GroupView {
     pub record: Arc<GroupRecord>,
     /// The entry that set it: its resourceVersion.
     pub entry: Sequence,
-    /// The limits in force: those of its spec, or of its override.
+    /// The limits that apply: those of its spec, or of its override.
     pub hard: ResourceList,
-    /// When its override ends, if one is in force.
+    /// When its override ends, if one applies.
     pub override_until: Option<Timestamp>,
-    /// Whether it is below the parent that it names; a missing one makes it stand alone.
+    /// Whether the parent that it names exists. Without it the group is a root.
     pub has_parent: bool,
     /// The groups that name it as their parent.
     pub children: Vec<Name>,
     /// One per limit, by name.
     pub figures: Vec<GroupFigure>,
-    /// Of how many namespaces it counts objects, also of those that have none.
+    /// The number of member namespaces, including empty ones.
     pub members: usize,
 }
 
-/// A namespace of a group, and what it uses of it.
+/// A namespace of a group, and its use of the group.
 #[derive(Clone, Debug)]
 pub struct MemberView {
     /// Its name.
@@ -57,13 +57,13 @@ pub struct MemberView {
 }
 
 impl State {
-    /// How many groups there are.
+    /// The number of groups.
     #[must_use]
     pub(crate) fn group_count(&self) -> usize {
         self.groups.by_name.len()
     }
 
-    /// A group that chooses objects by a label that is not among these, and the label.
+    /// A group that selects objects by a label other than these, and the label.
     #[must_use]
     pub(crate) fn group_choosing_otherwise(&self, keys: &BTreeSet<Name>) -> Option<(&Name, &Name)> {
         let mut groups = self.groups.slab.iter();
@@ -82,7 +82,7 @@ impl State {
         Some((&group.record, group.entry))
     }
 
-    /// The limits of a quota that are in force, and until when, if they are overridden.
+    /// The limits of a quota that apply, and until when, if they are overridden.
     #[must_use]
     pub fn override_of(&self, namespace: &str, quota: &str) -> (ResourceList, Option<Timestamp>) {
         let namespace = self.namespaces.find(namespace);
@@ -111,7 +111,10 @@ impl State {
 
     /// The groups that count objects of a namespace, nearest first.
     pub fn groups_of(&self, namespace: &str) -> impl Iterator<Item = &Name> {
-        let chain = self.namespaces.find(namespace).map(|it| &it.chain);
+        let chain = self
+            .namespaces
+            .find(namespace)
+            .map(|namespace| &namespace.chain);
         let links = chain.into_iter().flat_map(|chain| chain.iter());
         links.map(|link| &self.groups.get(link.group).record.name)
     }
@@ -143,8 +146,8 @@ impl State {
         Some((views.collect(), more))
     }
 
-    /// Another group with the same parent that is guaranteed something of the same name, and a namespace of which both count
-    /// objects: what each is guaranteed may then not be had by both at once.
+    /// Another group with the same parent that also guarantees an amount of the same name, and a namespace in which
+    /// both count objects: the two guarantees may not be available at the same time.
     #[must_use]
     pub fn contender(&self, group: &str) -> Option<(&Name, &Name)> {
         let &place = self.groups.by_name.get(group)?;
@@ -165,7 +168,7 @@ impl State {
         })
     }
 
-    /// What a namespace uses of a group that counts objects of it.
+    /// The use by a namespace of a group that counts its objects.
     #[must_use]
     pub fn group_member(&self, group: &str, namespace: &str) -> Option<MemberView> {
         let &place = self.groups.by_name.get(group)?;
@@ -218,7 +221,7 @@ fn figures(hard: &ResourceList, sums: Option<&Sums>) -> Vec<Figure> {
 }
 
 impl Namespace {
-    /// What it uses and has reserved of a group that counts objects of it.
+    /// The amounts that it uses and has reserved of a group that counts its objects.
     pub(crate) fn share_of(&self, group: u32) -> Option<&Sums> {
         let link = self.chain.iter().find(|link| link.group == group)?;
         match link {

@@ -1,4 +1,4 @@
-//! Pieces of an image: records, lists and slabs, none of them longer than is held in memory at once.
+//! Pieces of an image: records, lists and slabs. Only one piece at a time is held in memory.
 
 use std::io::{self, Read, Write};
 
@@ -8,7 +8,7 @@ use crate::{
     state::slab::Slab,
 };
 
-/// A piece is closed when it is this long, in bytes; bounds what is held while writing.
+/// A piece is closed when it reaches this length in bytes; this bounds the memory of writing.
 const PIECE_BYTES: usize = 256 * 1024;
 
 pub(super) fn write_piece(output: &mut impl Write, writer: Writer) -> io::Result<()> {
@@ -22,7 +22,7 @@ pub(super) fn read_piece(input: &mut impl Read) -> io::Result<Vec<u8>> {
     input.read_exact(&mut length)?;
     let length = u64::from_le_bytes(length);
     let mut bytes = Vec::new();
-    // Grows with what is there, not with what is claimed.
+    // The buffer grows with the input, not with the claimed length.
     if input.take(length).read_to_end(&mut bytes)? as u64 != length {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
@@ -43,7 +43,7 @@ pub(super) fn read_record<T: Wire>(input: &mut impl Read) -> Result<T, ImageErro
     Ok(record)
 }
 
-/// A list of any length: pieces, of which the last one is empty.
+/// Writes a list of any length: pieces, the last of which is empty.
 pub(super) fn write_list(output: &mut impl Write, list: &[impl Wire]) -> io::Result<()> {
     let mut items = list.iter().peekable();
     loop {
@@ -80,7 +80,7 @@ pub(super) fn read_list<T: Wire>(input: &mut impl Read) -> Result<Vec<T>, ImageE
     }
 }
 
-/// A slab is a head, then pieces of whole chunks.
+/// Writes a slab: a head, then pieces of whole chunks.
 pub(super) fn write_slab<T: Wire + Clone, const CHUNK: usize>(
     output: &mut impl Write,
     slab: &Slab<T, CHUNK>,

@@ -1,4 +1,4 @@
-//! Reading objects.
+//! Queries about objects.
 
 use crate::state::{
     State,
@@ -20,7 +20,7 @@ impl State {
         self.objects.next_lapse()
     }
 
-    /// An object that is alive.
+    /// A live object.
     #[must_use]
     pub fn object(&self, namespace: &str, uid: &Uid) -> Option<ObjectView> {
         let namespace = self.namespaces.place(namespace)?;
@@ -28,13 +28,13 @@ impl State {
         Some(self.object_view(place))
     }
 
-    /// The objects that bear this uid, each in another namespace.
+    /// The objects with this uid, each in another namespace.
     pub(crate) fn objects_with(&self, uid: &Uid) -> impl Iterator<Item = ObjectView> {
         let places = self.objects.all_with(uid);
         places.map(|place| self.object_view(place))
     }
 
-    /// The object of this name, if one is alive.
+    /// The live object of this name.
     #[must_use]
     pub fn object_named(&self, namespace: &str, resource: &str, name: &str) -> Option<ObjectView> {
         let namespace = self.namespaces.place(namespace)?;
@@ -44,7 +44,7 @@ impl State {
             .map(|place| self.object_view(place))
     }
 
-    /// Whether a delete event for this object was seen, as far as that is remembered.
+    /// Whether the deletion of this object was observed, as far as deletions are remembered.
     #[must_use]
     pub(crate) fn is_deleted(&self, namespace: &str, uid: &Uid) -> bool {
         self.objects.deleted.contains(namespace, uid)
@@ -63,8 +63,8 @@ impl State {
         view.page(after, limit, keep, || ())
     }
 
-    /// Looks at up to `most` places from `from` on for objects that `keep` keeps. Answers them, at most `limit`, and
-    /// the place to go on at; none: there are no more. An object stays in its place for as long as it lives.
+    /// Reads up to `most` places from `from` on, and returns at most `limit` objects that `keep` accepts, and the next
+    /// place; none: there are no more. A live object never changes its place.
     #[must_use]
     pub fn objects_from(
         &self,

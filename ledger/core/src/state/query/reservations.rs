@@ -1,4 +1,4 @@
-//! Reading reservations.
+//! Queries about reservations.
 
 use std::borrow::Cow;
 
@@ -42,7 +42,7 @@ impl State {
             .map(|(_, tracked)| self.reservation_view(tracked))
     }
 
-    /// The same without what it holds, which takes the most work.
+    /// The same without the held amounts, which take the most work.
     #[must_use]
     pub fn reservation_status(&self, namespace: &str, uid: &Uid) -> Option<ReservationStatus> {
         let (_, tracked) = self.reservations.find(namespace, uid)?;
@@ -67,27 +67,27 @@ impl State {
         })
     }
 
-    /// The reservation for an object, pending or not, without what it holds.
+    /// The reservation for an object, pending or not, without the held amounts.
     pub(crate) fn tracked(&self, namespace: &str, uid: &Uid) -> Option<&Tracked> {
-        let known = self.reservations.find(namespace, uid);
-        known.map(|(_, tracked)| tracked)
+        let found = self.reservations.find(namespace, uid);
+        found.map(|(_, tracked)| tracked)
     }
 
-    /// What is committed for an object that was not observed.
+    /// The committed footprint of an object that was not observed.
     #[must_use]
     pub fn committed(&self, namespace: &str, uid: &Uid) -> Option<&Footprint> {
         let (_, tracked) = self.reservations.find_committed(namespace, uid)?;
         tracked.committed.as_deref()
     }
 
-    /// All that is committed in a namespace, for objects that were not observed.
+    /// The commits of a namespace whose objects were not observed.
     pub(crate) fn committed_in(&self, namespace: &str) -> impl Iterator<Item = ReservationView> {
         let namespace = self.namespaces.find(namespace).into_iter();
         let places = namespace.flat_map(|namespace| &namespace.committed);
         places.map(|&place| self.reservation_view(self.reservations.get(place)))
     }
 
-    /// Whether a pending reservation took the place of an earlier one for the same name, as far as that is remembered.
+    /// Whether a pending reservation superseded an earlier one for the same name, as far as that is remembered.
     pub(crate) fn replaced_another(&self, pending: &Tracked) -> bool {
         self.reservations.replaced_another(pending)
     }

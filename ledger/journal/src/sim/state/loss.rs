@@ -1,4 +1,4 @@
-//! What a power cut takes.
+//! The effects of a power loss.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,12 +7,11 @@ use std::{
 
 use super::{State, names::apply, put};
 
-/// Written or lost as one.
+/// The unit that is written or lost as a whole.
 const SECTOR_BYTES: usize = 512;
 
 impl State {
-    /// Of the changes of names that were not synced, the earlier ones of each directory may have
-    /// happened.
+    /// Keeps the earlier ones of the unsynced changes of names in each directory, and loses the others.
     pub(super) fn lose_names(&mut self) {
         let mut left: BTreeMap<PathBuf, usize> = BTreeMap::new();
         let changes = std::mem::take(&mut self.pending_names);
@@ -31,7 +30,7 @@ impl State {
                 None => self.fired.lost_names += 1,
             }
         }
-        // What is in a directory goes with it. Directories come before what is in them.
+        // The content of a directory is lost with it. Directories come before their content.
         let mut names: BTreeMap<PathBuf, u64> = BTreeMap::new();
         for (path, inode) in &self.durable_names {
             let parent = path.parent().unwrap_or(path);
@@ -46,7 +45,7 @@ impl State {
         self.databases.retain(|inode, _| used.contains(inode));
     }
 
-    /// Of the writes that were not synced, any sectors may have happened.
+    /// Keeps any sectors of the unsynced writes, and loses the others.
     pub(super) fn lose_writes(&mut self) {
         let ids: Vec<u64> = self.inodes.keys().copied().collect();
         for id in ids {

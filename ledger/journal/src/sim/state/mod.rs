@@ -1,4 +1,4 @@
-//! What is on the simulated disk: what can be read, and what of it would survive.
+//! The content of the simulated disk: the readable part, and the part that would survive.
 
 mod loss;
 mod names;
@@ -17,13 +17,13 @@ pub(super) use pairs::Pairs;
 /// How the process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crash {
-    /// Everything that was written can still be read, but may never have reached the disk.
+    /// All writes can still be read, but may never have reached the disk.
     Kill,
-    /// What was not synced is gone, or is there in part.
+    /// Unsynced writes are lost, in whole or in part.
     PowerLoss,
 }
 
-/// What goes wrong with a sync.
+/// The fault of a sync.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
     None,
@@ -33,7 +33,7 @@ pub(super) enum Fault {
 
 #[derive(Clone, Default)]
 struct Inode {
-    /// What is read.
+    /// The readable content.
     content: Vec<u8>,
     durable: Vec<u8>,
     /// Writes that are not durable, in order.
@@ -49,7 +49,7 @@ pub(super) struct State {
     locked: bool,
     pub(super) fired: Fired,
     next_inode: u64,
-    /// Files; what has a name and is no file is a directory or a database.
+    /// Files. A name without an inode here is a directory or a database.
     inodes: BTreeMap<u64, Inode>,
     pub(super) databases: BTreeMap<u64, Pairs>,
     pub(super) open_databases: BTreeSet<u64>,
@@ -107,7 +107,7 @@ impl State {
         Ok(())
     }
 
-    /// What goes wrong with a sync at this call.
+    /// The fault of a sync at this call.
     pub(super) fn sync_fault(&mut self) -> Fault {
         if due(&mut self.faults.fail_sync_at, self.calls) {
             self.fired.failed_syncs += 1;
@@ -165,7 +165,7 @@ impl State {
         let grows = (offset + bytes.len()).saturating_sub(self.inode(inode)?.content.len());
         let full = grows > fits;
         let room = bytes.len() - grows.saturating_sub(fits).min(bytes.len());
-        // A write that is interrupted is done in part.
+        // An interrupted write is done in part.
         let part = match died.is_err() || failed || full {
             true => self.below(bytes.len() + 1).min(room),
             false => bytes.len(),
@@ -198,7 +198,7 @@ impl State {
             }
             Fault::Lies => Ok(()),
             Fault::Fails => {
-                // As Linux does: the pages count as clean, and are never written.
+                // As in Linux: the pages count as clean, and are never written.
                 inode.pending.clear();
                 Err(error("simulated I/O error"))
             }
@@ -237,7 +237,7 @@ impl State {
         files.map(|file| file.content.len() as u64).sum()
     }
 
-    /// Turns one bit of what is on the disk; gives where.
+    /// Flips one bit of the disk; returns the place.
     pub(super) fn flip(&mut self) -> Option<(PathBuf, u64)> {
         let names: Vec<(PathBuf, u64)> = self.names.clone().into_iter().collect();
         let holds = |(_, inode): &&(PathBuf, u64)| {
@@ -281,7 +281,7 @@ impl State {
     }
 }
 
-/// Whether a fault is due at this call; it comes once.
+/// Whether a fault is due at this call; it occurs once.
 fn due(at: &mut Option<u64>, calls: u64) -> bool {
     at.take_if(|at| *at <= calls).is_some()
 }

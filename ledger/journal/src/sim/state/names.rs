@@ -39,7 +39,7 @@ impl State {
         }
     }
 
-    /// The root is always there.
+    /// Whether a path exists. The root always does.
     fn is_there(&self, path: &Path) -> bool {
         path.parent().is_none() || self.names.contains_key(path)
     }
@@ -59,7 +59,7 @@ impl State {
         Ok(self.is_there(path))
     }
 
-    /// The database of a directory; it is made if there is none.
+    /// The database of a directory; it is created if it does not exist.
     pub(in crate::sim) fn open_database(&mut self, path: &Path) -> io::Result<u64> {
         if !self.is_there(parent(path)) {
             self.make_directory(parent(path))?;
@@ -97,7 +97,7 @@ impl State {
         Ok(())
     }
 
-    /// Removes what is in a directory in any order, then itself.
+    /// Removes the content of a directory in any order, then the directory.
     pub(in crate::sim) fn remove_tree(&mut self, directory: &Path) -> io::Result<()> {
         let below = self.names.keys().filter(|path| path.starts_with(directory));
         let mut below: Vec<PathBuf> = below.cloned().collect();
@@ -152,7 +152,7 @@ impl State {
             Fault::Lies => return Ok(()),
             Fault::Fails => return Err(error("simulated I/O error")),
         }
-        // A rename within the directory; the journal does no others.
+        // A rename within one directory; the journal does no others.
         let (synced, pending) = std::mem::take(&mut self.pending_names)
             .into_iter()
             .partition(|change| change.directory() == directory);

@@ -1,4 +1,5 @@
-//! The content of a simulated sled: after an unclean stop it may have lost a suffix, silently, or refuse to open.
+//! The content of a simulated sled database: after an unclean stop it may have lost a suffix, silently, or refuse to
+//! open.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +21,7 @@ impl Pairs {
         self.now.is_empty()
     }
 
-    /// Its one file.
+    /// Its only file.
     pub(super) fn listed(&self) -> DirectoryEntry {
         let bytes = self.now.values().map(|value| value.len() as u64).sum();
         DirectoryEntry {
@@ -30,7 +31,7 @@ impl Pairs {
         }
     }
 
-    /// Turns one bit of one value. sled would see that in a read, or not open; here the value is simply wrong.
+    /// Flips one bit of one value. sled would detect that on reading, or not open; here the value is simply wrong.
     pub(super) fn flip(&mut self, random: u64) {
         let number = random % (self.now.len().max(1) as u64);
         let key = self.now.keys().nth(usize::try_from(number).unwrap_or(0));
@@ -54,8 +55,8 @@ impl Pairs {
 }
 
 impl State {
-    /// Of the puts that were not made durable, some first ones are left, also after a kill; and one
-    /// database in eight that was open does not open again.
+    /// Keeps a prefix of the inserts that are not durable, also after a kill; and one in eight open databases does not
+    /// open again.
     pub(super) fn lose_pairs(&mut self, crash: Crash) {
         for (inode, mut pairs) in std::mem::take(&mut self.databases) {
             let unclean = !pairs.pending.is_empty();

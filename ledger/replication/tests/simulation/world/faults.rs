@@ -1,4 +1,4 @@
-//! What goes wrong with nodes and the stream.
+//! Faults of nodes and of the stream.
 
 use quota_replication::{Bookmark, Position};
 
@@ -66,7 +66,7 @@ impl World {
                 }
                 self.nodes[node].replica.truncate(written - lost);
                 self.kill(node, 50 + span / 3);
-                // Recovery syncs what it reads.
+                // Recovery syncs everything that it reads.
                 self.nodes[node].synced = written - lost;
             }
             _ => {

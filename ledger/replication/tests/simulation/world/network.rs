@@ -1,4 +1,4 @@
-//! What is on its way between nodes and the stream, and may be lost, late, or there twice.
+//! Messages between nodes and the stream, which may be lost, delayed, or duplicated.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ impl World {
             return self.report.count("publish lost");
         }
         if self.stream.stale_until > self.now && self.random.chance(500) {
-            // It may name any number: behind, or ahead by what will never be committed.
+            // The server may name any number: one behind, or one ahead of what will ever be committed.
             self.report.count("refused by a deposed server");
             let last = self.random.below(self.stream.last() + 3);
             let delay = self.delay();
@@ -98,7 +98,7 @@ impl World {
         self.with(node, life, |process, now| {
             process.member.read(now, messages.as_deref());
         })?;
-        // From time to time the position is to be written down, and from time to time the replica is synced.
+        // At random times the position is to be stored, and at random times the replica is synced.
         let is_noted = self.random.chance(100);
         let is_synced = self.random.chance(100);
         let node = &mut self.nodes[node];

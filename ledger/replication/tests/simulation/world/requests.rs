@@ -1,4 +1,4 @@
-//! What clients ask, and what they are answered.
+//! The requests of clients, and their answers.
 
 use super::{
     super::{
@@ -38,7 +38,7 @@ impl World {
 
     pub(super) fn answered(&mut self, answer: Answer) -> Checked {
         let Answer { job, said, basis } = answer;
-        // Also if nobody waits for it any more, it has left.
+        // The answer counts as sent even if no client waits for it any more.
         if let (Op::Reserve(number), Said::Granted) = (&job.op, said) {
             self.account.granted.insert(*number);
         }
@@ -47,13 +47,13 @@ impl World {
             return Ok(());
         }
         if said == Said::NotLeader {
-            let asked = client.asked;
-            self.after(50, Event::Ask(job.client, asked));
+            let attempts = client.asked;
+            self.after(50, Event::Ask(job.client, attempts));
             return Ok(());
         }
         if basis < client.acknowledged_before {
             return Err(format!(
-                "{:?} was answered {said:?} by what was known at entry {basis}, when {} was acknowledged",
+                "{:?} was answered {said:?} from the state at entry {basis}, when {} was acknowledged",
                 job.op, client.acknowledged_before
             ));
         }
@@ -68,16 +68,16 @@ impl World {
         }
         client.op = None;
         client.number += 1;
-        let asked = client.asked;
+        let attempts = client.asked;
         self.account.acknowledged = self.account.acknowledged.max(basis);
         let pause = self.random.below(120);
-        self.after(pause, Event::Ask(job.client, asked));
+        self.after(pause, Event::Ask(job.client, attempts));
         Ok(())
     }
 
-    pub(super) fn ask(&mut self, number: usize, asked: u64) {
+    pub(super) fn ask(&mut self, number: usize, attempts: u64) {
         let client = &mut self.clients[number];
-        if client.asked != asked || client.is_done {
+        if client.asked != attempts || client.is_done {
             return;
         }
         client.asked += 1;
@@ -103,7 +103,7 @@ impl World {
             client.acknowledged_before = self.account.acknowledged;
         }
         let op = client.op.clone().expect("there is one");
-        let (request, asked) = (client.number, client.asked);
+        let (request, attempts) = (client.number, client.asked);
         let node = usize::try_from(self.random.below(NODES as u64)).unwrap();
         let job = Job {
             client: number,
@@ -114,6 +114,6 @@ impl World {
         if !self.loses() {
             self.after(delay, Event::Request(node, job));
         }
-        self.after(PATIENCE, Event::Ask(number, asked));
+        self.after(PATIENCE, Event::Ask(number, attempts));
     }
 }

@@ -1,4 +1,4 @@
-//! What holds in all trees.
+//! Properties of all trees.
 
 use proptest::{collection::vec, prelude::*};
 
@@ -45,7 +45,7 @@ fn units(list: &ResourceList) -> i64 {
 }
 
 impl Tree {
-    /// The groups that count an object which these groups select, children first: parents have smaller places.
+    /// The groups that count an object which these groups select, children first: parents have lower indexes.
     fn chain(&self, own: &[bool]) -> Vec<usize> {
         let mut counts: Vec<bool> = (0..self.0.len())
             .map(|place| own.get(place) == Some(&true))
@@ -73,7 +73,7 @@ impl Tree {
         }
     }
 
-    /// What is set aside by the definition.
+    /// The amount set aside, by its definition.
     fn set_aside(&self, group: usize) -> i64 {
         let children = (0..self.0.len()).filter(|&child| self.0[child].parent == Some(group));
         let of_child = |child: usize| {
@@ -84,7 +84,7 @@ impl Tree {
         children.map(of_child).sum()
     }
 
-    /// Guarantees that the children cannot have together are lowered.
+    /// Lowers guarantees that the children cannot have together.
     fn commit_within(mut self) -> Self {
         for place in (0..self.0.len()).rev() {
             let mut left = self.0[place].hard;
@@ -96,7 +96,7 @@ impl Tree {
                 }
             }
         }
-        // From above: a lowered guarantee may be less than what its children have.
+        // From the root down: a lowered guarantee may be less than those of its children.
         for place in 0..self.0.len() {
             let mut left = match self.0[place].parent {
                 None => self.0[place].hard,
@@ -134,7 +134,7 @@ fn trees() -> impl Strategy<Value = Tree> {
 #[derive(Clone, Debug)]
 enum Step {
     Ask(usize, i64),
-    /// What was reserved is used.
+    /// A reserved amount becomes used.
     Observe(usize),
     GiveBack(usize),
     Relabel(usize, Vec<bool>),

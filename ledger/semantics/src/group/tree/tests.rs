@@ -27,7 +27,7 @@ fn spec(json: &str) -> Spec {
 }
 
 impl Groups {
-    /// Sets a group if it may be set; else the errors.
+    /// Sets a group if it is valid; otherwise returns the errors.
     fn set(&mut self, name: &str, json: &str) -> Vec<String> {
         let mut spec = spec(json);
         if spec.selector.is_empty() && !json.contains("selector") {
@@ -94,7 +94,7 @@ fn guarantees_fit_into_every_limit_above_from_either_side() {
     groups.refuses("b", &guaranteed(5, "p"), error);
     groups.accepts("b", &guaranteed(3, "p"));
     groups.refuses("p", &hard(6), "spec.quota.hard[pods]");
-    // Also through a group that limits nothing itself.
+    // Also through a group without limits of its own.
     groups.accepts("c", &guaranteed(2, "m"));
     groups.refuses("m", r#"{"parent":"p"}"#, PARENT);
     groups.accepts("c", &guaranteed(1, "m"));
@@ -104,7 +104,7 @@ fn guarantees_fit_into_every_limit_above_from_either_side() {
         &guaranteed(2, "m"),
         error.split("[pods]").next().unwrap(),
     );
-    // What is guaranteed to a group includes what its children are.
+    // The guarantee of a group includes those of its children.
     groups.accepts("m", &guaranteed(1, "p"));
 }
 

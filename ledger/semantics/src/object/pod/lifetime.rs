@@ -1,4 +1,4 @@
-//! When a pod stops counting: it ended, or it should be gone but cannot go.
+//! When a pod stops counting: it ended, or its deletion is overdue.
 
 use super::Pod;
 use crate::{Span, Timestamp};
@@ -9,9 +9,8 @@ impl Pod {
         self.is_terminal() || self.overdue_after().is_some_and(|limit| now > limit)
     }
 
-    /// The time after which, strictly, only its existence counts, since its node will hardly
-    /// come back: the deletion time and, once more, the grace period. `None` for a pod that is
-    /// not being deleted, and for one that has come to its end anyway.
+    /// The time after which, strictly, only its existence counts, since its node is unlikely to come back: the deletion
+    /// time plus the grace period once more. `None` for a pod that is not being deleted, and for one that has ended.
     #[must_use]
     pub fn lapse(&self) -> Option<Timestamp> {
         if self.is_terminal() {

@@ -1,11 +1,11 @@
-//! Quality of service, as far as quotas ask: best effort or not.
+//! Quality of service, as far as quotas use it: best effort or not.
 
 use super::{Pod, Requirements};
 use crate::quantity::Quantity;
 
 impl Pod {
-    /// Best effort: nothing asks for cpu or memory. What the status says goes first; resources
-    /// of the pod as a whole, even none, go before those of its containers.
+    /// Best effort: no container requests cpu or memory. The status takes precedence; pod-level resources, even empty
+    /// ones, take precedence over those of containers.
     pub(super) fn is_best_effort(&self) -> bool {
         if !self.status.qos_class.is_empty() {
             return self.status.qos_class == "BestEffort";

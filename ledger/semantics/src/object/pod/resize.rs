@@ -1,6 +1,5 @@
-//! Containers that are being resized in place: the largest of what was requested, what the node
-//! allotted, and what runs. A resize that the node calls infeasible will not happen: then what was
-//! requested does not count.
+//! Containers that are being resized in place: the largest of the requested, the allotted and the running amounts. A
+//! resize that the node reports as infeasible will not happen: then the requested amount does not count.
 
 use std::borrow::Cow;
 
@@ -8,7 +7,7 @@ use super::{Container, ContainerStatus, Pod, Requirements, totals::raise};
 use crate::resource::ResourceList;
 
 impl Pod {
-    /// The requests of a container that runs beside others, resize included.
+    /// The requests of a container that runs beside others, including a resize.
     pub(super) fn effective_requests<'p>(
         &'p self,
         container: &'p Container,
@@ -23,7 +22,7 @@ impl Pod {
         Cow::Owned(largest)
     }
 
-    /// The limits of a container that runs beside others, resize included.
+    /// The limits of a container that runs beside others, including a resize.
     pub(super) fn effective_limits<'p>(
         &'p self,
         container: &'p Container,
@@ -37,8 +36,8 @@ impl Pod {
         Cow::Owned(largest)
     }
 
-    /// Its status, if that says what it runs with. Names are unique in a pod that was admitted;
-    /// in any other the last status wins, as in Kubernetes.
+    /// The status and the running resources of a container, if its status has them. Names are unique in a pod that was
+    /// admitted; in any other the last status wins, as in Kubernetes.
     fn actual(&self, container: &Container) -> Option<(&ContainerStatus, &Requirements)> {
         let init = self.status.init_container_statuses.iter().rev();
         let status = init
@@ -52,7 +51,7 @@ impl Pod {
             .status
             .conditions
             .iter()
-            .find(|it| it.kind == "PodResizePending");
+            .find(|condition| condition.kind == "PodResizePending");
         if pending.is_some_and(|condition| condition.reason == "Infeasible") {
             ResourceList::new()
         } else {

@@ -27,11 +27,11 @@ fn plains(most: usize) -> impl Strategy<Value = Vec<Plain>> {
 fn pod(containers: &[Plain], init: &[Plain], overhead: Option<i64>) -> Pod {
     let amount = |milli: Option<i64>| milli.map(|milli| json!({ "cpu": format!("{milli}m") }));
     let write = |list: &[Plain]| -> Vec<serde_json::Value> {
-        let write_one = |(at, it): (usize, &Plain)| {
+        let write_one = |(at, container): (usize, &Plain)| {
             json!({
                 "name": format!("c{at}"),
-                "restartPolicy": it.sidecar.then_some("Always"),
-                "resources": { "requests": amount(it.request), "limits": amount(it.limit) },
+                "restartPolicy": container.sidecar.then_some("Always"),
+                "resources": { "requests": amount(container.request), "limits": amount(container.limit) },
             })
         };
         list.iter().enumerate().map(write_one).collect()
@@ -44,13 +44,16 @@ fn pod(containers: &[Plain], init: &[Plain], overhead: Option<i64>) -> Pod {
     serde_json::from_value(pod).unwrap()
 }
 
-/// The definition of Kubernetes' documentation, as directly as it can be written: the largest
-/// amount that is in use at any moment.
+/// The definition in Kubernetes' documentation, as literally as possible: the largest amount in use at any moment.
 fn naive(containers: &[Plain], init: &[Plain], amount: fn(&Plain) -> Option<i64>) -> Option<i64> {
     let all = || containers.iter().chain(init);
     all().find_map(amount)?;
-    let sidecars =
-        |list: &[Plain]| -> i64 { list.iter().filter(|it| it.sidecar).filter_map(amount).sum() };
+    let sidecars = |list: &[Plain]| -> i64 {
+        list.iter()
+            .filter(|container| container.sidecar)
+            .filter_map(amount)
+            .sum()
+    };
     let running = containers.iter().filter_map(amount).sum::<i64>() + sidecars(init);
     let starting = (0..init.len()).map(|at| sidecars(&init[..at]) + amount(&init[at]).unwrap_or(0));
     Some(starting.fold(running, i64::max))
@@ -69,8 +72,8 @@ proptest! {
         init in plains(4),
         overhead in prop::option::of(0_i64..500),
     ) {
-        let requests = naive(&containers, &init, |it| it.request);
-        let limits = naive(&containers, &init, |it| it.limit);
+        let requests = naive(&containers, &init, |container| container.request);
+        let limits = naive(&containers, &init, |container| container.limit);
         let pod = pod(&containers, &init, overhead);
         let expected = match (requests, overhead) {
             (None, None) => None,
@@ -78,7 +81,7 @@ proptest! {
         };
         prop_assert_eq!(counted(&pod, "requests.cpu"), expected);
         prop_assert_eq!(counted(&pod, "cpu"), expected);
-        let widened = limits.map(|it| if it == 0 { 0 } else { it + overhead.unwrap_or(0) });
+        let widened = limits.map(|limit| if limit == 0 { 0 } else { limit + overhead.unwrap_or(0) });
         prop_assert_eq!(counted(&pod, "limits.cpu"), widened);
     }
 
@@ -103,9 +106,9 @@ proptest! {
         twice.set_api_defaults();
         prop_assert_eq!(once.resources(Timestamp::EPOCH), twice.resources(Timestamp::EPOCH));
 
-        let filled: fn(&Plain) -> Option<i64> = |it| it.request.or(it.limit);
+        let filled: fn(&Plain) -> Option<i64> = |container| container.request.or(container.limit);
         prop_assert_eq!(counted(&once, "cpu"), naive(&containers, &init, filled));
-        let silent = containers.iter().chain(&init).any(|it| filled(it).is_none());
+        let silent = containers.iter().chain(&init).any(|container| filled(container).is_none());
         prop_assert_eq!(once.missing_requirements(&["requests.cpu"]).is_some(), silent);
     }
 

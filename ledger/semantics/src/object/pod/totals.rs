@@ -6,7 +6,7 @@ use super::{Container, Pod, Spec};
 use crate::{object::names::is_pod_level, resource::ResourceList};
 
 impl Pod {
-    /// What is set aside for the pod.
+    /// The total requests of the pod, with its overhead.
     pub(super) fn total_requests(&self) -> ResourceList {
         let mut total = sum(
             &self.spec,
@@ -20,7 +20,7 @@ impl Pod {
         total
     }
 
-    /// What the pod may use at most. The overhead widens a limit, it does not make one.
+    /// The total limits of the pod. The overhead raises an existing limit, but does not create one.
     pub(super) fn total_limits(&self) -> ResourceList {
         let mut total = sum(
             &self.spec,
@@ -37,7 +37,7 @@ impl Pod {
     }
 }
 
-/// The requests of all containers, by the spec alone.
+/// The requests of all containers in the spec, regardless of the status.
 pub(in crate::object) fn total_requests_in_spec(spec: &Spec) -> ResourceList {
     sum(
         spec,
@@ -46,7 +46,7 @@ pub(in crate::object) fn total_requests_in_spec(spec: &Spec) -> ResourceList {
     )
 }
 
-/// The limits of all containers, by the spec alone.
+/// The limits of all containers in the spec, regardless of the status.
 pub(in crate::object) fn total_limits_in_spec(spec: &Spec) -> ResourceList {
     sum(
         spec,
@@ -55,8 +55,8 @@ pub(in crate::object) fn total_limits_in_spec(spec: &Spec) -> ResourceList {
     )
 }
 
-/// The most that the containers have at any moment of the pod's life: all containers and sidecars
-/// together, or any step of the start, where an init container runs beside the sidecars before it.
+/// The largest sum of the containers at any moment of the pod's life: all containers and sidecars together, or any step
+/// of the start, where an init container runs beside the sidecars before it.
 ///
 /// The order is Kubernetes': a sum is written in the style of its first summand that is not zero.
 fn sum<'p>(
@@ -86,15 +86,15 @@ fn sum<'p>(
     total
 }
 
-/// Resources of the pod as a whole take the place of the sum, name by name.
+/// Pod-level resources replace the sum, name by name.
 fn replace(total: &mut ResourceList, pod_level: &ResourceList) {
     for (name, amount) in pod_level.iter().filter(|(name, _)| is_pod_level(name)) {
         total.insert(name.clone(), amount.clone());
     }
 }
 
-/// Raises each name to the amount in `other`, if that is more. Of equal amounts the first stays, so
-/// that its spelling does; that is not so in [`ResourceList::max`].
+/// Raises each name to the amount in `other`, if that is larger. Of equal amounts the first one keeps its spelling,
+/// unlike in [`ResourceList::max`].
 pub(super) fn raise(list: &mut ResourceList, other: &ResourceList) {
     for (name, amount) in other.iter() {
         if list.get(name).is_none_or(|own| amount > own) {

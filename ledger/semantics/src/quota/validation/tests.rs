@@ -10,7 +10,7 @@ fn messages(errors: &[FieldError]) -> Vec<String> {
     errors.iter().map(ToString::to_string).collect()
 }
 
-/// The errors of a quota that has nothing but metadata.
+/// The errors of a quota that has only metadata.
 fn metadata_errors(metadata: &str) -> Vec<String> {
     messages(&validate_create(&manifest(metadata, "{}")))
 }

@@ -82,7 +82,7 @@ async fn what_is_not_understood_is_denied_where_anything_is_limited() {
         assert_eq!(answer.body["response"]["uid"], review["request"]["uid"]);
         assert!(answer.message().contains("cannot be checked"), "{path}");
         assert_eq!(answer.annotation("reason"), Some("Malformed"), "{path}");
-        // Where there is no quota, nothing is asked.
+        // In a namespace without a quota the review needs no decision.
         bad["request"]["namespace"] = json!("elsewhere");
         assert!(world.send(&bad).await.allowed(), "{path}");
     }

@@ -110,7 +110,7 @@ impl World {
             request.headers_mut().insert("authorization", value);
         }
         let mut answer = agent(REQUEST).run(request).unwrap();
-        // Watches and backups: that they begin is all that is asked.
+        // Watches and backups: only their begin is checked.
         if answer.status().is_success() && answer.headers().get("content-length").is_none() {
             return (answer.status().as_u16(), Value::Null);
         }

@@ -138,7 +138,7 @@ async fn checkpoints_reach_a_directory_and_a_server_also_after_failures() {
         "--checkpoint.copy_dir=copies".to_owned(),
         format!("--checkpoint.http_url={}", collector.url),
     ];
-    // There is no directory yet: that is told, and tried again.
+    // There is no directory yet: the daemon reports that, and retries.
     let quotad = signing(path, &places);
     set_quota(&quotad);
     let last = observe(&quotad, "w", 1);

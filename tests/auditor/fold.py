@@ -23,7 +23,7 @@ def uid(value):
 
 
 def key(event):
-    """What an object and its reservation are known by."""
+    """The key of an object and its reservation."""
     return event["namespace"], uid(event["uid"])
 
 

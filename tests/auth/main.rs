@@ -296,7 +296,7 @@ fn callers_may_do_what_their_tokens_say() {
         .collect();
     assert_eq!(actors, ["root", "ci", "ci"], "{entries}");
 
-    // A new file is taken into force, a bad one is not, and nothing secret is told.
+    // A new file comes into force, an invalid one does not, and no secret is shown.
     let before = fs::read_to_string(&file).unwrap();
     fs::write(&file, format!("{before}\n{admin}")).unwrap();
     daemon.reload("the new tokens file cannot be used, the old one stays");

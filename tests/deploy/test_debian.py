@@ -216,8 +216,8 @@ class Packages(unittest.TestCase):
 
     @contextlib.contextmanager
     def started(self, name, environment, *arguments):
-        """A service that is started as its unit says: its process, and what waits until it has told systemd something. It is
-        stopped in the end."""
+        """A service that is started as its unit says: its process, and a function that waits until it has notified systemd.
+        It is stopped in the end."""
         settings = unit(self.unit_path(name))
         self.assertEqual(settings["Type"], ["notify"])
         notify = self.work / f"notify-{name}"

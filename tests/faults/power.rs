@@ -27,7 +27,7 @@ const STATES: usize = 400;
 
 const WORKERS: usize = 2;
 
-/// Two lives on one tape; the second one is killed at its end. What was told, in order.
+/// Two lives on one tape; the second one is killed at its end. Returns the states that clients were sent, in order.
 fn record(directory: &Path, tape: &Path) -> Vec<Told> {
     let mut told = vec![Told::default()];
     let mut between = File::options()

@@ -23,7 +23,7 @@ const FILLING_BYTES: usize = 16 * 1024;
 pub(crate) struct Told {
     /// Quotas by name, with their limit.
     pub(crate) quotas: BTreeMap<String, u64>,
-    /// Reservations by uid: the state that was told last.
+    /// Reservations by uid: the state in the last answer.
     pub(crate) reservations: BTreeMap<String, &'static str>,
     /// Uids of objects.
     pub(crate) objects: Vec<String>,
@@ -33,7 +33,7 @@ pub(crate) struct Told {
     pub(crate) unanswered: String,
 }
 
-/// A request that was answered changes what is known.
+/// A request. Its answer changes the recorded state.
 pub(crate) enum Step {
     Quota(String, u64),
     Reserve(String),
@@ -104,8 +104,8 @@ pub(crate) fn script(name: &str, filling: usize) -> Vec<Step> {
     ]
 }
 
-/// Asks for these steps until one is not answered; `told` learns of those that are, and `acknowledged` is called
-/// after each. Gives whether all were answered.
+/// Requests these steps until one is not answered; records the answered steps in `told`, and calls `acknowledged`
+/// after each. Returns whether all were answered.
 pub(crate) fn ask(
     daemon: &Quotad,
     steps: &[Step],

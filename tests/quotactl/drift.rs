@@ -80,7 +80,7 @@ fn without_drift_nothing_is_told_and_with_it_the_very_objects() {
     assert_eq!((same.code, same.out.as_str()), (0, ""), "{same:?}");
     assert_eq!(same.err, "4 listed, 4 in the ledger: no drift\n");
 
-    // One was deleted, one was changed, one was made anew, and one is new; nothing of it was told.
+    // One was deleted, one was changed, one was recreated, and one is new; no events were sent.
     let listing = printed(&[
         web,
         pod("db", "u2", "1500m"),

@@ -1,4 +1,4 @@
-//! A server that answers as it is told, and remembers what it was asked.
+//! A server with configured answers, which records the requests.
 
 use std::{
     collections::BTreeMap,
@@ -78,7 +78,7 @@ impl Stub {
         Self::new(move |_, _| (status, Vec::new(), body.to_string()))
     }
 
-    /// What it was asked so far.
+    /// The requests so far.
     pub(crate) fn asked(&self) -> Vec<Request> {
         self.asked.lock().unwrap().clone()
     }
@@ -119,7 +119,7 @@ fn write(stream: &mut impl Write, (status, headers, body): Answer) {
     if status != 204 {
         text.push_str(&format!("content-length: {}\r\n", body.len()));
     }
-    // Whoever asked may have gone away.
+    // The client may have gone away.
     let _ = stream
         .write_all(format!("{text}\r\n{body}").as_bytes())
         .and_then(|()| stream.flush());

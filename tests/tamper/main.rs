@@ -84,7 +84,7 @@ fn judge(ledger: &Ledger, home: &Path) -> Result<Outcome, String> {
         Ok((Found::Wrong(why), _)) => Err(format!("verify: {why}")),
         Ok((_, Found::Wrong(why))) => Err(format!("open: {why}")),
         Ok((Found::Same, Found::Same)) => Ok(Outcome::Repaired),
-        // A log that was taken back is told by the epoch that was filled from it; the daemon fills that anew.
+        // The epoch that was filled from a log shows that the log was rolled back; the daemon fills the epoch again.
         Ok((Found::Damage(_), Found::Same | Found::Damage(_) | Found::Earlier)) => {
             Ok(Outcome::Reported)
         }

@@ -149,7 +149,7 @@ fn one_tenant_does_not_make_up_names_of_resources_without_end() {
         &a,
         &reserve_request("v", named(60, 60)),
     );
-    // Names that are known are no more, and another namespace has its own.
+    // Names that were used before do not add to the number, and another namespace has its own.
     callers.expect(
         201,
         "greedy",

@@ -31,7 +31,7 @@ type Connection = StreamOwned<ClientConnection, TcpStream>;
 /// The names that the webhook's listener lets in, and that have a record for the API.
 const ALLOWED: [&str; 3] = ["kube-apiserver", "10.1.2.3", "hook@example.com"];
 
-/// A daemon whose callers are known by certificates, at both listeners.
+/// A daemon that identifies callers by certificates, at both listeners.
 struct Served {
     daemon: Quotad,
     server_ca: Authority,

@@ -62,8 +62,8 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// Counts all entries, until the daemon stands where the stream ends. The stream is asked each time: a server that has
-    /// just begun to lead may say an earlier end than it has, and if it has lost its last messages the daemon begins anew.
+    /// Counts all entries, until the daemon has reached the end of the stream. The end is read each time: a server that has
+    /// just begun to lead may report an earlier end, and if it has lost its last messages the daemon reads it again.
     pub(crate) fn take(daemon: &Quotad, urls: &str) -> Self {
         let mut account = Self::default();
         let deadline = Instant::now() + PATIENCE;
@@ -230,7 +230,7 @@ impl Account {
         assert!(purged + recreated > 0 || gaps == 0, "{gaps} gaps");
     }
 
-    /// Everything that a client was told is in the entries, not later than it was told.
+    /// Every acknowledged request is in the entries, not later than its acknowledgement.
     pub(crate) fn holds(&self, acknowledged: &[Acknowledged]) {
         let mut lost = Vec::new();
         for Acknowledged {

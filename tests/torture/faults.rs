@@ -54,7 +54,7 @@ impl Single {
     }
 }
 
-/// Makes the server sync what it acknowledges, if it is new enough to be told; else the system keeps it.
+/// Makes the server sync before it acknowledges, if its version has the setting; else the system keeps the data.
 fn durable(directory: &Path) -> Vec<String> {
     let file = directory.join("nats.conf").display().to_string();
     std::fs::write(&file, "jetstream { sync_interval: always }\n").unwrap();
@@ -157,7 +157,7 @@ impl Scene for Single {
                 stream.set(Mode::Hold);
                 while_answered(Self::ANSWERS);
                 if random.once_in(2) {
-                    // Half open: the server sees an end that the daemon was not told of.
+                    // Half open: the server sees the end of the connection, the daemon does not.
                     stream.cut();
                 }
                 stream.set(Mode::Pass);

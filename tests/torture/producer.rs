@@ -1,4 +1,4 @@
-//! The source of events. What it publishes is known, and so what has to be used in the end.
+//! The source of events. It records the published events, and so the expected usage in the end.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -158,7 +158,7 @@ impl<'a> Producer<'a> {
                 self.published.objects.insert(uid.to_owned(), None);
                 event("DELETED", uid, alive.namespace, alive.version + 1, 0)
             }
-            // Not newer than what is known.
+            // Not newer than the recorded version.
             Some(Some(alive)) if self.random.once_in(4) => {
                 event("MODIFIED", uid, alive.namespace, alive.version - 1, WRONG)
             }

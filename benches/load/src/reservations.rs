@@ -251,7 +251,7 @@ impl Talk for ReservationTalk {
     }
 
     fn lost(&mut self) {
-        // What was asked may have been done: it is released at the end.
+        // The request may have been carried out: its reservation is released at the end.
         if let Asked::Reserve(index, uid) = std::mem::replace(&mut self.asked, Asked::Nothing) {
             self.slots[index].held = Some(uid);
         }

@@ -28,7 +28,7 @@ pub(crate) struct StatusWriter {
     pub(crate) client: Client,
     /// quotad's HTTP API.
     pub(crate) quotad: Client,
-    /// How often quotad is asked for changes.
+    /// How often changes are requested from quotad.
     pub(crate) every: Duration,
     /// How often every status is compared with the cluster's, changed or not.
     pub(crate) compare_every: Duration,

@@ -174,7 +174,7 @@ fn show(session: &Session, reply: &Reply, done: &str) -> Outcome {
     })
 }
 
-/// What a reservation is for, as `Pod/web`; empty if only the uid is known.
+/// What a reservation is for, as `Pod/web`; empty if the reservation has only a uid.
 pub(crate) fn holder(holder: &Holder<'_>) -> String {
     named(&holder.kind, &holder.name)
 }

@@ -130,6 +130,6 @@ pub(crate) fn version(session: &Session, client_only: bool) -> Outcome {
             output.line(format!("Server: {}", one_line(server)))?;
         }
     }
-    // What is known is shown also when the daemon does not answer.
+    // The available lines are shown even if the daemon does not answer.
     server.transpose().map(drop)
 }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::wire::{Holder, ReserveRequest};
 
-/// Serves one connection after the other, and gives what was asked: an answer for each, or none to break it.
+/// Serves one connection after the other with an answer each (none: the connection is broken), and returns the requests.
 fn stub(answers: Vec<Option<&'static str>>) -> (Client, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());

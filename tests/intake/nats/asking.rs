@@ -1,4 +1,4 @@
-//! Publishers are asked to list again what may have been lost.
+//! The daemon requests a relist from publishers after a possible loss.
 
 use async_nats::Subscriber;
 use futures::{FutureExt as _, StreamExt as _};
@@ -87,7 +87,7 @@ async fn after_a_gap_and_after_a_stream_began_anew() {
     context.delete_stream(STREAM).await.unwrap();
     let daemon = scene.daemon().await;
     daemon.caught_up().await;
-    // Nobody is known yet who could be asked: that is in the subjects.
+    // There is no cluster yet to send the request to: the subjects name the clusters.
     publish(&context, widgets(0..1)).await;
     assert_eq!(asked(&mut subscriber).await, of("here", &[]));
     daemon.stop().await;
@@ -132,7 +132,7 @@ async fn for_what_a_watermark_is_waited_for_and_by_hand() {
     let kinds = body["resources"].as_array().unwrap();
     assert!(kinds.contains(&json!("pods")), "{body}");
 
-    // What is wanted now waits, since they have just been asked.
+    // The next request waits, since another one was just sent.
     let throttled = || {
         let asked = daemon.status.request_relist(["services".into()].into());
         (asked.unwrap().wait > std::time::Duration::from_secs(3000)).then_some(())

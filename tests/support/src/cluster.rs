@@ -36,7 +36,7 @@ const ELECTIONS: Duration = PATIENCE.saturating_mul(3);
 /// What servers tell each other of where they are, so that no route goes around the network between them.
 const NOWHERE: &str = "127.0.0.1:1";
 
-/// How often a server is asked.
+/// How often a server is polled.
 const TICK: Duration = Duration::from_millis(20);
 
 /// Which server it is, and how it is set up.

@@ -106,7 +106,7 @@ struct Planned {
 
 pub(crate) struct Inner {
     pub(crate) revision: u64,
-    /// Nothing before it is known any more.
+    /// Older revisions are no longer available.
     pub(crate) compacted: u64,
     pub(crate) kinds: BTreeMap<String, Kind>,
     pub(crate) objects: Objects,

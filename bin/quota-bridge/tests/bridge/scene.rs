@@ -316,7 +316,7 @@ pub(crate) fn metric(bridge: &Program, name: &str) -> f64 {
         .unwrap_or(0.0)
 }
 
-/// Waits until the bridge is ready: everything is known.
+/// Waits until the bridge is ready: it has listed all kinds.
 pub(crate) fn until_ready(bridge: &Program) {
     let url = format!("{}/readyz?verbose", bridge.url("admin"));
     let deadline = Instant::now() + PATIENCE;

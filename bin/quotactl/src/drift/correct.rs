@@ -52,7 +52,7 @@ pub(super) fn correct(
 fn correction(drifted: &Drifted) -> Outcome<CorrectionRequest<'_>> {
     Ok(match drifted {
         Drifted::Listed { compared, text } => {
-            // Of one that took another's name nothing is known itself.
+            // An object that took another's name has no record of its own.
             let is_known = compared.difference != Difference::Recreated;
             let known = compared.known.as_ref().filter(|_| is_known);
             CorrectionRequest {
@@ -71,7 +71,7 @@ fn correction(drifted: &Drifted) -> Outcome<CorrectionRequest<'_>> {
     })
 }
 
-/// What was known of an object when it was compared.
+/// The ledger's record of an object at the time of the comparison.
 fn expected(object: &Object<'_>) -> ExpectedObject {
     ExpectedObject {
         sequence: object.sequence.unwrap_or_default(),

@@ -28,7 +28,7 @@ pub(super) struct LedgerObjects {
     pub(super) newer: usize,
     /// How many were committed just now by their holders, and not seen since.
     pub(super) awaited: usize,
-    /// As of when; none if nothing was asked.
+    /// As of when; none if no request was sent.
     pub(super) as_of: Option<AsOf>,
 }
 

@@ -67,7 +67,7 @@ fn read_bounded(
     Ok(reading.version.get())
 }
 
-/// What is known while a listing is read.
+/// The state of reading a listing.
 struct Reading<F> {
     take: RefCell<F>,
     /// Most bytes of an object.

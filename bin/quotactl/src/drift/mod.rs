@@ -32,7 +32,7 @@ use super::{
     session::Session,
 };
 
-/// A listing whose version is not known has to be younger than this for something to be corrected by it.
+/// A listing without a version must be younger than this to be used for corrections.
 const LISTING_MAX_AGE: Duration = Duration::from_secs(600);
 
 /// So few objects may be ended, whatever part of all they are.

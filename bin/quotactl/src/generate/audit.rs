@@ -12,7 +12,7 @@ use crate::{
     output::{Output, yaml},
 };
 
-/// What the webhook is asked about whatever quotas there are.
+/// Kinds that the webhook always reviews, whatever quotas exist.
 const ALWAYS: [(&str, &str); 4] = [
     ("", "pods"),
     ("", "services"),

@@ -118,15 +118,15 @@ pub(crate) fn version(session: &Session, client_only: bool) -> Outcome {
         }
     };
     let output = &session.output;
-    let known = server.as_ref().and_then(|server| server.as_ref().ok());
+    let version = server.as_ref().and_then(|server| server.as_ref().ok());
     if output.is_structured() {
         output.value(&Versions {
             client: VERSION,
-            server: known.map(String::as_str),
+            server: version.map(String::as_str),
         })?;
     } else {
         output.line(format!("Client: {VERSION}"))?;
-        if let Some(server) = known {
+        if let Some(server) = version {
             output.line(format!("Server: {}", one_line(server)))?;
         }
     }

@@ -246,9 +246,9 @@ impl Scene {
     pub(crate) fn ask_relist(&self, resources: &[&str]) {
         self.runtime.block_on(async {
             let client = async_nats::connect(self.nats.url()).await.unwrap();
-            let asked = json!({"resources": resources}).to_string();
+            let request = json!({"resources": resources}).to_string();
             client
-                .publish("quota.control.test.relist", asked.into())
+                .publish("quota.control.test.relist", request.into())
                 .await
                 .unwrap();
             client.flush().await.unwrap();

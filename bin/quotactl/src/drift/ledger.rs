@@ -47,7 +47,7 @@ pub(super) fn read(
         }
         None => vec![Address::of(["v1", "objects"])],
     };
-    let mut known = LedgerObjects::default();
+    let mut found = LedgerObjects::default();
     let mut gone = Vec::new();
     for address in addresses {
         let address = address.with_some("resource", scope.resource());
@@ -56,10 +56,10 @@ pub(super) fn read(
             .walk(&address, |page: Page<Object<'static>>| {
                 for object in page.items {
                     if scope.holds(&object.resource, &object.namespace) {
-                        gone.extend(known.sort_out(object, listed, head, version));
+                        gone.extend(found.sort_out(object, listed, head, version));
                     }
                 }
-                known.as_of = Some(page.as_of);
+                found.as_of = Some(page.as_of);
                 Ok(())
             })?;
     }
@@ -73,8 +73,8 @@ pub(super) fn read(
         (namespace.clone(), resource.clone(), name.clone())
     });
     let gone = gone.into_iter();
-    known.gone = gone.map(|object| Drifted::Gone(Box::new(object))).collect();
-    Ok(known)
+    found.gone = gone.map(|object| Drifted::Gone(Box::new(object))).collect();
+    Ok(found)
 }
 
 impl LedgerObjects {
@@ -135,13 +135,13 @@ mod tests {
             object("new", 1, Some("8")),
             awaited,
         ];
-        let mut known = LedgerObjects::default();
+        let mut found = LedgerObjects::default();
         let gone: Vec<_> = objects
             .into_iter()
-            .filter_map(|object| known.sort_out(object, &listed, 10, Some(7)))
+            .filter_map(|object| found.sort_out(object, &listed, 10, Some(7)))
             .map(|object| object.uid.to_string())
             .collect();
         assert_eq!(gone, ["gone", "plain"]);
-        assert_eq!((known.count, known.newer, known.awaited), (6, 2, 1));
+        assert_eq!((found.count, found.newer, found.awaited), (6, 2, 1));
     }
 }

@@ -93,30 +93,30 @@ pub(crate) fn run(session: &Session, args: &Drift) -> Outcome {
     let version = args.resource_version.or(version);
     let listed = std::mem::take(&mut compared.listed);
     let scope = Scope::new(&requested, listed).map_err(|failure| failure.about(&place))?;
-    let known = ledger::read(session, &scope, &compared.uids, head, version)?;
+    let in_ledger = ledger::read(session, &scope, &compared.uids, head, version)?;
     let Comparison {
         mut differences, ..
     } = compared;
-    let gone = known.gone.len();
+    let gone = in_ledger.gone.len();
     // What takes a name is set before the one that had it is ended, so that a quota's limits hold all the time.
-    differences.extend(known.gone);
+    differences.extend(in_ledger.gone);
     let report = Report {
         differences,
         counts: Counts {
             listed: compared.count,
-            believed: known.count,
-            newer: compared.newer + known.newer,
-            awaited: known.awaited,
+            believed: in_ledger.count,
+            newer: compared.newer + in_ledger.newer,
+            awaited: in_ledger.awaited,
             outside: compared.outside,
             ignored: compared.ignored,
-            as_of: known.as_of,
+            as_of: in_ledger.as_of,
         },
     };
     let Some(reason) = session.reason.as_deref().filter(|_| args.correct) else {
         report.show(session, None)?;
         return found(report.differences.is_empty());
     };
-    let may = may_correct(args, version, gone, known.count);
+    let may = may_correct(args, version, gone, in_ledger.count);
     if let Err(failure) = may {
         report.show(session, None)?;
         return Err(failure);

@@ -27,7 +27,9 @@ pub(super) fn check() -> ExitCode {
     }
     let baseline = fs::read_to_string(BASELINE).expect("there is a baseline");
     if baseline.lines().next() != Some(&*header(&compiler)) {
-        println!("the baseline is of another compiler: UPDATE_BASELINE=1 writes it anew\n{baseline}");
+        println!(
+            "the baseline is of another compiler: UPDATE_BASELINE=1 writes it anew\n{baseline}"
+        );
         println!("now:\n{}", text(&compiler, &counts));
         return ExitCode::FAILURE;
     }

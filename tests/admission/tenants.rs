@@ -143,8 +143,12 @@ impl World {
 
     fn is_refused(&self, token: &str, method: &str, path: &str, body: &Value) {
         let (status, answer) = self.call(token, method, path, body);
-        let told = (status, &answer["reason"]);
-        assert_eq!(told, (403, &json!("NotOwner")), "{method} {path}: {answer}");
+        let refusal = (status, &answer["reason"]);
+        assert_eq!(
+            refusal,
+            (403, &json!("NotOwner")),
+            "{method} {path}: {answer}"
+        );
     }
 
     pub(crate) fn admits(&self, review: &Value) -> bool {

@@ -71,9 +71,9 @@ impl Served {
             ..schema::Tls::default()
         };
         let (tls, follower) = Tls::load(&config).unwrap();
-        let (reload, asked) = watch::channel(0);
+        let (reload, reloads) = watch::channel(0);
         let stop = CancellationToken::new();
-        tokio::spawn(follower.run(asked, stop.clone()));
+        tokio::spawn(follower.run(reloads, stop.clone()));
         let bound = Bound::bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let address = bound.address();
         let options = Options::new(Listener::Admission, &Config::default());

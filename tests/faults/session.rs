@@ -220,10 +220,10 @@ impl Told {
 /// What of the acknowledged is not there.
 pub(crate) fn missing(daemon: &Quotad, told: &Told, unanswered: Option<&Step>) -> Vec<String> {
     let mut missing = Vec::new();
-    let mut asked = daemon.asking();
+    let mut fetch = daemon.asking();
     for (name, hard) in &told.quotas {
         let open = matches!(unanswered, Some(Step::Quota(other, _)) if other == name);
-        let found = asked(&format!("/v1/namespaces/team-a/quotas/{name}"));
+        let found = fetch(&format!("/v1/namespaces/team-a/quotas/{name}"));
         let limit = found.map(|quota| quota["spec"]["hard"][UNITS].as_str().unwrap().to_owned());
         if limit.is_none() || (!open && limit != Some(hard.to_string())) {
             missing.push(format!("quota {name} of {hard}: {limit:?}"));
@@ -234,7 +234,7 @@ pub(crate) fn missing(daemon: &Quotad, told: &Told, unanswered: Option<&Step>) -
             Some(Step::Release(other) | Step::Commit(other) | Step::Extend(other)) => other == uid,
             _ => false,
         };
-        let found = asked(&format!("/v1/namespaces/team-a/reservations/{uid}"));
+        let found = fetch(&format!("/v1/namespaces/team-a/reservations/{uid}"));
         let found = found.map(|found| found["state"].as_str().unwrap().to_owned());
         if found.is_none() || (!open && found.as_deref() != Some(*state)) {
             missing.push(format!("reservation {uid}, {state}: {found:?}"));

@@ -128,11 +128,14 @@ fn without_drift_nothing_is_told_and_with_it_the_very_objects() {
     assert_eq!((found[4][5], found[4][6]), ("<none>", "u4"));
     assert_eq!(found[5][..4], ["gone", "team-a", "pods", "old"]);
 
-    let told: Value =
+    let report: Value =
         serde_json::from_str(&daemon.run("drift -f - -o json", &listing).out).unwrap();
-    assert_eq!((&told["listed"], &told["believed"]), (&json!(4), &json!(4)));
-    assert_eq!(told["items"][3]["difference"], "gone");
-    assert_eq!(told["items"][3]["known"]["uid"], "u4");
+    assert_eq!(
+        (&report["listed"], &report["believed"]),
+        (&json!(4), &json!(4))
+    );
+    assert_eq!(report["items"][3]["difference"], "gone");
+    assert_eq!(report["items"][3]["known"]["uid"], "u4");
     let names = daemon.run("drift -f - -o name", &listing);
     assert_eq!(names.out.lines().next(), Some("pods/db"));
     assert_eq!(entries(&daemon), before, "nothing was changed");
@@ -452,8 +455,8 @@ fn what_changed_meanwhile_is_told_and_ends_with_12() {
         run.err
     );
     assert!(run.out.ends_with("conflict\n"), "{}", run.out);
-    let asked = stub.asked();
-    let sent: Value = serde_json::from_str(&asked.last().unwrap().body).unwrap();
+    let requests = stub.asked();
+    let sent: Value = serde_json::from_str(&requests.last().unwrap().body).unwrap();
     assert_eq!(
         sent,
         json!({"reason": "r", "items": [{"object": {"kind": "Pod"}}]})

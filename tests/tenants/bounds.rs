@@ -75,8 +75,8 @@ fn nothing_is_held_for_ever_by_extending_it() {
 fn watch(callers: &Callers, who: &str) -> Option<Response<Body>> {
     let url = format!("{}/v1/watch", callers.daemon.api);
     let token = format!("Bearer {}", callers.token(who));
-    let asked = agent(REQUEST).get(url).header("authorization", token);
-    let answer = asked.call().unwrap();
+    let request = agent(REQUEST).get(url).header("authorization", token);
+    let answer = request.call().unwrap();
     match answer.status().as_u16() {
         200 => Some(answer),
         status => {

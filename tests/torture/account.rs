@@ -241,7 +241,7 @@ impl Account {
         {
             let none = Life::default();
             let life = self.lives.get(uid).unwrap_or(&none);
-            let in_time = |entry: u64| sequence.is_none_or(|told| entry <= told);
+            let in_time = |entry: u64| sequence.is_none_or(|latest| entry <= latest);
             let ended = |ways: &[&str]| {
                 let mut ended = life.ended.iter();
                 ended.any(|(how, entry)| ways.contains(how) && in_time(*entry))
@@ -334,13 +334,13 @@ impl Account {
     }
 
     fn every_reservation_is_remembered(&self, daemon: &Quotad) {
-        let mut asked = daemon.asking();
+        let mut fetch = daemon.asking();
         for (uid, life) in &self.lives {
             let Some((how, _)) = life.ended.first() else {
                 continue;
             };
             let found = NAMESPACES.iter().find_map(|namespace| {
-                asked(&format!("/v1/namespaces/{namespace}/reservations/{uid}"))
+                fetch(&format!("/v1/namespaces/{namespace}/reservations/{uid}"))
             });
             let found = found.unwrap_or_else(|| panic!("{uid} is forgotten"));
             let state = if life.is_replaced { "observed" } else { how };

@@ -180,8 +180,8 @@ impl<'a> Producer<'a> {
     }
 
     fn see(&mut self, uid: &str, namespace: &'static str, units: u64) -> String {
-        let known = self.published.objects.get(uid).copied().flatten();
-        let version = known.map_or(VERSION, |alive| alive.version) + 1;
+        let recorded = self.published.objects.get(uid).copied().flatten();
+        let version = recorded.map_or(VERSION, |alive| alive.version) + 1;
         let alive = Alive {
             namespace,
             units,
@@ -191,7 +191,11 @@ impl<'a> Producer<'a> {
         if before.is_none() {
             self.alive.push(uid.to_owned());
         }
-        let kind = if known.is_some() { "MODIFIED" } else { "ADDED" };
+        let kind = if recorded.is_some() {
+            "MODIFIED"
+        } else {
+            "ADDED"
+        };
         event(kind, uid, namespace, version, units)
     }
 

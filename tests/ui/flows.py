@@ -377,19 +377,19 @@ class OfACluster(unittest.TestCase):
     def test_its_nodes_are_shown_and_so_is_the_loss_of_one(self):
         cluster = Cluster()
         self.addCleanup(cluster.close)
-        asked = next(node for node in cluster.NODES if node != cluster.leader())
-        self.page = page = browser.page_at(cluster.apis[asked], "#/sources")
+        follower = next(node for node in cluster.NODES if node != cluster.leader())
+        self.page = page = browser.page_at(cluster.apis[follower], "#/sources")
         self.addCleanup(page.context.close)
         section = page.locator("section[aria-labelledby=cluster]")
         self.rows = section.locator("tbody tr")
 
         def agree(nodes):
-            leaders = [node for node, of in nodes.items() if of["role"] == "leader" and node != asked]
+            leaders = [node for node, of in nodes.items() if of["role"] == "leader" and node != follower]
             return len(nodes) == 3 and len(leaders) == 1 and all(
                 of["leader"] == leaders[0] and of["behind"] == "0" for of in nodes.values())
         nodes = self.shown(agree)
-        leader = nodes[asked]["leader"]
-        expect(section).to_contain_text(f"{asked} (this one)")
+        leader = nodes[follower]["leader"]
+        expect(section).to_contain_text(f"{follower} (this one)")
         # While a lead changes, replicas may refuse to answer.
         page.complaints = [complaint for complaint in page.complaints if "status of 503" not in complaint]
         looked_at(page, "cluster")

@@ -53,11 +53,11 @@ fn correction(drifted: &Drifted) -> Outcome<CorrectionRequest<'_>> {
     Ok(match drifted {
         Drifted::Listed { compared, text } => {
             // An object that took another's name has no record of its own.
-            let is_known = compared.difference != Difference::Recreated;
-            let known = compared.known.as_ref().filter(|_| is_known);
+            let is_recorded = compared.difference != Difference::Recreated;
+            let recorded = compared.known.as_ref().filter(|_| is_recorded);
             CorrectionRequest {
                 object: Some(serde_json::from_str(text).map_err(not_json)?),
-                known: known.map(expected),
+                known: recorded.map(expected),
                 quota_sequence: compared.quota.as_ref().and_then(|quota| quota.sequence),
                 ..CorrectionRequest::default()
             }

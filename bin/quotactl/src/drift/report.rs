@@ -92,7 +92,7 @@ impl Drifted {
     }
 
     /// The object in the ledger, or the one of its name.
-    fn known(&self) -> Option<&Object<'static>> {
+    fn recorded(&self) -> Option<&Object<'static>> {
         match self {
             Self::Listed { compared, .. } => compared.known.as_ref(),
             Self::Gone(object) => Some(object),
@@ -226,8 +226,7 @@ impl Report {
                 row.push(outcome.map_or_else(String::new, |it| it.as_str().to_owned()));
             }
             if wide {
-                let known = drifted.known();
-                let sequence = known.and_then(|known| known.sequence);
+                let sequence = drifted.recorded().and_then(|object| object.sequence);
                 row.push(field(|object| object.uid.to_string()));
                 row.push(sequence.map(|it| it.to_string()).unwrap_or_default());
             }
@@ -256,11 +255,11 @@ fn both(drifted: &Drifted) -> (String, String) {
                 quota.as_ref().and_then(of)
             };
             // The one whose name was taken has a row of its own.
-            let known = known
+            let recorded = known
                 .as_ref()
                 .filter(|_| *difference != Difference::Recreated);
             (
-                known.map(|known| figures(known, limits(|quota| quota.known.as_deref()))),
+                recorded.map(|object| figures(object, limits(|quota| quota.known.as_deref()))),
                 object
                     .as_ref()
                     .map(|object| figures(object, limits(|quota| Some(&*quota.listed)))),

@@ -140,7 +140,7 @@ fn in_seconds(text: &str) -> String {
     short + rest
 }
 
-/// What an event says beside what it is about.
+/// The fields of an event other than its object.
 fn detail(event: &Map<String, Value>) -> String {
     /// Fields that other columns show.
     const OF_OTHER_COLUMNS: [&str; 11] = [

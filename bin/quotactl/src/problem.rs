@@ -1,4 +1,4 @@
-//! What the daemon says when it refuses: problem details (RFC 9457), turned into an exit code and a message.
+//! Refusals by the daemon: problem details (RFC 9457), turned into an exit code and a message.
 
 use std::time::Duration;
 

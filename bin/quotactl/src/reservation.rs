@@ -1,6 +1,6 @@
 //! `reserve`, `extend`, `commit`, `release`, and how reservations are shown.
 //!
-//! What `-f` names stays free JSON: an object is handed on as it is, and a request is judged by the daemon.
+//! The content of `-f` stays free JSON: an object is sent unchanged, and the daemon validates requests.
 
 use http::Method;
 use quota_client::{

@@ -20,7 +20,7 @@ const PIECE_ITEMS: usize = 1000;
 /// …or so many bytes of objects.
 const PIECE_BYTES: usize = 512 * 1024;
 
-/// Puts differences right; answers what became of each.
+/// Corrects differences; returns the outcome of each.
 pub(super) fn correct(
     session: &Session,
     differences: &[Drifted],

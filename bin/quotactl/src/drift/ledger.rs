@@ -1,4 +1,4 @@
-//! What the ledger believes to be there, and the listing lacks.
+//! The objects of the ledger that the listing lacks.
 
 use std::collections::HashSet;
 
@@ -14,17 +14,17 @@ use super::{
 };
 use crate::{failure::Outcome, session::Session};
 
-/// Most namespaces that are requested one by one; of more, all objects of the ledger are looked through.
+/// Most namespaces that are requested one by one; for more, all objects of the ledger are read.
 const NAMESPACES_MAX: usize = 32;
 
-/// What the ledger believes of the objects that the listing speaks of.
+/// The objects of the ledger within the scope of the listing.
 #[derive(Default)]
 pub(super) struct LedgerObjects {
     /// What is not listed.
     pub(super) gone: Vec<Drifted>,
     /// How many objects it believes in.
     pub(super) count: usize,
-    /// How many came after the listing, and are not in it for that reason.
+    /// How many are newer than the listing, and therefore not in it.
     pub(super) newer: usize,
     /// How many were committed just now by their holders, and not seen since.
     pub(super) awaited: usize,
@@ -32,7 +32,7 @@ pub(super) struct LedgerObjects {
     pub(super) as_of: Option<AsOf>,
 }
 
-/// Reads what the ledger believes. What came behind `head`, or in a newer version than was listed, is not taken for gone.
+/// Reads the ledger's objects. Objects recorded after `head`, or with a newer version than the listing, are not gone.
 pub(super) fn read(
     session: &Session,
     scope: &Scope,

@@ -167,7 +167,7 @@ impl<'de, F: FnMut(Item) -> Outcome> Visitor<'de> for Root<'_, F> {
     }
 }
 
-/// What a list says of itself.
+/// The metadata of a list.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct ListMeta {

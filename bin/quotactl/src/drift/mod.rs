@@ -1,4 +1,4 @@
-//! `drift`: what the ledger believes to be there, and what is there.
+//! `drift`: compares the objects of the ledger with a listing.
 
 mod compare;
 mod correct;
@@ -35,10 +35,10 @@ use super::{
 /// A listing without a version must be younger than this to be used for corrections.
 const LISTING_MAX_AGE: Duration = Duration::from_secs(600);
 
-/// So few objects may be ended, whatever part of all they are.
+/// This number of objects may be ended, whatever their share of the scope.
 const FEW: usize = 10;
 
-/// A difference, and what is needed to put it right.
+/// A difference, and the data for its correction.
 #[derive(Clone, Debug)]
 enum Drifted {
     /// A listed object that differs, and its JSON text as it was listed, if it is to be corrected.
@@ -98,7 +98,7 @@ pub(crate) fn run(session: &Session, args: &Drift) -> Outcome {
         mut differences, ..
     } = compared;
     let gone = in_ledger.gone.len();
-    // What takes a name is set before the one that had it is ended, so that a quota's limits hold all the time.
+    // The new object of a name is set before the old one is ended, so that a quota's limits hold without a gap.
     differences.extend(in_ledger.gone);
     let report = Report {
         differences,
@@ -162,7 +162,7 @@ fn head(session: &Session) -> Outcome<u64> {
     Ok(page.as_of.sequence)
 }
 
-/// Whether it is certain enough that what is not listed is gone.
+/// Whether it is certain enough that unlisted objects are gone.
 fn may_correct(args: &Drift, version: Option<u64>, gone: usize, believed: usize) -> Outcome {
     if gone > FEW && gone > believed / 2 && !args.allow_ending_most {
         let wrong = format!("{gone} of {believed} objects would be ended; nothing was corrected");

@@ -14,7 +14,7 @@ use crate::{
     table::Table,
 };
 
-/// What has come of a comparison.
+/// The result of a comparison.
 pub(super) struct Report {
     pub(super) differences: Vec<Drifted>,
     pub(super) counts: Counts,
@@ -121,7 +121,7 @@ impl Drifted {
 }
 
 impl Report {
-    /// Shows the differences, and what became of each if they were to be put right.
+    /// Shows the differences, and the outcome of each correction.
     pub(super) fn show(
         &self,
         session: &Session,
@@ -239,7 +239,7 @@ impl Report {
 /// Amounts and the like by name.
 type Figures = BTreeMap<String, String>;
 
-/// What the ledger has, and what is listed: only what differs, if anything that can be shown does.
+/// The amounts in the ledger and in the listing: only those that differ, if there are any.
 fn both(drifted: &Drifted) -> (String, String) {
     let (ledger, listing) = match drifted {
         Drifted::Gone(object) => (Some(figures(object, None)), None),
@@ -290,7 +290,7 @@ fn text_of(figures: &Figures) -> String {
     figures.iter().map(figure).collect::<Vec<_>>().join(",")
 }
 
-/// What an object counts for and until when, and what it limits if it is a quota.
+/// The amounts of an object and the time until which it counts, and the limits of a quota.
 fn figures(object: &Object<'_>, limits: Option<&Spec>) -> Figures {
     let usage = object.usage.iter();
     let mut figures: Figures = usage

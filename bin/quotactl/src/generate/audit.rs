@@ -1,4 +1,4 @@
-//! What an API server needs so that its audit events come to the daemon: a policy, and a kubeconfig.
+//! The files with which an API server sends its audit events to the daemon: a policy, and a kubeconfig.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ pub(super) fn run(wanted: &Audit, output: &Output) -> Outcome {
     })
 }
 
-/// Creations of what counts, by their metadata alone.
+/// Creations of kinds that count, with metadata only.
 pub(super) fn policy(wanted: &Audit) -> Value {
     let more = wanted.count.iter().chain(&wanted.charge);
     let more = more.map(|kind| (&*kind.group, &*kind.resource));

@@ -1,4 +1,4 @@
-//! A CA and certificates, for a first try: what runs for long has a PKI, or cert-manager.
+//! A CA and certificates, for a first try: use a PKI or cert-manager in production.
 
 use std::{
     fs::{self, OpenOptions},

@@ -130,7 +130,7 @@ fn conditions() -> Value {
             "expression": "request.operation == 'CREATE' || !has(object.metadata.deletionTimestamp)",
         },
         {
-            // What a pod counts for can only change by its deadline, but for pods/resize.
+            // Except for pods/resize, the amounts of a pod change only with its deadline.
             "name": "not-a-mere-label",
             "expression": "request.operation == 'CREATE' || request.resource.resource != 'pods' \
                 || has(request.subResource) \

@@ -26,7 +26,7 @@ impl Drop for Running<'_> {
 fn replay(name: &str) {
     let (_, run) = fuzz::TARGETS
         .iter()
-        .find(|(known, _)| *known == name)
+        .find(|(target, _)| *target == name)
         .unwrap();
     let mut count = 0;
     for input in inputs(name) {
@@ -61,9 +61,9 @@ macro_rules! replays {
 
         #[test]
         fn every_target_is_replayed_and_the_corpus_is_small() {
-            let known: Vec<_> = fuzz::TARGETS.iter().map(|(name, _)| *name).collect();
-            assert_eq!(known, [$(stringify!($target)),*]);
-            let all: Vec<_> = known.iter().flat_map(|name| inputs(name)).collect();
+            let names: Vec<_> = fuzz::TARGETS.iter().map(|(name, _)| *name).collect();
+            assert_eq!(names, [$(stringify!($target)),*]);
+            let all: Vec<_> = names.iter().flat_map(|name| inputs(name)).collect();
             assert!(all.len() <= FILES_MAX, "{} files", all.len());
             let bytes: u64 = all.iter().map(|(_, bytes)| bytes.len() as u64).sum();
             assert!(bytes <= BYTES_MAX, "{bytes} bytes");

@@ -148,7 +148,7 @@ fn outage(cluster: &mut Nodes, fault: Fault, grants: &Grants) -> Duration {
     match fault {
         Fault::KillLeader | Fault::KillStreamLeader => cluster.kill(part),
         Fault::StopLeader | Fault::StopStreamLeader => cluster.signal(part, Signal::STOP),
-        // Nothing gets through; nobody is told.
+        // No data gets through, and no side gets an error.
         Fault::CutLeader | Fault::CutStreamLeader => cluster.cut(part, Cut::Silent, true),
         Fault::HandOver => {
             let url = format!("{}/v1/cluster/transfer", cluster.daemon(leader).api);

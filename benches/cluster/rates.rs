@@ -249,7 +249,7 @@ impl Talk for ReadTalk {
     }
 }
 
-/// An answer that carried out what was asked.
+/// An answer to a request that was carried out.
 pub fn heard(bytes: &[u8]) -> std::io::Result<Option<Answer>> {
     let message = http::answer(bytes)?;
     Ok(message.map(|message| Answer {

@@ -25,15 +25,17 @@ pub(super) fn check() -> ExitCode {
         println!("{BASELINE} is written anew");
         return ExitCode::SUCCESS;
     }
-    let known = fs::read_to_string(BASELINE).expect("there is a baseline");
-    if known.lines().next() != Some(&*header(&compiler)) {
-        println!("the baseline is of another compiler: UPDATE_BASELINE=1 writes it anew\n{known}");
+    let baseline = fs::read_to_string(BASELINE).expect("there is a baseline");
+    if baseline.lines().next() != Some(&*header(&compiler)) {
+        println!(
+            "the baseline is of another compiler: UPDATE_BASELINE=1 writes it anew\n{baseline}"
+        );
         println!("now:\n{}", text(&compiler, &counts));
         return ExitCode::FAILURE;
     }
-    let known = parse(&known);
+    let baseline = parse(&baseline);
     let judge = |(name, count): &(&str, u64)| {
-        let before = known.get(*name).copied().unwrap_or(0);
+        let before = baseline.get(*name).copied().unwrap_or(0);
         let change = *count as f64 / before as f64 - 1.0;
         println!("{name}: {count} instructions, {:+.1} %", change * 100.0);
         change <= TOLERANCE

@@ -247,7 +247,7 @@ fn entries() -> Vec<Entry> {
     world::entries(events.take(ENTRIES)).collect()
 }
 
-/// The state with a pending reservation for each name that is asked for.
+/// The state with a pending reservation for each requested name.
 fn reserved() -> State {
     let mut state = fold(&entries());
     let policy = Policy::default();

@@ -64,7 +64,7 @@ impl System {
     }
 }
 
-/// What is asked.
+/// The kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Asked {
     /// To reserve and to release.

@@ -90,9 +90,9 @@ impl Groups {
         let leaves = self.leaves();
         let all = (0..shape.namespaces).map(move |number| {
             let name = namespace(number, shape.namespaces);
-            known(name, number, 1, number % leaves)
+            namespace_observed(name, number, 1, number % leaves)
         });
-        all.chain([known(MOVING.into(), shape.namespaces, 1, 0)])
+        all.chain([namespace_observed(MOVING.into(), shape.namespaces, 1, 0)])
     }
 }
 
@@ -100,7 +100,7 @@ fn name(tree: u64, place: u64) -> Name {
     Name::from(format!("group-{tree}-{place}"))
 }
 
-fn known(name: Name, number: u64, version: u64, team: u64) -> Event {
+fn namespace_observed(name: Name, number: u64, version: u64, team: u64) -> Event {
     let record = NamespaceRecord {
         name,
         uid: uid(1 << 51 | number),

@@ -8,7 +8,7 @@ use super::support::{
     measured::median,
 };
 
-/// How a run was asked for.
+/// The settings of a run.
 pub struct Bench {
     pub rounds: usize,
     pub seconds: f64,

@@ -92,7 +92,7 @@ impl Caller {
     fn ask(&self, method: &str, path: &str, body: &str) -> Option<u16> {
         let url = format!("{}{path}", self.api);
         let bearer = ("authorization", &*self.authorization);
-        let asked = match method {
+        let result = match method {
             "GET" => self.agent.get(&url).header(bearer.0, bearer.1).call(),
             "DELETE" => self.agent.delete(&url).header(bearer.0, bearer.1).call(),
             _ => {
@@ -104,7 +104,7 @@ impl Caller {
                 json.header(bearer.0, bearer.1).send(body)
             }
         };
-        let mut response = asked.ok()?;
+        let mut response = result.ok()?;
         response
             .body_mut()
             .with_config()
@@ -211,7 +211,7 @@ impl Neighbour {
 /// Requests that go on until they are stopped.
 struct Flood {
     stop: Arc<AtomicBool>,
-    asked: Arc<AtomicU64>,
+    count: Arc<AtomicU64>,
     threads: Vec<JoinHandle<()>>,
     _watches: Vec<TcpStream>,
 }
@@ -247,12 +247,12 @@ impl Flood {
             .to_vec(),
         ];
         let stop = Arc::new(AtomicBool::new(false));
-        let asked = Arc::new(AtomicU64::new(0));
+        let count = Arc::new(AtomicU64::new(0));
         let threads = requests
             .into_iter()
             .flat_map(|requests| [requests.clone(), requests]);
         let threads = threads.map(|requests| {
-            let (stop, asked) = (stop.clone(), asked.clone());
+            let (stop, count) = (stop.clone(), count.clone());
             let caller = Caller::new(api, "flood");
             thread::spawn(move || {
                 step_back();
@@ -261,7 +261,7 @@ impl Flood {
                         return;
                     }
                     caller.ask(method, path, body);
-                    asked.fetch_add(1, Ordering::Relaxed);
+                    count.fetch_add(1, Ordering::Relaxed);
                 }
             })
         });
@@ -282,7 +282,7 @@ impl Flood {
         };
         Self {
             stop,
-            asked,
+            count,
             threads,
             _watches: (0..64).map(watch).collect(),
         }
@@ -294,7 +294,7 @@ impl Flood {
         for thread in self.threads {
             assert!(thread.join().is_ok(), "a thread of the flood ended early");
         }
-        self.asked.load(Ordering::Relaxed)
+        self.count.load(Ordering::Relaxed)
     }
 }
 
@@ -385,7 +385,7 @@ pub fn all(bench: &Bench) -> Vec<Target> {
         ];
         quotactl_bench(&daemon.api, &arguments).p99
     };
-    let (mut asked, mut reviews, mut late) = (0, 0, 0);
+    let (mut requests, mut reviews, mut late) = (0, 0, 0);
     let mut holds = [Holds::default(); 3];
     let [without, beside_neighbour, with] = bench.rounds(|| {
         let before = Holds::of(&daemon);
@@ -398,7 +398,7 @@ pub fn all(bench: &Bench) -> Vec<Target> {
         let (flood, webhook) = (Flood::start(&daemon.api), Reviews::start(&daemon.api));
         let with = load();
         let (more, more_late) = webhook.end();
-        asked += flood.end();
+        requests += flood.end();
         reviews += more;
         late += more_late;
         holds[0].add(before, alone);
@@ -418,7 +418,7 @@ pub fn all(bench: &Bench) -> Vec<Target> {
                 ms(with),
                 ms(beside_neighbour),
                 ms(without),
-                whole(asked as f64),
+                whole(requests as f64),
                 whole(objects as f64)
             ),
         },

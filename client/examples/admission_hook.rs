@@ -13,8 +13,8 @@
 //! The hook decides about creations and gives nothing back: a webhook learns what is about to happen, not what happened. The
 //! controller of the objects sees that. It calls `client.commit(namespace, uid, None)` when it sees an object for the first
 //! time, which turns the reservation into use, and `client.release(namespace, uid)` when the object is gone. A creation that
-//! failed is never seen, and its room is free again after [`HOLD`]. Let what [`amounts`] reads be immutable, since the hook is
-//! not asked about changes.
+//! failed is never seen, and its room is free again after [`HOLD`]. Let the fields that [`amounts`] reads be immutable, since the hook
+//! does not review changes.
 
 use std::{env, io, time::Duration};
 
@@ -109,7 +109,7 @@ impl From<Error> for Refused {
     }
 }
 
-/// Reserves for what is created. Answers warnings for whoever asked.
+/// Reserves for the created object. Returns warnings for the caller.
 fn decide(client: &Client, request: &Value) -> Result<Vec<String>, Refused> {
     let invalid = |message: &str| Refused::Denied {
         code: 422,

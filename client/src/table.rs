@@ -65,7 +65,7 @@ impl<'a> Limit<'a> {
     }
 }
 
-/// A quota as a row; `created` none: not known.
+/// A quota as a row; `created` none: unknown.
 #[must_use]
 pub fn quota_cells(
     name: &str,
@@ -86,7 +86,7 @@ pub fn quota_cells(
     ]
 }
 
-/// A group as a row; `created` none: not known.
+/// A group as a row; `created` none: unknown.
 #[must_use]
 pub fn group_cells(
     name: &str,

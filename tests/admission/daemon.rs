@@ -67,7 +67,7 @@ async fn a_daemon_serves_its_webhook() {
         .unwrap();
     assert_eq!(denied["response"]["status"]["code"], 403, "{denied}");
 
-    // What the API server's own quota plugin refuses is free again, and told of.
+    // The room of a request that the API server's own quota plugin refuses is free again, and the refusal is reported.
     let hold = &admitted["response"]["auditAnnotations"]["hold"];
     let message = "deployments.apps \"web\" is forbidden: exceeded quota: q, requested: pods=1, \
         used: pods=4, limited: pods=4";

@@ -82,7 +82,7 @@ async fn what_is_not_understood_is_denied_where_anything_is_limited() {
         assert_eq!(answer.body["response"]["uid"], review["request"]["uid"]);
         assert!(answer.message().contains("cannot be checked"), "{path}");
         assert_eq!(answer.annotation("reason"), Some("Malformed"), "{path}");
-        // Where there is no quota, nothing is asked.
+        // In a namespace without a quota the review needs no decision.
         bad["request"]["namespace"] = json!("elsewhere");
         assert!(world.send(&bad).await.allowed(), "{path}");
     }
@@ -118,11 +118,13 @@ async fn a_large_pod_is_decided_or_denied_but_never_let_in_by_an_error() {
     let large = with_extended(1060, 280);
     assert!(world.send(&large).await.allowed(), "nothing is limited");
 
-    let known = format!("requests.{}", extended(&format!("{:0>37}", 7)));
-    world.set_quota("q", &[(&known, "1"), ("pods", "9")]).await;
+    let resource = format!("requests.{}", extended(&format!("{:0>37}", 7)));
+    world
+        .set_quota("q", &[(&resource, "1"), ("pods", "9")])
+        .await;
     let small = with_extended(1060, 100);
     assert!(world.send(&small).await.allowed());
-    assert_eq!(world.counted("q", &known), "0+1");
+    assert_eq!(world.counted("q", &resource), "0+1");
     let mut second = small.clone();
     second["request"]["object"]["metadata"]["uid"] = json!("second");
     second["request"]["name"] = json!("second");

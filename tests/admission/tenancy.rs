@@ -113,11 +113,11 @@ fn call(what: &str, uid: &str) -> Option<(&'static str, String, Value)> {
 fn outcome(status: u16, answer: &Value) -> (u16, &str) {
     let item = &answer["items"][0];
     let of_item = item["status"].as_u64();
-    let (status, told) = match of_item.and_then(|status| u16::try_from(status).ok()) {
+    let (status, outcome) = match of_item.and_then(|status| u16::try_from(status).ok()) {
         Some(of_item) => (of_item, item),
         None => (status, answer),
     };
-    (status, told["reason"].as_str().unwrap_or_default())
+    (status, outcome["reason"].as_str().unwrap_or_default())
 }
 
 fn cells(row: &str) -> Vec<&str> {
@@ -160,11 +160,11 @@ fn everybody_may_do_what_the_table_says_and_no_more() {
             }
             let (status, answer) = world.call_as(caller, method, &path, &body);
             let (status, reason) = outcome(status, &answer);
-            let told = match status {
+            let cell = match status {
                 200..300 => format!(" {status} |"),
                 _ => format!(" {status} `{reason}` |"),
             };
-            found.push_str(&told);
+            found.push_str(&cell);
             count += 1;
         }
         found.push('\n');

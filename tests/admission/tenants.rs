@@ -110,7 +110,7 @@ impl World {
             request.headers_mut().insert("authorization", value);
         }
         let mut answer = agent(REQUEST).run(request).unwrap();
-        // Watches and backups: that they begin is all that is asked.
+        // Watches and backups: only their begin is checked.
         if answer.status().is_success() && answer.headers().get("content-length").is_none() {
             return (answer.status().as_u16(), Value::Null);
         }
@@ -143,8 +143,12 @@ impl World {
 
     fn is_refused(&self, token: &str, method: &str, path: &str, body: &Value) {
         let (status, answer) = self.call(token, method, path, body);
-        let told = (status, &answer["reason"]);
-        assert_eq!(told, (403, &json!("NotOwner")), "{method} {path}: {answer}");
+        let refusal = (status, &answer["reason"]);
+        assert_eq!(
+            refusal,
+            (403, &json!("NotOwner")),
+            "{method} {path}: {answer}"
+        );
     }
 
     pub(crate) fn admits(&self, review: &Value) -> bool {

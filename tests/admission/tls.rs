@@ -71,9 +71,9 @@ impl Served {
             ..schema::Tls::default()
         };
         let (tls, follower) = Tls::load(&config).unwrap();
-        let (reload, asked) = watch::channel(0);
+        let (reload, reloads) = watch::channel(0);
         let stop = CancellationToken::new();
-        tokio::spawn(follower.run(asked, stop.clone()));
+        tokio::spawn(follower.run(reloads, stop.clone()));
         let bound = Bound::bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let address = bound.address();
         let options = Options::new(Listener::Admission, &Config::default());
@@ -282,7 +282,7 @@ async fn certificates_are_changed_under_load_and_each_review_is_answered() {
                             assert_eq!(answer["response"]["allowed"], true, "{answer}");
                             answered += 1;
                         }
-                        // The connection ended with the CA of its certificate: over a new one, it is asked again.
+                        // The connection ended with the CA of its certificate: the request is repeated over a new one.
                         Err(_) => break,
                     }
                     if seen.last() != Some(&rotation) {
@@ -358,7 +358,7 @@ async fn a_connection_that_is_cut_leaves_nothing_half_done() {
     );
     assert_eq!(served.world.counted("q", "pods"), "0+1");
 
-    // An error would let it in, if the API server is told to ignore errors.
+    // An error would admit it, if the failure policy of the API server is `Ignore`.
     let mut large = pod("b");
     large["request"]["options"] = json!("x".repeat(3 * BODY_BYTES_MAX));
     let (status, answer) = review(&mut stream, &large).await.unwrap();

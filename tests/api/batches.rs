@@ -27,7 +27,7 @@ async fn each_item_has_its_result_in_order() {
         .post(BATCH, &json!({"atomic": false, "items": items}))
         .await;
     reply.is(200);
-    let told: Vec<_> = reply
+    let statuses: Vec<_> = reply
         .items()
         .iter()
         .map(|item| {
@@ -44,7 +44,7 @@ async fn each_item_has_its_result_in_order() {
         (422, "Invalid"),
         (201, ""),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(statuses, expected);
     assert_eq!(reply.items()[0]["state"], "pending");
     assert_eq!(reply.items()[0]["reservedBy"]["uid"], "u1");
     assert_eq!(reply.items()[4]["replayed"], true);
@@ -145,9 +145,9 @@ async fn what_is_granted_together_is_bounded() {
     let again = world.post(BATCH, &batch(false, &items)).await;
     again.is(200);
     let status = |item: &Value| item["status"].as_u64().unwrap();
-    let told: Vec<_> = again.items().iter().map(status).collect();
-    assert_eq!(told[..100], [200; 100]);
-    assert_eq!(told[100], 201);
+    let statuses: Vec<_> = again.items().iter().map(status).collect();
+    assert_eq!(statuses[..100], [200; 100]);
+    assert_eq!(statuses[100], 201);
     assert_eq!(again.body["asOf"]["sequence"], 102);
 }
 

@@ -106,7 +106,7 @@ async fn a_reservation_is_not_held_for_ever() {
     refused.is_refused(422, "LimitReached");
 }
 
-/// A page of quotas is told with little work, however much there is to tell of them.
+/// A page of quotas takes little work, however many reservations the quotas have.
 #[tokio::test]
 async fn lists_of_quotas_tell_some_of_many_reservations() {
     let world = World::new();

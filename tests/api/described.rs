@@ -36,8 +36,8 @@ fn close(value: &mut Value) {
 
 /// The validator of a schema of the description.
 fn validator(reference: &str) -> &'static Validator {
-    let mut known = VALIDATORS.lock().unwrap();
-    known.entry(reference.to_owned()).or_insert_with(|| {
+    let mut validators = VALIDATORS.lock().unwrap();
+    validators.entry(reference.to_owned()).or_insert_with(|| {
         let schema = json!({"$ref": reference, "components": DESCRIPTION["components"]});
         let validator = jsonschema::draft202012::new(&schema);
         Box::leak(Box::new(validator.unwrap()))

@@ -45,7 +45,7 @@ async fn correct(world: &World, items: &[Value]) -> Vec<String> {
     reply.is(200).items().iter().map(outcome).collect()
 }
 
-fn known(object: &Value) -> Value {
+fn record(object: &Value) -> Value {
     json!({"sequence": object["sequence"], "resourceVersion": object["resourceVersion"]})
 }
 
@@ -84,13 +84,13 @@ async fn each_listed_object_is_told_how_it_differs() {
         ],
     )
     .await;
-    let told: Vec<_> = reply
+    let differences: Vec<_> = reply
         .items()
         .iter()
         .map(|item| item["difference"].as_str().unwrap())
         .collect();
     assert_eq!(
-        told,
+        differences,
         [
             "none",
             "changed",
@@ -146,8 +146,8 @@ async fn what_differs_is_put_right_with_who_and_why() {
         .find(|object| object["uid"] == "gone")
         .unwrap();
     let items = [
-        json!({"uid": "gone", "known": known(gone)}),
-        json!({"object": listing[0], "known": known(&compared.items()[0]["known"])}),
+        json!({"uid": "gone", "known": record(gone)}),
+        json!({"object": listing[0], "known": record(&compared.items()[0]["known"])}),
         json!({"object": listing[1]}),
     ];
     assert_eq!(correct(&world, &items).await, ["corrected"; 3]);
@@ -191,7 +191,7 @@ async fn what_changed_since_it_was_compared_is_a_conflict_and_stays() {
         .events(&[widget("w", 3, "5"), widget("x", 3, "1")])
         .await;
     let objects = world.get("/v1/objects").await;
-    let (w, x) = (known(&objects.items()[0]), known(&objects.items()[1]));
+    let (w, x) = (record(&objects.items()[0]), record(&objects.items()[1]));
     world
         .events(&[widget("w", 4, "6"), widget("x", 4, "1")])
         .await;
@@ -220,7 +220,7 @@ async fn limits_are_compared_and_put_right() {
     assert_eq!(item["difference"], "changed");
     let quota = json!({"listed": {"hard": {"pods": "5"}}, "known": {"hard": {"pods": "10"}}, "sequence": 2});
     assert_eq!(item["quota"], quota);
-    let correction = |sequence: u64| json!({"object": limits(4, "5"), "known": known(&item["known"]), "quotaSequence": sequence});
+    let correction = |sequence: u64| json!({"object": limits(4, "5"), "known": record(&item["known"]), "quotaSequence": sequence});
     assert_eq!(correct(&world, &[correction(1)]).await, ["conflict"]);
     assert_eq!(correct(&world, &[correction(2)]).await, ["corrected"]);
     let quota = world.get("/v1/namespaces/a/quotas/limits").await;

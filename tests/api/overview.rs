@@ -185,18 +185,18 @@ async fn many_entries_are_told_backwards_without_gap_or_double() {
     for some in events.chunks(100) {
         world.events(some).await;
     }
-    let mut told = Vec::new();
+    let mut sequences = Vec::new();
     let mut path = "/v1/entries?order=desc&limit=400".to_owned();
     loop {
         let page = world.get(&path).await;
         let items = page.is(200).items().iter();
-        told.extend(items.map(|item| item["sequence"].as_u64().unwrap()));
+        sequences.extend(items.map(|item| item["sequence"].as_u64().unwrap()));
         let Some(token) = page.body["continue"].as_str() else {
             break;
         };
         path = format!("/v1/entries?order=desc&limit=400&continue={token}");
     }
-    assert_eq!(told, (1..=1300).rev().collect::<Vec<_>>());
+    assert_eq!(sequences, (1..=1300).rev().collect::<Vec<_>>());
 }
 
 #[tokio::test]

@@ -93,7 +93,7 @@ async fn yaml_is_read_as_json_is() {
         );
         assert_eq!(reply.body["spec"]["scopes"], json!(["NotTerminating"]));
     }
-    // What tools send that are not told what it is.
+    // The default `Content-Type` of curl, and none.
     let untold = world.call(
         "PUT",
         Q,

@@ -31,12 +31,12 @@ async fn publishers_are_asked_to_list_what_is_named() {
     assert_eq!(ask(json!({"resource": "pods"})).await.status, 400);
 
     let clusters = Arc::new(Mutex::new(vec!["prod".into()]));
-    let told = Publishers {
+    let publishers = Publishers {
         clusters: clusters.clone(),
-        asked: <_>::default(),
+        requested: <_>::default(),
     };
-    let told = Arc::new(told);
-    let sources = told.clone();
+    let publishers = Arc::new(publishers);
+    let sources = publishers.clone();
     let world = World::with(|parts| parts.sources = sources);
     let reply = world
         .post("/v1/relist", &json!({"resources": ["pods", "pods"]}))
@@ -46,7 +46,7 @@ async fn publishers_are_asked_to_list_what_is_named() {
         reply.body,
         json!({"clusters": ["prod"], "resources": ["pods"], "waitSeconds": 2})
     );
-    assert_eq!(*told.asked.lock(), [["pods".into()].into()]);
+    assert_eq!(*publishers.requested.lock(), [["pods".into()].into()]);
     clusters.lock().clear();
     let unknown = world.post("/v1/relist", &json!({})).await;
     assert_eq!(
@@ -58,7 +58,7 @@ async fn publishers_are_asked_to_list_what_is_named() {
 /// Publishers that take note of requests.
 struct Publishers {
     clusters: Arc<Mutex<Vec<Name>>>,
-    asked: Mutex<Vec<BTreeSet<Name>>>,
+    requested: Mutex<Vec<BTreeSet<Name>>>,
 }
 
 impl Sources for Publishers {
@@ -69,7 +69,7 @@ impl Sources for Publishers {
         false
     }
     fn request_relist(&self, kinds: BTreeSet<Name>) -> Option<RequestedRelist> {
-        self.asked.lock().push(kinds);
+        self.requested.lock().push(kinds);
         Some(RequestedRelist {
             clusters: self.clusters.lock().clone(),
             wait: Duration::from_millis(1500),

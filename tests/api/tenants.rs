@@ -316,7 +316,7 @@ async fn what_has_ended_is_told_and_not_granted_again() {
         let items = json!({"atomic": atomic, "items": [item, fresh]});
         let batch = world.post("/v1/reservations:batch", &items).await;
         match atomic {
-            // Each by itself: what has ended is told, and the other is granted.
+            // Each item separately: the ended one is reported, and the other is granted.
             false => {
                 let reasons = batch.items().iter().map(|item| item["reason"].clone());
                 assert_eq!(

@@ -43,7 +43,7 @@ async fn a_grant_names_the_quotas_that_hold_it_and_what_nothing_limits() {
         granted.header("warning"),
         "299 - \"no quota of namespace \\\"a\\\" limits memory, requests.example.com/gpu\""
     );
-    // Later it is told what is so then.
+    // A later read shows the state at that time.
     let later = json!({"spec": {"hard": {"requests.example.com/gpu": "4"}}});
     world
         .put("/v1/namespaces/a/quotas/third", &later)

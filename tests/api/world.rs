@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::described;
 
-/// Sources that stand as they are told to.
+/// Sources with a state that tests set.
 #[derive(Debug)]
 pub(crate) struct Told {
     pub(crate) caught_up: AtomicBool,

@@ -98,14 +98,14 @@ fn a_backup_of_a_busy_daemon_holds_all_that_was_acknowledged() {
     });
     let (_, metrics) = quotad.get_admin("/metrics");
     let metrics = metrics.as_str().unwrap();
-    let told = |name: &str| metrics.lines().find(|line| line.starts_with(name)).unwrap();
+    let metric = |name: &str| metrics.lines().find(|line| line.starts_with(name)).unwrap();
     let sequence = &made[3].1["lastSequence"];
     assert_eq!(
-        told("quota_ledger_backup_last_sequence"),
+        metric("quota_ledger_backup_last_sequence"),
         format!("quota_ledger_backup_last_sequence {sequence}")
     );
     assert_eq!(
-        told("quota_ledger_backup_failures_total"),
+        metric("quota_ledger_backup_failures_total"),
         "quota_ledger_backup_failures_total 0"
     );
     assert!(made[3].1["firstSequence"].as_u64() > Some(1), "{made:?}");

@@ -96,7 +96,7 @@ fn who_asks_for_a_proof_and_has_no_whole_checkpoints_is_told_so() {
     let directory = signed();
     let file = directory.path().join("checkpoints");
     let whole = std::fs::read_to_string(&file).unwrap();
-    let told = |what: &str| {
+    let refusal = |what: &str| {
         let (code, said) = verify(directory.path(), "data");
         assert_eq!(code, Some(4), "{what}: {said}");
         assert!(said.contains("checkpoints: "), "{what}: {said}");
@@ -104,16 +104,16 @@ fn who_asks_for_a_proof_and_has_no_whole_checkpoints_is_told_so() {
     };
     for cut in [3, 10, whole.len() / 2] {
         std::fs::write(&file, &whole[..whole.len() - cut]).unwrap();
-        assert!(told("cut").contains("cut off"));
+        assert!(refusal("cut").contains("cut off"));
     }
     std::fs::write(&file, &whole[..20]).unwrap();
-    assert!(told("the first is cut").contains("cut off"));
+    assert!(refusal("the first is cut").contains("cut off"));
     std::fs::write(&file, "").unwrap();
-    assert!(told("empty").contains("it holds no checkpoint"));
+    assert!(refusal("empty").contains("it holds no checkpoint"));
     std::fs::remove_file(&file).unwrap();
-    assert!(told("missing").contains("No such file"));
+    assert!(refusal("missing").contains("No such file"));
     std::fs::create_dir(&file).unwrap();
-    told("a directory");
+    refusal("a directory");
 }
 
 #[test]

@@ -138,7 +138,7 @@ async fn checkpoints_reach_a_directory_and_a_server_also_after_failures() {
         "--checkpoint.copy_dir=copies".to_owned(),
         format!("--checkpoint.http_url={}", collector.url),
     ];
-    // There is no directory yet: that is told, and tried again.
+    // There is no directory yet: the daemon reports that, and retries.
     let quotad = signing(path, &places);
     set_quota(&quotad);
     let last = observe(&quotad, "w", 1);
@@ -180,9 +180,9 @@ async fn checkpoints_reach_a_directory_and_a_server_also_after_failures() {
     );
     let (code, out, err) = verify(path, "copies --ledger data -o json");
     assert_eq!(code, 0, "{err}");
-    let told: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let report: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert_eq!(
-        (&told["consistent"], &told["checkpoints"]),
+        (&report["consistent"], &report["checkpoints"]),
         (&true.into(), &count.into())
     );
 
@@ -247,7 +247,7 @@ fn checkpoints_that_contradict_each_other_or_the_ledger_are_told() {
     fs::create_dir(path.join("nothing")).unwrap();
     refused("nothing", "no checkpoint");
     let (code, out, _) = verify(path, "first checkpoints -o json");
-    let told: serde_json::Value = serde_json::from_str(&out).unwrap();
-    assert_eq!((code, &told["consistent"]), (4, &false.into()));
-    assert!(!told["damages"].as_array().unwrap().is_empty());
+    let report: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &report["consistent"]), (4, &false.into()));
+    assert!(!report["damages"].as_array().unwrap().is_empty());
 }

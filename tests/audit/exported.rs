@@ -14,7 +14,7 @@ fn done(path: &Path, arguments: &[&str]) -> Vec<u8> {
 }
 
 /// Head of the chain, and digest of the state that is folded from the beginning.
-fn told(path: &Path, data: &str) -> (Value, Value) {
+fn head_and_digest(path: &Path, data: &str) -> (Value, Value) {
     let ask = |command: &str, field: &str| -> Value {
         let said = done(path, &["ledger", command, "--data-dir", data, "-o", "json"]);
         serde_json::from_slice::<Value>(&said).unwrap()[field].take()
@@ -64,7 +64,10 @@ fn an_imported_ledger_is_the_same_and_answers_the_same() {
         "imported",
     ];
     done(path, &import);
-    assert_eq!(told(path, "imported"), told(path, "data"));
+    assert_eq!(
+        head_and_digest(path, "imported"),
+        head_and_digest(path, "data")
+    );
     let again = done(path, &["ledger", "export", "-", "--data-dir", "imported"]);
     assert!(again == text, "its bytes are the same");
     done(path, &["ledger", "verify", "--data-dir", "imported"]);

@@ -217,7 +217,7 @@ fn drift_that_is_put_right_is_put_right_in_groups() {
     ]);
     let (status, compared) = quotad.post("/v1/drift", &json!({"listing": listing}).to_string());
     assert_eq!(status, 200, "{compared}");
-    let known = |object: &Value| json!({"sequence": object["sequence"], "resourceVersion": object["resourceVersion"]});
+    let record = |object: &Value| json!({"sequence": object["sequence"], "resourceVersion": object["resourceVersion"]});
     let (_, objects) = quotad.get("/v1/objects?resource=widgets.example.com");
     let objects = objects["items"].as_array().unwrap().iter();
     let gone = objects
@@ -225,8 +225,8 @@ fn drift_that_is_put_right_is_put_right_in_groups() {
         .find(|object| object["uid"] == "gone")
         .unwrap();
     let items = json!([
-        {"uid": "gone", "known": known(gone)},
-        {"object": listing[0], "known": known(&compared["items"][0]["known"])},
+        {"uid": "gone", "known": record(gone)},
+        {"object": listing[0], "known": record(&compared["items"][0]["known"])},
         {"object": listing[1]},
     ]);
     let body = json!({"reason": "the bridge was down", "items": items}).to_string();

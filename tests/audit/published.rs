@@ -96,8 +96,8 @@ async fn checkpoints_are_published_and_nothing_waits_for_them() {
         last = observe(&quotad, &format!("alone{number}"), 0);
         assert_eq!(reserve(&quotad, &format!("alone-{number}"), 0).0, 201);
     }
-    let told = || (failures(&quotad) > 0 && last_stored(path, &key) >= last).then_some(());
-    until("it is told that a checkpoint was not published", told).await;
+    let failed = || (failures(&quotad) > 0 && last_stored(path, &key) >= last).then_some(());
+    until("it is told that a checkpoint was not published", failed).await;
     assert_eq!(quotad.get("/v1/namespaces/team-a/usage").0, 200);
 
     // With a server again, they are published again.

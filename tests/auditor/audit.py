@@ -27,7 +27,7 @@ def quantity(text):
     return number * Fraction(10) ** int(match[2]) if match[2] else number * SUFFIXES[match[3] or ""]
 
 
-def told(answer):
+def answered(answer):
     """What an answer says, as `Ledger.usage` or `Ledger.group_usage` has it."""
     figures = ("used", "reserved")
     if "group" in answer:
@@ -70,7 +70,7 @@ def answers(page, archive, backup):
             answer = wanted.pop(0)
             at, group = answer["asOf"]["sequence"], answer.get("group")
             subject = f"group {group}" if group else answer["namespace"]
-            mine, theirs = ledger.group_usage(group) if group else ledger.usage(subject), told(answer)
+            mine, theirs = ledger.group_usage(group) if group else ledger.usage(subject), answered(answer)
             if mine != theirs:
                 raise Wrong(f"usage of {subject} at {at}: {mine} and not {theirs}")
             if group:

@@ -118,8 +118,8 @@ def archive(directory):
             raise Wrong(f"{path.name}: its list is wrong")
         foot_at = at
         body, at = record(data, at, b"QLT")
-        told = (position(body), int.from_bytes(body[48:56], "little"), body[56:88])
-        if told != (end, list_at, blake3(data[:foot_at]).digest()) or at != len(data):
+        recorded = (position(body), int.from_bytes(body[48:56], "little"), body[56:88])
+        if recorded != (end, list_at, blake3(data[:foot_at]).digest()) or at != len(data):
             raise Wrong(f"{path.name}: its end is wrong")
         if path.name != f"{before[0] + 1:020}-{end[0]:020}.qla":
             raise Wrong(f"{path.name} does not hold what its name says")

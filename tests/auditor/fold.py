@@ -23,7 +23,7 @@ def uid(value):
 
 
 def key(event):
-    """What an object and its reservation are known by."""
+    """The key of an object and its reservation."""
     return event["namespace"], uid(event["uid"])
 
 
@@ -45,7 +45,7 @@ class Ledger:
     def __init__(self):
         self.quotas, self.objects, self.pending, self.sources = {}, {}, {}, {}
         self.committed, self.bearers, self.commit_bearers = {}, {}, {}
-        self.known = {}
+        self.observed_namespaces = {}
         self.groups, self.ended, self.time = {}, set(), 0
         self.tags = set()
 
@@ -77,13 +77,13 @@ class Ledger:
             self.pending.pop(place, None)
 
     def on_ObjectRefreshed(self, event):
-        if known := self.objects.get(key(event)):
-            known["version"] = event["version"]
+        if record := self.objects.get(key(event)):
+            record["version"] = event["version"]
             self.see(key(event), event)
 
     def on_ObjectLapsed(self, event):
-        if known := self.objects.get(key(event)):
-            known.update(footprint=event["footprint"], lapse=None)
+        if record := self.objects.get(key(event)):
+            record.update(footprint=event["footprint"], lapse=None)
 
     def on_ObjectDeleted(self, event):
         for table in (self.objects, self.pending, self.committed):
@@ -106,8 +106,8 @@ class Ledger:
         if pending is None:
             return
         footprint = {"resources": event["resources"], "traits": pending["footprint"]["traits"]}
-        if known := self.objects.get(key(event)):
-            known["footprint"] = footprint
+        if record := self.objects.get(key(event)):
+            record["footprint"] = footprint
         else:
             kept = {name: pending[name] for name in ("uid", "namespace", "resource", "name")}
             self.committed.pop(key(event), None)
@@ -147,22 +147,22 @@ class Ledger:
     on_ObjectReplaced = on_ObjectObserved
 
     def on_ChargingChanged(self, event):
-        for known in self.objects.values():
-            traits = plain(known["footprint"]["traits"])
-            if traits["one"] == "Template" and known["resource"] not in event["kinds"]:
-                kept = {name: amount for name, amount in known["footprint"]["resources"].items()
+        for record in self.objects.values():
+            traits = plain(record["footprint"]["traits"])
+            if traits["one"] == "Template" and record["resource"] not in event["kinds"]:
+                kept = {name: amount for name, amount in record["footprint"]["resources"].items()
                         if name not in traits["replica"]}
-                known["footprint"] = {"resources": kept, "traits": {"tag": 0, "one": "Plain"}}
+                record["footprint"] = {"resources": kept, "traits": {"tag": 0, "one": "Plain"}}
 
     on_WorkloadsCharged = on_ChargingChanged
 
     def on_NamespaceObserved(self, namespace):
-        self.known[namespace["name"]] = namespace
+        self.observed_namespaces[namespace["name"]] = namespace
 
     def on_NamespaceDeleted(self, event):
-        known = self.known.get(event["name"])
-        if known and uid(known["uid"]) == uid(event["uid"]):
-            del self.known[event["name"]]
+        record = self.observed_namespaces.get(event["name"])
+        if record and uid(record["uid"]) == uid(event["uid"]):
+            del self.observed_namespaces[event["name"]]
 
     def on_GroupSet(self, group):
         self.groups[group["name"]] = group
@@ -206,7 +206,7 @@ class Ledger:
 
     def group_usage(self, name):
         """The limits of a group with what counts against each, and what its members have of each."""
-        groups = Groups(self.groups, self.known, counts)
+        groups = Groups(self.groups, self.observed_namespaces, counts)
         content = {namespace: self.content(namespace) for namespace in self.namespaces()}
 
         def taken_of(group, namespace, resource):

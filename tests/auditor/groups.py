@@ -29,9 +29,9 @@ def asks(selector):
 class Groups:
     """The groups of a ledger, and what they count of it."""
 
-    def __init__(self, groups, known, counts):
+    def __init__(self, groups, observed_namespaces, counts):
         """`counts` is whether a spec counts a footprint."""
-        self.groups, self.known, self.counts_spec = groups, known, counts
+        self.groups, self.observed_namespaces, self.counts_spec = groups, observed_namespaces, counts
 
     def children(self, name):
         return [child for child, group in self.groups.items()
@@ -41,14 +41,14 @@ class Groups:
         """Whether a group's own selector is for a namespace."""
         selector = self.groups[name]["spec"]["selector"]
         wanted = selector["labels"] or {"match_labels": {}, "match_expressions": []}
-        keys, known = asks(wanted), self.known.get(namespace)
+        keys, record = asks(wanted), self.observed_namespaces.get(namespace)
         if not keys and not selector["annotations"]:
             return False
-        if known is None:
+        if record is None:
             # Nothing but the name is certain.
             return keys == {NAME} and not selector["annotations"] and meets(wanted, {NAME: namespace})
-        annotations = known["annotations"]
-        return meets(wanted, {**known["labels"], NAME: namespace}) and all(
+        annotations = record["annotations"]
+        return meets(wanted, {**record["labels"], NAME: namespace}) and all(
             annotations.get(key) == value for key, value in selector["annotations"].items())
 
     def counts(self, name, namespace, footprint):

@@ -122,11 +122,11 @@ fn an_auditor_who_knows_the_page_alone_agrees_with_the_daemon() {
     let is_of_group = |line: &&str| line.contains("\"group\":");
     let of_groups: Vec<&str> = text.lines().filter(is_of_group).collect();
     let of_groups = of_groups.join("\n");
-    for (told, tampered) in [
+    for (original, tampered) in [
         (r#""used":"1"#, r#""used":"2"#),
         (r#""guaranteedToOthers":"1"#, r#""guaranteedToOthers":"3"#),
     ] {
-        let wrong = of_groups.replacen(told, tampered, 1);
+        let wrong = of_groups.replacen(original, tampered, 1);
         assert_ne!(wrong, of_groups);
         let error = audit(&["answers", files[0], files[1]], wrong.as_bytes()).unwrap_err();
         assert!(error.contains("wrong: usage of group"), "{error}");

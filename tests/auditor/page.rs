@@ -36,49 +36,51 @@ pub(super) fn tags() -> BTreeSet<u64> {
 /// Fails with what is not documented, or wrong.
 pub(super) fn check() {
     let page = fs::read_to_string(root().join(PATH)).unwrap();
-    let (told, coded) = (documented(&page), coded());
+    let (documented, coded) = (documented(&page), coded());
     let mut wrong = Vec::new();
     for (name, fields) in &coded.records {
-        match told.records.get(name) {
+        match documented.records.get(name) {
             None => wrong.push(format!(
                 "the record {name} ({}) is not documented",
                 fields.join(", ")
             )),
-            Some(told) if told != fields => {
+            Some(documented) if documented != fields => {
                 wrong.push(format!(
-                    "the record {name} has the fields {fields:?}, not {told:?}"
+                    "the record {name} has the fields {fields:?}, not {documented:?}"
                 ));
             }
             Some(_) => {}
         }
     }
     for (name, variants) in &coded.ones {
-        let Some(told) = told.ones.get(name) else {
+        let Some(documented) = documented.ones.get(name) else {
             wrong.push(format!("{name} is not documented"));
             continue;
         };
         for (tag, variant) in variants {
-            match told.get(tag) {
+            match documented.get(tag) {
                 None => wrong.push(format!(
                     "tag {tag} of {name}, {}, is not documented",
                     variant.name
                 )),
-                Some(told) if told != variant => {
-                    wrong.push(format!("tag {tag} of {name} is {variant:?}, not {told:?}"));
+                Some(documented) if documented != variant => {
+                    wrong.push(format!(
+                        "tag {tag} of {name} is {variant:?}, not {documented:?}"
+                    ));
                 }
                 Some(_) => {}
             }
         }
     }
     let in_code = |name: &String| coded.records.contains_key(name) || coded.ones.contains_key(name);
-    let named = told.records.keys().chain(told.ones.keys());
+    let named = documented.records.keys().chain(documented.ones.keys());
     wrong.extend(
         named
             .filter(|name| !in_code(name))
             .map(|name| format!("there is no {name} in the code")),
     );
-    for (name, told) in &told.ones {
-        let unknown = told.keys().filter(|tag| {
+    for (name, documented) in &documented.ones {
+        let unknown = documented.keys().filter(|tag| {
             coded
                 .ones
                 .get(name)

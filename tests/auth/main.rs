@@ -194,7 +194,7 @@ fn reservations_are_answered_alike_past_the_router_and_through_it() {
         let all = format!("/v1/namespaces/{namespace}/reservations");
         let (one, none) = (format!("{all}/{uid}"), format!("{all}/nobody"));
         let text = |(status, answer): (u16, Value)| {
-            let told = [
+            let shown = [
                 "reason",
                 "detail",
                 "errors",
@@ -202,8 +202,8 @@ fn reservations_are_answered_alike_past_the_router_and_through_it() {
                 "reserved",
                 "reservedBy",
             ];
-            let told = told.map(|field| answer[field].clone());
-            format!("{status} {told:?}").replace(uid, "uid")
+            let shown = shown.map(|field| answer[field].clone());
+            format!("{status} {shown:?}").replace(uid, "uid")
         };
         [
             ("", "POST", &all, Some(reservation(uid))),
@@ -232,8 +232,8 @@ fn reservations_are_answered_alike_past_the_router_and_through_it() {
     let route = "route=\"/v1/namespaces/{namespace}/reservations/{uid}\",method=\"DELETE\"";
     for (code, count) in [(401, 2), (403, 2), (404, 2)] {
         let line = format!("quota_ledger_http_requests_total{{{route},code=\"{code}\"}} {count}");
-        let told = metrics.as_str().unwrap().lines().any(|told| told == line);
-        assert!(told, "{line}: {metrics}");
+        let shown = metrics.as_str().unwrap().lines().any(|shown| shown == line);
+        assert!(shown, "{line}: {metrics}");
     }
 }
 
@@ -296,7 +296,7 @@ fn callers_may_do_what_their_tokens_say() {
         .collect();
     assert_eq!(actors, ["root", "ci", "ci"], "{entries}");
 
-    // A new file is taken into force, a bad one is not, and nothing secret is told.
+    // A new file comes into force, an invalid one does not, and no secret is shown.
     let before = fs::read_to_string(&file).unwrap();
     fs::write(&file, format!("{before}\n{admin}")).unwrap();
     daemon.reload("the new tokens file cannot be used, the old one stays");
@@ -317,7 +317,7 @@ fn callers_may_do_what_their_tokens_say() {
         "quota_ledger_tokens_reload_failures_total 1",
     ] {
         assert!(
-            metrics.as_str().unwrap().lines().any(|told| told == line),
+            metrics.as_str().unwrap().lines().any(|shown| shown == line),
             "{line}: {metrics}"
         );
     }

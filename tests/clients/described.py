@@ -48,7 +48,7 @@ def lines(context, value):
 
 @schemathesis.check
 def no_failure_of_the_server(context, response, case):
-    """503 is right where a group chooses by labels and no source has shown the namespace: whose it is cannot be known."""
+    """503 is right if a group selects by labels that no source has reported: its members cannot be determined."""
     if response.status_code >= 500 and (response.status_code, response.json().get("reason")) != (503, "NotReady"):
         raise AssertionError(f"it answered {response.status_code}: {response.text}")
 

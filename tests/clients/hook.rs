@@ -109,7 +109,7 @@ fn the_example_hook_admits_what_there_is_room_for() {
     );
     assert_eq!(odd["response"]["status"]["code"], 422, "{odd}");
 
-    // A deletion that is asked about may still fail, so it frees nothing: not what is reserved, and not what is used.
+    // A reviewed deletion may still fail, so it frees nothing: neither the reserved nor the used amount.
     let delete = || {
         let deleted = ask(&review("DELETE", "job-1", 3, false));
         assert_eq!(deleted.1["response"]["allowed"], true, "{deleted:?}");

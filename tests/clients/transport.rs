@@ -87,7 +87,7 @@ fn http2_is_served_without_tls_too() {
     assert!(foreign.ends_with(" 2 421"), "{foreign}");
     let large = format!("x-large: {}", "v".repeat(20_000));
     assert!(fetch(&["-H", &large, &quotas]).ends_with(" 2 431"));
-    // One that asks for an upgrade is answered as it asked.
+    // A request with `Upgrade: h2c` is answered over HTTP/1.1.
     let upgrading = Command::new("curl")
         .args([
             "-s",

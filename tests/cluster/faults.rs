@@ -53,7 +53,7 @@ pub(crate) enum Fault {
     Slow,
     /// The leader gives the lead to another node.
     HandOver,
-    /// The leader is asked to end.
+    /// The leader gets SIGTERM.
     End,
     /// The server that leads the stream gives that up.
     StepDown,
@@ -174,7 +174,7 @@ pub(crate) fn strike(
     }
 }
 
-/// Answers who has to be told to go on.
+/// Returns the processes that must be continued afterwards.
 fn meet(
     cluster: &mut Nodes,
     blow: Blow,

@@ -10,7 +10,7 @@ use crate::{
     support::{PATIENCE, cluster::NODES, nodes::Nodes, quotad::agent},
 };
 
-/// Not that its sources are behind: of a node that follows they always are, and whoever asked would be told.
+/// The answer does not say that sources are behind: those of a follower always are, and every caller would get it.
 #[test]
 fn a_node_that_does_not_lead_says_so_of_a_review_that_is_sent_on_to_it() {
     let directory = scratch();

@@ -55,7 +55,7 @@ const TIMEOUT: Duration = Duration::from_millis(700);
 /// Between two operations of a client.
 const REST: Duration = Duration::from_millis(15);
 
-/// Reservations that every node is asked about in the end.
+/// Reservations that are requested again from every node in the end.
 const ASKED_AGAIN: usize = 40;
 
 /// The machine: who asks how soon something is done has it alone, the others share it.

@@ -1,4 +1,4 @@
-//! A source of events. What it publishes is known, and so what has to be used in the end.
+//! A source of events. It records the published events, and so the expected usage in the end.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -76,23 +76,23 @@ fn strangers_at_the_addresses_of_nodes_are_refused_and_hold_nobody_up() {
                 ("POST", "/v1/cluster/init"),
                 ("DELETE", "/v1/namespaces/team/quotas/q"),
             ] {
-                let told = ask(*address, &format!("{}\r\n", head(method, path, &shown)));
-                assert_eq!(told, Some(401), "{method} {path} with {shown:?}");
+                let status = ask(*address, &format!("{}\r\n", head(method, path, &shown)));
+                assert_eq!(status, Some(401), "{method} {path} with {shown:?}");
             }
         }
         // What is announced, or comes, is not read.
         let large = format!("content-length: {}\r\n", 1_u64 << 40);
-        let told = ask(
+        let status = ask(
             *address,
             &format!("{}{large}\r\n", head("POST", RESERVATIONS, "")),
         );
-        assert!(matches!(told, Some(401 | 413)), "{told:?}");
+        assert!(matches!(status, Some(401 | 413)), "{status:?}");
         let node = format!("{}quotad-actor: {EVERYTHING}\r\n", bearer(secret.trim()));
-        let told = ask(
+        let status = ask(
             *address,
             &format!("{}{large}\r\n", head("POST", RESERVATIONS, &node)),
         );
-        assert_eq!(told, Some(413), "a node may not either");
+        assert_eq!(status, Some(413), "a node may not either");
         let endless = format!(
             "{}transfer-encoding: chunked\r\n\r\n",
             head("POST", RESERVATIONS, "")

@@ -54,7 +54,7 @@ struct Object {
     object: Box<RawValue>,
 }
 
-/// Kinds that Kubernetes counts without being told that they exist.
+/// Kinds that Kubernetes counts without discovery.
 const BUILT_IN: [(&str, &str); 8] = [
     ("", "pods"),
     ("", "services"),

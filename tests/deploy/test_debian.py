@@ -216,8 +216,8 @@ class Packages(unittest.TestCase):
 
     @contextlib.contextmanager
     def started(self, name, environment, *arguments):
-        """A service that is started as its unit says: its process, and what waits until it has told systemd something. It is
-        stopped in the end."""
+        """A service that is started as its unit says: its process, and a function that waits until it has notified systemd.
+        It is stopped in the end."""
         settings = unit(self.unit_path(name))
         self.assertEqual(settings["Type"], ["notify"])
         notify = self.work / f"notify-{name}"
@@ -232,14 +232,14 @@ class Packages(unittest.TestCase):
             self.addCleanup(daemon.wait)
             self.addCleanup(daemon.kill)
 
-            def told(what):
+            def notified(what):
                 while what not in systemd.recv(4096).decode().splitlines():
                     pass
 
-            told("READY=1")
+            notified("READY=1")
             yield (self.work / f"log-{name}").read_text()
             daemon.send_signal(signal.SIGTERM)
-            told("STOPPING=1")
+            notified("STOPPING=1")
             self.assertEqual(daemon.wait(PATIENCE), 0)
 
     def answer(self, log, path):
@@ -268,8 +268,8 @@ class Packages(unittest.TestCase):
 
     def test_bash_completes_the_command_line(self):
         completions = self.root / "usr/share/bash-completion/completions/quotactl"
-        asked = 'COMP_WORDS=(quotactl ledger ver); COMP_CWORD=2; COMP_TYPE=9; f=$(complete -p quotactl | sed "s/.*-F \\([^ ]*\\).*/\\1/")'
-        script = f'. "{completions}"; {asked}; $f quotactl ver ledger; echo "${{COMPREPLY[@]}}"'
+        words = 'COMP_WORDS=(quotactl ledger ver); COMP_CWORD=2; COMP_TYPE=9; f=$(complete -p quotactl | sed "s/.*-F \\([^ ]*\\).*/\\1/")'
+        script = f'. "{completions}"; {words}; $f quotactl ver ledger; echo "${{COMPREPLY[@]}}"'
         path = f"{self.root}/usr/bin:{os.environ['PATH']}"
         said = run("bash", "--norc", "-c", script, env={"PATH": path})
         self.assertEqual(said.split(), ["verify"])

@@ -41,8 +41,8 @@ class Programs(unittest.TestCase):
                 quotad = self.check_config("quotad", rendered.config("-quotad"))
                 self.assertEqual(quotad.returncode, 0, quotad.stderr)
                 # In a pod the network policy says who reaches the listeners, which quotad cannot know.
-                told = [line for line in quotad.stderr.splitlines() if not line.startswith("warning: ")]
-                self.assertEqual(told, [])
+                lines = [line for line in quotad.stderr.splitlines() if not line.startswith("warning: ")]
+                self.assertEqual(lines, [])
                 watermark = "bridge" if rendered.values["bridge"]["enabled"] else "poll"
                 self.assertIn(f'watermark = "{watermark}"', quotad.stdout)
                 if rendered.values["bridge"]["enabled"]:

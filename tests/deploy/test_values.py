@@ -95,5 +95,5 @@ class Values(unittest.TestCase):
             with self.subTest(values=name):
                 report = helm_python.lint(CHART, copy.deepcopy(values), strict=True, kube_version="v1.36.0")
                 self.assertEqual(report["errors"], [])
-                told = {message["error"] for message in report["messages"] if message["severity"] > 0}
-                self.assertLessEqual(told, {"icon is recommended"})
+                errors = {message["error"] for message in report["messages"] if message["severity"] > 0}
+                self.assertLessEqual(errors, {"icon is recommended"})

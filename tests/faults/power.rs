@@ -27,7 +27,7 @@ const STATES: usize = 400;
 
 const WORKERS: usize = 2;
 
-/// Two lives on one tape; the second one is killed at its end. What was told, in order.
+/// Two lives on one tape; the second one is killed at its end. Returns the states that clients were sent, in order.
 fn record(directory: &Path, tape: &Path) -> Vec<Told> {
     let mut told = vec![Told::default()];
     let mut between = File::options()
@@ -124,7 +124,7 @@ fn cut(mut disk: Disk, records: &[Record], told: &[Told], root: &Path, seed: u64
 
 #[test]
 fn what_was_acknowledged_outlives_a_power_cut_at_any_place() {
-    let all = std::env::var("QUOTAD_FAULTS").is_ok_and(|asked| asked == "all");
+    let all = std::env::var("QUOTAD_FAULTS").is_ok_and(|setting| setting == "all");
     let states = if all { 10 * STATES } else { STATES };
     let place = scratch();
     let root = place.path().join("disk");

@@ -23,7 +23,7 @@ const FILLING_BYTES: usize = 16 * 1024;
 pub(crate) struct Told {
     /// Quotas by name, with their limit.
     pub(crate) quotas: BTreeMap<String, u64>,
-    /// Reservations by uid: the state that was told last.
+    /// Reservations by uid: the state in the last answer.
     pub(crate) reservations: BTreeMap<String, &'static str>,
     /// Uids of objects.
     pub(crate) objects: Vec<String>,
@@ -33,7 +33,7 @@ pub(crate) struct Told {
     pub(crate) unanswered: String,
 }
 
-/// A request that was answered changes what is known.
+/// A request. Its answer changes the recorded state.
 pub(crate) enum Step {
     Quota(String, u64),
     Reserve(String),
@@ -104,8 +104,8 @@ pub(crate) fn script(name: &str, filling: usize) -> Vec<Step> {
     ]
 }
 
-/// Asks for these steps until one is not answered; `told` learns of those that are, and `acknowledged` is called
-/// after each. Gives whether all were answered.
+/// Requests these steps until one is not answered; records the answered steps in `told`, and calls `acknowledged`
+/// after each. Returns whether all were answered.
 pub(crate) fn ask(
     daemon: &Quotad,
     steps: &[Step],
@@ -220,10 +220,10 @@ impl Told {
 /// What of the acknowledged is not there.
 pub(crate) fn missing(daemon: &Quotad, told: &Told, unanswered: Option<&Step>) -> Vec<String> {
     let mut missing = Vec::new();
-    let mut asked = daemon.asking();
+    let mut fetch = daemon.asking();
     for (name, hard) in &told.quotas {
         let open = matches!(unanswered, Some(Step::Quota(other, _)) if other == name);
-        let found = asked(&format!("/v1/namespaces/team-a/quotas/{name}"));
+        let found = fetch(&format!("/v1/namespaces/team-a/quotas/{name}"));
         let limit = found.map(|quota| quota["spec"]["hard"][UNITS].as_str().unwrap().to_owned());
         if limit.is_none() || (!open && limit != Some(hard.to_string())) {
             missing.push(format!("quota {name} of {hard}: {limit:?}"));
@@ -234,7 +234,7 @@ pub(crate) fn missing(daemon: &Quotad, told: &Told, unanswered: Option<&Step>) -
             Some(Step::Release(other) | Step::Commit(other) | Step::Extend(other)) => other == uid,
             _ => false,
         };
-        let found = asked(&format!("/v1/namespaces/team-a/reservations/{uid}"));
+        let found = fetch(&format!("/v1/namespaces/team-a/reservations/{uid}"));
         let found = found.map(|found| found["state"].as_str().unwrap().to_owned());
         if found.is_none() || (!open && found.as_deref() != Some(*state)) {
             missing.push(format!("reservation {uid}, {state}: {found:?}"));

@@ -21,7 +21,7 @@ pub(crate) struct Record {
     data: Vec<u8>,
 }
 
-/// A client was told something: what the test appends to the tape between the daemon's records.
+/// A client got an answer: the record that the test appends to the tape between the daemon's records.
 pub(crate) fn acknowledgement(number: usize) -> Vec<u8> {
     let mut bytes = vec![b'A'];
     bytes.extend((number as u64).to_le_bytes());
@@ -94,7 +94,7 @@ struct Directory {
     pending: Vec<Naming>,
 }
 
-/// A disk, of which is known what is durable.
+/// A disk that records which bytes are durable.
 #[derive(Default)]
 pub(crate) struct Disk {
     inodes: Vec<Inode>,

@@ -1,4 +1,4 @@
-//! The same through a real daemon that consumes a real stream: a fresh one per checkpoint, asked over HTTP.
+//! The same through a real daemon that consumes a real stream: a fresh one per checkpoint, queried over HTTP.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -18,7 +18,7 @@ const AT_ONCE: usize = 3;
 /// Every other message holds one line, the rest hold so many.
 const LINES_PER_MESSAGE: usize = 20;
 
-/// How much longer a pod that was being deleted at the checkpoint is given, so that it still is when it is asked about.
+/// Additional time for a pod that was being deleted at the checkpoint, so that it still is when it is queried.
 const LONGER: Span = Span::from_seconds(3600);
 
 #[test]

@@ -70,7 +70,7 @@ impl Opened {
         }
     }
 
-    /// The events that were recorded since the start, of which something is told.
+    /// The values of `tell` for the events that were recorded since the start.
     pub(crate) async fn recorded<T>(&self, tell: impl Fn(&Event) -> Option<T>) -> Vec<T> {
         let head = self.ledger.peek(|state| state.head().sequence);
         self.ledger.wait_durable(head).await.unwrap();

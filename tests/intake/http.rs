@@ -148,8 +148,8 @@ async fn a_sweep_that_is_cut_off_by_a_kill_is_finished_after_the_next_start() {
     for round in 0..5 {
         let quotad = start();
         let all: Vec<_> = (0..SWEPT).map(|number| event("ADDED", number)).collect();
-        let told = send(&quotad.api, all.join("\n")).unwrap();
-        assert!(told.contains("\"rejected\":[]"), "{told}");
+        let answer = send(&quotad.api, all.join("\n")).unwrap();
+        assert!(answer.contains("\"rejected\":[]"), "{answer}");
         let (api, body) = (quotad.api.clone(), relist.join("\n"));
         let sending = std::thread::spawn(move || send(&api, body));
         let is_sweeping = || {

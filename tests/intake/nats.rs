@@ -45,7 +45,7 @@ impl Scene {
         }
     }
 
-    /// The stream is created, and known to the ledger.
+    /// The stream is created, and recorded in the ledger.
     async fn first_contact(&self) {
         let daemon = self.daemon().await;
         daemon.caught_up().await;

@@ -244,15 +244,15 @@ fn a_watch_tells_of_a_group_at_most_once_a_second() {
     }
     // What has nothing to do with the group says nothing of it.
     server.observe("c", "other", &[("pods", "1")]);
-    let mut told = 0;
+    let mut count = 0;
     loop {
-        told += 1;
+        count += 1;
         if lines.next().unwrap().contains("pods: 100/5") {
             break;
         }
     }
     let most = 2 + usize::try_from(began.elapsed().as_secs()).unwrap();
-    assert!(told <= most, "{told} events in {:?}", began.elapsed());
+    assert!(count <= most, "{count} events in {:?}", began.elapsed());
     kubectl.prints(&["delete", "clusterresourcequota", "g"]);
     assert!(lines.next().unwrap().starts_with("g "));
     child.kill().unwrap();

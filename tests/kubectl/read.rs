@@ -249,34 +249,35 @@ fn discovery_names_what_there_is() {
 fn explain_tells_every_field() {
     let server = Server::start();
     for kubectl in Kubectl::all(&server) {
-        let told = kubectl.prints(&["explain", "quota"]);
+        let output = kubectl.prints(&["explain", "quota"]);
         assert!(
-            told.contains("KIND:") && told.contains("ResourceQuota"),
-            "{told}"
+            output.contains("KIND:") && output.contains("ResourceQuota"),
+            "{output}"
         );
         assert!(
-            told.contains("ResourceQuota sets aggregate quota restrictions enforced per namespace"),
-            "{told}"
+            output
+                .contains("ResourceQuota sets aggregate quota restrictions enforced per namespace"),
+            "{output}"
         );
-        let told = kubectl.prints(&["explain", "quota.spec"]);
+        let output = kubectl.prints(&["explain", "quota.spec"]);
         for field in [
             "hard\t<map[string]",
             "scopeSelector\t<",
             "scopes\t<[]string>",
         ] {
-            assert!(told.contains(field), "{told}");
+            assert!(output.contains(field), "{output}");
         }
-        let told = kubectl.prints(&[
+        let output = kubectl.prints(&[
             "explain",
             "quota.spec.scopeSelector.matchExpressions.operator",
         ]);
         assert!(
-            told.contains("Represents a scope's relationship to a set of values"),
-            "{told}"
+            output.contains("Represents a scope's relationship to a set of values"),
+            "{output}"
         );
-        let told = kubectl.prints(&["explain", "quota", "--recursive"]);
+        let output = kubectl.prints(&["explain", "quota", "--recursive"]);
         for field in ["ownerReferences", "reserved", "matchExpressions"] {
-            assert!(told.contains(field), "{told}");
+            assert!(output.contains(field), "{output}");
         }
     }
 }

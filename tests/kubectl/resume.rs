@@ -33,7 +33,7 @@ fn watched(server: &Server, query: &str, events: usize) -> Vec<Value> {
 }
 
 /// What each event is, and of which quota.
-fn told(events: &[Value]) -> Vec<(&str, &str)> {
+fn summary(events: &[Value]) -> Vec<(&str, &str)> {
     fn text(value: &Value) -> &str {
         value.as_str().unwrap_or_default()
     }
@@ -72,7 +72,7 @@ fn a_watch_resumes_where_it_was() {
 
     let events = watched(&server, &format!("resourceVersion={version}"), 3);
     assert_eq!(
-        told(&events),
+        summary(&events),
         [
             ("DELETED", "ended"),
             ("ADDED", "added"),
@@ -80,10 +80,10 @@ fn a_watch_resumes_where_it_was() {
         ]
     );
     let all = [("ADDED", "added"), ("ADDED", "changed"), ("ADDED", "kept")];
-    assert_eq!(told(&watched(&server, "", 3)), all);
+    assert_eq!(summary(&watched(&server, "", 3)), all);
     let query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
     let events = watched(&server, query, 4);
-    assert_eq!(told(&events[..3]), all);
+    assert_eq!(summary(&events[..3]), all);
     let mark = &events[3]["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"];
     assert_eq!(
         (&events[3]["type"], mark),
@@ -140,7 +140,7 @@ fn a_watch_with_a_selector_tells_what_comes_and_goes_for_it() {
         &format!("resourceVersion={version}&labelSelector=team%3Da"),
         2,
     );
-    assert_eq!(told(&events), [("DELETED", "in"), ("ADDED", "out")]);
+    assert_eq!(summary(&events), [("DELETED", "in"), ("ADDED", "out")]);
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn what_was_before_the_start_is_gone() {
     assert_eq!(gone["reason"], "Expired");
     create(&server, "new", json!({}));
     assert_eq!(
-        told(&watched(&server, "resourceVersion=3", 1)),
+        summary(&watched(&server, "resourceVersion=3", 1)),
         [("ADDED", "new")]
     );
 }
@@ -178,7 +178,7 @@ fn a_flood_of_one_namespace_leaves_the_watches_of_others() {
     create(&server, "kept", json!({}));
     let events = watched(&server, "resourceVersion=1", 2);
     assert_eq!(
-        told(&events),
+        summary(&events),
         [("DELETED", "brief"), ("ADDED", "kept")],
         "the flood is none of this namespace"
     );

@@ -29,7 +29,7 @@ async fn as_many_connections_as_are_allowed_stay_small_and_leave_probes_alone() 
     for round in 0..4 {
         let held = occupy(&target, round + 2, most).await;
         full.push(target.memory());
-        // One more is told at once, and costs nothing.
+        // One more is refused at once, and costs nothing.
         let refused = target.hits("limits.connections").await;
         for _ in 0..100 {
             let mut late = Client::connect(&target.api).await.unwrap();

@@ -99,8 +99,8 @@ async fn flood(target: &Target, round: usize) -> Vec<Outcome> {
         })
     });
     let mut outcomes = Vec::new();
-    for asked in asking.collect::<Vec<_>>() {
-        outcomes.push(asked.await.unwrap());
+    for answer in asking.collect::<Vec<_>>() {
+        outcomes.push(answer.await.unwrap());
     }
     outcomes
 }

@@ -31,14 +31,14 @@ fn what_lets_others_in_is_warned_about() {
     check.current_dir(directory.path()).env_clear();
     let (code, _, stderr) = output(check.arg("check-config"));
     assert_eq!(code, Some(0));
-    let told: Vec<_> = stderr.lines().collect();
+    let warnings: Vec<_> = stderr.lines().collect();
     let keys = [
         "admin.listen",
         "admission.listen",
         "auth.allow_anonymous_non_loopback",
     ];
-    assert_eq!(told.len(), keys.len(), "{stderr}");
-    for (line, key) in told.iter().zip(keys) {
+    assert_eq!(warnings.len(), keys.len(), "{stderr}");
+    for (line, key) in warnings.iter().zip(keys) {
         assert!(line.starts_with(&format!("warning: {key}: ")), "{line}");
     }
 

@@ -8,7 +8,7 @@ use crate::support::{
 };
 use tempfile::TempDir;
 
-/// Limits that the webhook is not asked about are shown wherever the quota is, and so are quotas that others enforce too.
+/// Limits on kinds that the webhook does not review are shown with the quota, and so are quotas that others enforce too.
 #[test]
 fn limits_that_nothing_keeps_and_quotas_that_others_keep_too_are_shown() {
     let directory = TempDir::new().unwrap();

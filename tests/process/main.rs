@@ -147,7 +147,7 @@ fn systemd_is_told_of_replay_start_and_stop() {
     let file = directory.path().join("notify");
     let systemd = UnixDatagram::bind(&file).unwrap();
     systemd.set_read_timeout(Some(support::PATIENCE)).unwrap();
-    let told = || {
+    let notification = || {
         let mut message = [0; 256];
         let length = systemd.recv(&mut message).unwrap();
         String::from_utf8(message[..length].to_vec()).unwrap()
@@ -159,7 +159,11 @@ fn systemd_is_told_of_replay_start_and_stop() {
     let serving = "READY=1\nSTATUS=ready";
 
     let daemon = start();
-    assert_eq!(told(), serving, "an empty ledger has nothing to replay");
+    assert_eq!(
+        notification(),
+        serving,
+        "an empty ledger has nothing to replay"
+    );
     for pods in ["1", "2"] {
         let quota = serde_json::json!({ "spec": { "hard": { "pods": pods } } });
         let path = format!("{}/v1/namespaces/demo/quotas/compute", daemon.api);
@@ -169,10 +173,10 @@ fn systemd_is_told_of_replay_start_and_stop() {
     // Without the snapshot of an orderly end there is something to replay.
     daemon.kill();
     let daemon = start();
-    assert_eq!(told(), "STATUS=replaying the ledger: entry 2 of 2");
-    assert_eq!(told(), serving);
+    assert_eq!(notification(), "STATUS=replaying the ledger: entry 2 of 2");
+    assert_eq!(notification(), serving);
     kill_process(daemon.pid(), Signal::TERM).unwrap();
-    assert_eq!(told(), "STOPPING=1\nSTATUS=stopping");
+    assert_eq!(notification(), "STOPPING=1\nSTATUS=stopping");
     assert_eq!(daemon.wait().code(), Some(0));
 }
 

@@ -215,8 +215,8 @@ fn a_ledger_from_before_there_were_manifests_is_left_alone_too() {
 fn damage_is_told_with_its_place_and_the_rest_can_be_read() {
     let ledger = damaged();
     let (first, last) = ledger.span;
-    let told = offline("verify -o json", &ledger.data);
-    let found: Value = serde_json::from_str(&told.out).unwrap();
+    let run = offline("verify -o json", &ledger.data);
+    let found: Value = serde_json::from_str(&run.out).unwrap();
     let file = ledger.epoch.join("sled/db");
     let of_file = found["damages"].as_array().unwrap().iter();
     let mut of_file = of_file.filter(|damage| damage["file"] == *file.to_str().unwrap());
@@ -227,9 +227,9 @@ fn damage_is_told_with_its_place_and_the_rest_can_be_read() {
     );
     assert!(damage["offset"].is_u64());
     assert!(
-        told.err.contains("quotactl ledger repair --from"),
+        run.err.contains("quotactl ledger repair --from"),
         "{}",
-        told.err
+        run.err
     );
 
     let dumped = offline("dump", &ledger.data);

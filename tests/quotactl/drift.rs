@@ -80,7 +80,7 @@ fn without_drift_nothing_is_told_and_with_it_the_very_objects() {
     assert_eq!((same.code, same.out.as_str()), (0, ""), "{same:?}");
     assert_eq!(same.err, "4 listed, 4 in the ledger: no drift\n");
 
-    // One was deleted, one was changed, one was made anew, and one is new; nothing of it was told.
+    // One was deleted, one was changed, one was recreated, and one is new; no events were sent.
     let listing = printed(&[
         web,
         pod("db", "u2", "1500m"),
@@ -128,11 +128,14 @@ fn without_drift_nothing_is_told_and_with_it_the_very_objects() {
     assert_eq!((found[4][5], found[4][6]), ("<none>", "u4"));
     assert_eq!(found[5][..4], ["gone", "team-a", "pods", "old"]);
 
-    let told: Value =
+    let report: Value =
         serde_json::from_str(&daemon.run("drift -f - -o json", &listing).out).unwrap();
-    assert_eq!((&told["listed"], &told["believed"]), (&json!(4), &json!(4)));
-    assert_eq!(told["items"][3]["difference"], "gone");
-    assert_eq!(told["items"][3]["known"]["uid"], "u4");
+    assert_eq!(
+        (&report["listed"], &report["believed"]),
+        (&json!(4), &json!(4))
+    );
+    assert_eq!(report["items"][3]["difference"], "gone");
+    assert_eq!(report["items"][3]["known"]["uid"], "u4");
     let names = daemon.run("drift -f - -o name", &listing);
     assert_eq!(names.out.lines().next(), Some("pods/db"));
     assert_eq!(entries(&daemon), before, "nothing was changed");
@@ -452,8 +455,8 @@ fn what_changed_meanwhile_is_told_and_ends_with_12() {
         run.err
     );
     assert!(run.out.ends_with("conflict\n"), "{}", run.out);
-    let asked = stub.asked();
-    let sent: Value = serde_json::from_str(&asked.last().unwrap().body).unwrap();
+    let requests = stub.asked();
+    let sent: Value = serde_json::from_str(&requests.last().unwrap().body).unwrap();
     assert_eq!(
         sent,
         json!({"reason": "r", "items": [{"object": {"kind": "Pod"}}]})

@@ -360,13 +360,13 @@ fn quotas_are_deleted_by_name_or_manifest() {
         run_with(&stub.url, "delete -f -", manifest).out,
         "resourcequota/c deleted\n"
     );
-    let asked: Vec<_> = stub
+    let lines: Vec<_> = stub
         .asked()
         .into_iter()
         .map(|request| request.line)
         .collect();
     assert_eq!(
-        asked,
+        lines,
         [
             "DELETE /v1/namespaces/default/quotas/a",
             "DELETE /v1/namespaces/default/quotas/b",

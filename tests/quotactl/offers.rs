@@ -34,10 +34,10 @@ fn a_reservation_is_made_from_flags() {
         run.out,
         "reservation/u1 granted, held until 2020-01-01T00:00:30Z\n"
     );
-    let asked = &stub.asked()[0];
-    assert_eq!(asked.line, "POST /v1/namespaces/team-a/reservations");
+    let request = &stub.asked()[0];
+    assert_eq!(request.line, "POST /v1/namespaces/team-a/reservations");
     assert_eq!(
-        serde_json::from_str::<Value>(&asked.body).unwrap(),
+        serde_json::from_str::<Value>(&request.body).unwrap(),
         json!({"reservedBy": {"uid": "u1", "kind": "Pod", "name": "web"},
                "reserved": {"cpu": "2", "memory": "1Gi"}, "ttl": "1m30s"})
     );
@@ -66,9 +66,9 @@ fn a_reservation_is_made_for_an_object() {
         run_with(&stub.url, "reserve -f - --uid u1 -o name", pod).code,
         0
     );
-    let asked = &stub.asked()[0];
-    assert_eq!(asked.line, "POST /v1/namespaces/a/reservations");
-    let body: Value = serde_json::from_str(&asked.body).unwrap();
+    let request = &stub.asked()[0];
+    assert_eq!(request.line, "POST /v1/namespaces/a/reservations");
+    let body: Value = serde_json::from_str(&request.body).unwrap();
     assert_eq!(
         body["reservedBy"],
         json!({"apiVersion": "v1", "kind": "Pod", "name": "web", "uid": "u1"})
@@ -149,11 +149,11 @@ fn reservations_are_extended_committed_and_released() {
         run(&stub.url, "release u1").out,
         "reservation/u1 released\n"
     );
-    let asked = stub.asked();
-    assert_eq!(asked[0].body, "{\"ttl\":\"1m\"}");
-    assert_eq!(asked[1].body, "");
+    let requests = stub.asked();
+    assert_eq!(requests[0].body, "{\"ttl\":\"1m\"}");
+    assert_eq!(requests[1].body, "");
     assert_eq!(
-        asked[2].line,
+        requests[2].line,
         "DELETE /v1/namespaces/default/reservations/u1"
     );
 }
@@ -174,9 +174,9 @@ fn rejected_events_are_named_by_their_lines() {
     let run = run_with(&stub.url, "push -", &events);
     assert_eq!((run.code, run.err.as_str()), (1, "line 1002: no\n"));
     assert_eq!(run.out, "1500 accepted, 2 ignored, 1 rejected\n");
-    let asked = stub.asked();
-    assert_eq!(asked.len(), 2);
-    assert_eq!(asked[0].headers["content-type"], "application/x-ndjson");
+    let requests = stub.asked();
+    assert_eq!(requests.len(), 2);
+    assert_eq!(requests[0].headers["content-type"], "application/x-ndjson");
 }
 
 #[test]
@@ -232,8 +232,8 @@ fn a_watch_resumes_where_it_broke() {
         "{}",
         run.err
     );
-    let asked = stub.asked();
-    assert_eq!(asked[0].line, "GET /v1/watch?namespace=a");
-    assert_eq!(asked[0].headers["last-event-id"], "4");
-    assert_eq!(asked[1].headers["last-event-id"], "7");
+    let requests = stub.asked();
+    assert_eq!(requests[0].line, "GET /v1/watch?namespace=a");
+    assert_eq!(requests[0].headers["last-event-id"], "4");
+    assert_eq!(requests[1].headers["last-event-id"], "7");
 }

@@ -1,4 +1,4 @@
-//! A server that answers as it is told, and remembers what it was asked.
+//! A server with configured answers, which records the requests.
 
 use std::{
     collections::BTreeMap,
@@ -28,7 +28,7 @@ pub(crate) type Answer = (u16, Vec<(&'static str, &'static str)>, String);
 pub(crate) struct Stub {
     /// Its address.
     pub(crate) url: String,
-    asked: Arc<Mutex<Vec<Request>>>,
+    requests: Arc<Mutex<Vec<Request>>>,
 }
 
 impl Stub {
@@ -56,8 +56,8 @@ impl Stub {
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("{scheme}://{}", listener.local_addr().unwrap());
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let remembered = Arc::clone(&asked);
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let remembered = Arc::clone(&requests);
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let mut stream = wrap(stream.unwrap());
@@ -70,7 +70,7 @@ impl Stub {
                 write(&mut stream, answer(number, &request));
             }
         });
-        Self { url, asked }
+        Self { url, requests }
     }
 
     /// A server that gives the same JSON to everybody.
@@ -78,9 +78,9 @@ impl Stub {
         Self::new(move |_, _| (status, Vec::new(), body.to_string()))
     }
 
-    /// What it was asked so far.
+    /// The requests so far.
     pub(crate) fn asked(&self) -> Vec<Request> {
-        self.asked.lock().unwrap().clone()
+        self.requests.lock().unwrap().clone()
     }
 }
 
@@ -119,7 +119,7 @@ fn write(stream: &mut impl Write, (status, headers, body): Answer) {
     if status != 204 {
         text.push_str(&format!("content-length: {}\r\n", body.len()));
     }
-    // Whoever asked may have gone away.
+    // The client may have gone away.
     let _ = stream
         .write_all(format!("{text}\r\n{body}").as_bytes())
         .and_then(|()| stream.flush());

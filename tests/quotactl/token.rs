@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::{Run, run};
 
-/// Nobody is asked.
+/// Runs without a daemon.
 fn offline(arguments: &str) -> Run {
     run("http://127.0.0.1:1", arguments)
 }

@@ -76,7 +76,7 @@ fn checkpoints_that_were_changed_prove_nothing() {
             let changed = home.path().join("changed");
             copy_directory(&ledger.directory, &changed);
             let path = Path::new(CHECKPOINTS);
-            let told = apply(mutation, &changed, path, &ledger.earlier, &mut random).unwrap();
+            let change = apply(mutation, &changed, path, &ledger.earlier, &mut random).unwrap();
             let (code, said) = verify(&changed, Some(&changed));
             let place = changed.join(CHECKPOINTS).display().to_string();
             let reported = said.contains(&place);
@@ -84,10 +84,10 @@ fn checkpoints_that_were_changed_prove_nothing() {
                 // What is left are whole checkpoints.
                 Some(0) => assert!(
                     shortened.contains(&mutation) && ends_whole(&changed),
-                    "{told} was accepted: {said}"
+                    "{change} was accepted: {said}"
                 ),
-                Some(4) => assert!(reported, "{told}: {said}"),
-                code => panic!("{told}: {code:?} {said}"),
+                Some(4) => assert!(reported, "{change}: {said}"),
+                code => panic!("{change}: {code:?} {said}"),
             }
         }
     }

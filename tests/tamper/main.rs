@@ -84,7 +84,7 @@ fn judge(ledger: &Ledger, home: &Path) -> Result<Outcome, String> {
         Ok((Found::Wrong(why), _)) => Err(format!("verify: {why}")),
         Ok((_, Found::Wrong(why))) => Err(format!("open: {why}")),
         Ok((Found::Same, Found::Same)) => Ok(Outcome::Repaired),
-        // A log that was taken back is told by the epoch that was filled from it; the daemon fills that anew.
+        // The epoch that was filled from a log shows that the log was rolled back; the daemon fills the epoch again.
         Ok((Found::Damage(_), Found::Same | Found::Damage(_) | Found::Earlier)) => {
             Ok(Outcome::Reported)
         }
@@ -99,10 +99,10 @@ fn case(ledger: &Ledger, job: &Job) -> Option<Result<Outcome, String>> {
     let changed = home.path().join("changed");
     copy_directory(&ledger.directory, &changed);
     let mut random = Random::new(job.seed);
-    let told = match &job.path {
+    let change = match &job.path {
         Some(path) => {
-            let told = apply(job.mutation, &changed, path, &ledger.earlier, &mut random)?;
-            format!("{}: {told}", path.display())
+            let change = apply(job.mutation, &changed, path, &ledger.earlier, &mut random)?;
+            format!("{}: {change}", path.display())
         }
         None => {
             let earlier = random.of(&ledger.earlier).clone();
@@ -110,7 +110,7 @@ fn case(ledger: &Ledger, job: &Job) -> Option<Result<Outcome, String>> {
         }
     };
     let judged = judge(ledger, home.path());
-    Some(judged.map_err(|why| format!("{job:?}: {told}: {why}")))
+    Some(judged.map_err(|why| format!("{job:?}: {change}: {why}")))
 }
 
 /// One thing to do.

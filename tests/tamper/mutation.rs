@@ -147,7 +147,7 @@ pub(crate) fn apply(
         written
     };
     let mut after = before.clone();
-    let told = match mutation {
+    let change = match mutation {
         Mutation::Flip => {
             let at = random.below(bound);
             *after.get_mut(at)? ^= 1 << random.below(8);
@@ -211,7 +211,7 @@ pub(crate) fn apply(
         return None;
     }
     fs::write(&file, after).unwrap();
-    Some(told)
+    Some(change)
 }
 
 /// A path beside a file whose first number is another one, and that is free.
@@ -235,7 +235,7 @@ pub(crate) fn roll_back_set(directory: &Path, earlier: &Path, random: &mut Rando
     let parts = ["log", "epochs", "snapshots", "anchor", "LEDGER", "archive"];
     let by_part = random.below(2) == 0;
     let chosen: Vec<bool> = parts.iter().map(|_| random.below(2) == 0).collect();
-    let mut told = Vec::new();
+    let mut paths = Vec::new();
     for path in all {
         let text = path.to_str().unwrap();
         let taken = match by_part {
@@ -256,7 +256,7 @@ pub(crate) fn roll_back_set(directory: &Path, earlier: &Path, random: &mut Rando
             }
             Err(_) => fs::remove_file(&new).unwrap(),
         }
-        told.push(text.to_owned());
+        paths.push(text.to_owned());
     }
-    format!("rolled back to {}: {}", earlier.display(), told.join(" "))
+    format!("rolled back to {}: {}", earlier.display(), paths.join(" "))
 }

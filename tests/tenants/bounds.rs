@@ -75,8 +75,8 @@ fn nothing_is_held_for_ever_by_extending_it() {
 fn watch(callers: &Callers, who: &str) -> Option<Response<Body>> {
     let url = format!("{}/v1/watch", callers.daemon.api);
     let token = format!("Bearer {}", callers.token(who));
-    let asked = agent(REQUEST).get(url).header("authorization", token);
-    let answer = asked.call().unwrap();
+    let request = agent(REQUEST).get(url).header("authorization", token);
+    let answer = request.call().unwrap();
     match answer.status().as_u16() {
         200 => Some(answer),
         status => {
@@ -149,7 +149,7 @@ fn one_tenant_does_not_make_up_names_of_resources_without_end() {
         &a,
         &reserve_request("v", named(60, 60)),
     );
-    // Names that are known are no more, and another namespace has its own.
+    // Names that were used before do not add to the number, and another namespace has its own.
     callers.expect(
         201,
         "greedy",

@@ -31,7 +31,7 @@ type Connection = StreamOwned<ClientConnection, TcpStream>;
 /// The names that the webhook's listener lets in, and that have a record for the API.
 const ALLOWED: [&str; 3] = ["kube-apiserver", "10.1.2.3", "hook@example.com"];
 
-/// A daemon whose callers are known by certificates, at both listeners.
+/// A daemon that identifies callers by certificates, at both listeners.
 struct Served {
     daemon: Quotad,
     server_ca: Authority,
@@ -125,7 +125,7 @@ impl Served {
     }
 
     /// The same with these DNS names, and whatever is spoken.
-    fn known(&self, authority: &Authority, names: &[&str]) -> Arc<ClientConfig> {
+    fn client_with(&self, authority: &Authority, names: &[&str]) -> Arc<ClientConfig> {
         let names = names.iter().map(|name| dns(name)).collect();
         self.client(&signed(authority, "", names, LONG), &[&TLS13, &TLS12])
     }
@@ -210,7 +210,7 @@ fn an_expired_certificate_is_not_good_for_a_session_of_before() {
         // Nor is it good for the connection that it has opened.
         ends(&mut first);
     }
-    assert!(served.serves(&served.known(&served.client_ca, &["kube-apiserver"])));
+    assert!(served.serves(&served.client_with(&served.client_ca, &["kube-apiserver"])));
 }
 
 /// Takes other CA certificates into force.
@@ -230,8 +230,8 @@ fn trust(served: &Served, authorities: &[&Authority]) {
 fn a_connection_ends_when_its_ca_is_gone() {
     let served = Served::start();
     let (old, new) = (&served.client_ca, &authority());
-    let of_old = served.known(old, &["kube-apiserver"]);
-    let of_new = served.known(new, &["kube-apiserver"]);
+    let of_old = served.client_with(old, &["kube-apiserver"]);
+    let of_new = served.client_with(new, &["kube-apiserver"]);
     let mut idle = ["admission", "api"].map(|listener| served.connect(listener, &of_old));
     let usage = |stream: &mut Connection| ask(stream, "GET", "/v1/namespaces/a/usage", "");
     admits(&mut idle[0]).unwrap();
@@ -284,9 +284,9 @@ fn callers_are_known_by_names_of_the_right_type_alone() {
             "{what}"
         );
     }
-    assert!(served.serves(&served.known(&served.client_ca, &["kube-apiserver"])));
+    assert!(served.serves(&served.client_with(&served.client_ca, &["kube-apiserver"])));
     // Its own name by another CA is nobody's either.
-    assert!(!served.serves(&served.known(&authority(), &["kube-apiserver"])));
+    assert!(!served.serves(&served.client_with(&authority(), &["kube-apiserver"])));
 }
 
 /// Who caused the entries of the namespace.
@@ -302,7 +302,7 @@ fn actors(served: &Served, client: &Arc<ClientConfig>) -> Vec<String> {
 #[test]
 fn the_actor_is_the_name_that_is_allowed() {
     let served = Served::start();
-    let client = served.known(&served.client_ca, &["first.example", "kube-apiserver"]);
+    let client = served.client_with(&served.client_ca, &["first.example", "kube-apiserver"]);
     let mut api = served.connect("api", &client);
     let quota = r#"{"spec":{"hard":{"pods":"9"}}}"#;
     let (status, answer) = ask(&mut api, "PUT", "/v1/namespaces/a/quotas/q", quota).unwrap();

@@ -104,11 +104,11 @@ fn a_uid_of_another_namespace_is_neither_blocked_nor_shown() {
     assert_eq!(counted(&callers), ["3+0", "3+0"]);
 }
 
-/// Asserts that a reservation has ended in this way, however it is asked for, and that nothing is held.
+/// Asserts that every request for a reservation shows that it has ended in this way, and that nothing is held.
 fn has_ended(callers: &Callers, body: &Value, state: &str, cause: &str) {
     let answer = callers.expect(409, "holder", "POST", A, body);
-    let told = ["reason", "state", "cause"].map(|field| answer[field].as_str().unwrap());
-    assert_eq!(told, ["ReservationEnded", state, cause]);
+    let shown = ["reason", "state", "cause"].map(|field| answer[field].as_str().unwrap());
+    assert_eq!(shown, ["ReservationEnded", state, cause]);
     assert!(answer["endedTime"].is_string(), "{answer}");
     let mut item = body.clone();
     item["namespace"] = json!("a");

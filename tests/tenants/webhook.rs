@@ -84,7 +84,7 @@ fn pods_made_again_under_living_names_never_pass_the_limit() {
     const PODS: u64 = 10;
     let callers = start(json!({"pods": PODS.to_string()}));
     let of = |round: &str, number: u64| (format!("{round}-{number}"), format!("web-{number}"));
-    let asked = |round: &str, number: u64| {
+    let reviewed = |round: &str, number: u64| {
         let (uid, name) = of(round, number);
         let mut review = review("a", &uid, "1");
         review["request"]["name"] = json!(name);
@@ -96,12 +96,12 @@ fn pods_made_again_under_living_names_never_pass_the_limit() {
         see(&callers, change, &uid, &name, version);
     };
     for number in 0..PODS {
-        assert_eq!(asked("first", number), 200);
+        assert_eq!(reviewed("first", number), 200);
         seen("ADDED", "first", number, 10 + number);
     }
     // In a full namespace each has its name's room.
     for number in 0..PODS {
-        assert_eq!(asked("second", number), 200);
+        assert_eq!(reviewed("second", number), 200);
     }
     assert_eq!(counted(&callers, "pods"), "10+0");
     for number in 0..PODS {

@@ -62,8 +62,8 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// Counts all entries, until the daemon stands where the stream ends. The stream is asked each time: a server that has
-    /// just begun to lead may say an earlier end than it has, and if it has lost its last messages the daemon begins anew.
+    /// Counts all entries, until the daemon has reached the end of the stream. The end is read each time: a server that has
+    /// just begun to lead may report an earlier end, and if it has lost its last messages the daemon reads it again.
     pub(crate) fn take(daemon: &Quotad, urls: &str) -> Self {
         let mut account = Self::default();
         let deadline = Instant::now() + PATIENCE;
@@ -230,7 +230,7 @@ impl Account {
         assert!(purged + recreated > 0 || gaps == 0, "{gaps} gaps");
     }
 
-    /// Everything that a client was told is in the entries, not later than it was told.
+    /// Every acknowledged request is in the entries, not later than its acknowledgement.
     pub(crate) fn holds(&self, acknowledged: &[Acknowledged]) {
         let mut lost = Vec::new();
         for Acknowledged {
@@ -241,7 +241,7 @@ impl Account {
         {
             let none = Life::default();
             let life = self.lives.get(uid).unwrap_or(&none);
-            let in_time = |entry: u64| sequence.is_none_or(|told| entry <= told);
+            let in_time = |entry: u64| sequence.is_none_or(|latest| entry <= latest);
             let ended = |ways: &[&str]| {
                 let mut ended = life.ended.iter();
                 ended.any(|(how, entry)| ways.contains(how) && in_time(*entry))
@@ -334,13 +334,13 @@ impl Account {
     }
 
     fn every_reservation_is_remembered(&self, daemon: &Quotad) {
-        let mut asked = daemon.asking();
+        let mut fetch = daemon.asking();
         for (uid, life) in &self.lives {
             let Some((how, _)) = life.ended.first() else {
                 continue;
             };
             let found = NAMESPACES.iter().find_map(|namespace| {
-                asked(&format!("/v1/namespaces/{namespace}/reservations/{uid}"))
+                fetch(&format!("/v1/namespaces/{namespace}/reservations/{uid}"))
             });
             let found = found.unwrap_or_else(|| panic!("{uid} is forgotten"));
             let state = if life.is_replaced { "observed" } else { how };

@@ -13,7 +13,7 @@ use crate::{
     support::{PATIENCE, quotad::agent, random::Random},
 };
 
-/// How long an answer is waited for before the same is asked again.
+/// How long a client waits for an answer before it repeats the request.
 const TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Reservations that one client has at a time.

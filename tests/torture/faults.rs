@@ -42,8 +42,8 @@ pub(crate) struct Single {
 
 impl Single {
     pub(crate) fn prepare(directory: &Path) -> Self {
-        let told = durable(directory);
-        let server = Server::start_with(&told.iter().map(String::as_str).collect::<Vec<_>>());
+        let arguments = durable(directory);
+        let server = Server::start_with(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
         let stream = Proxy::start(server.address());
         let url = format!("nats://{}", stream.address());
         Self {
@@ -54,15 +54,15 @@ impl Single {
     }
 }
 
-/// Makes the server sync what it acknowledges, if it is new enough to be told; else the system keeps it.
+/// Makes the server sync before it acknowledges, if its version has the setting; else the system keeps the data.
 fn durable(directory: &Path) -> Vec<String> {
     let file = directory.join("nats.conf").display().to_string();
     std::fs::write(&file, "jetstream { sync_interval: always }\n").unwrap();
-    let known = Command::new("nats-server")
+    let check = Command::new("nats-server")
         .args(["-t", "-c", &file])
         .stderr(Stdio::null())
         .status();
-    match known.unwrap().success() {
+    match check.unwrap().success() {
         true => vec!["-c".to_owned(), file],
         false => Vec::new(),
     }
@@ -157,7 +157,7 @@ impl Scene for Single {
                 stream.set(Mode::Hold);
                 while_answered(Self::ANSWERS);
                 if random.once_in(2) {
-                    // Half open: the server sees an end that the daemon was not told of.
+                    // Half open: the server sees the end of the connection, the daemon does not.
                     stream.cut();
                 }
                 stream.set(Mode::Pass);
@@ -290,11 +290,11 @@ async fn recreate(url: &str) {
 async fn answers(context: &Context) -> bool {
     let mut headers = HeaderMap::new();
     headers.insert(NATS_EXPECTED_LAST_SEQUENCE, u64::MAX.to_string().as_str());
-    let asked = async {
+    let publishing = async {
         let published = context.publish_with_headers("quota.objects.asked", headers, "".into());
         published.await?.await
     };
-    match tokio::time::timeout(Duration::from_secs(5), asked).await {
+    match tokio::time::timeout(Duration::from_secs(5), publishing).await {
         Ok(Err(refused)) => refused.kind() == PublishErrorKind::WrongLastSequence,
         Ok(Ok(_)) => panic!("a message at no place was taken"),
         Err(_) => false,

@@ -34,7 +34,7 @@ impl Place {
         let mut place = Self {
             directory: directory.to_owned(),
             urls,
-            // Where it leads is known when there is a daemon.
+            // The target is set when there is a daemon.
             clients: Proxy::start(SocketAddr::from((Ipv4Addr::LOCALHOST, 1))),
             daemon: None,
             read: (0, 0),

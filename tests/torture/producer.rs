@@ -1,4 +1,4 @@
-//! The source of events. What it publishes is known, and so what has to be used in the end.
+//! The source of events. It records the published events, and so the expected usage in the end.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -158,7 +158,7 @@ impl<'a> Producer<'a> {
                 self.published.objects.insert(uid.to_owned(), None);
                 event("DELETED", uid, alive.namespace, alive.version + 1, 0)
             }
-            // Not newer than what is known.
+            // Not newer than the recorded version.
             Some(Some(alive)) if self.random.once_in(4) => {
                 event("MODIFIED", uid, alive.namespace, alive.version - 1, WRONG)
             }
@@ -180,8 +180,8 @@ impl<'a> Producer<'a> {
     }
 
     fn see(&mut self, uid: &str, namespace: &'static str, units: u64) -> String {
-        let known = self.published.objects.get(uid).copied().flatten();
-        let version = known.map_or(VERSION, |alive| alive.version) + 1;
+        let recorded = self.published.objects.get(uid).copied().flatten();
+        let version = recorded.map_or(VERSION, |alive| alive.version) + 1;
         let alive = Alive {
             namespace,
             units,
@@ -191,7 +191,11 @@ impl<'a> Producer<'a> {
         if before.is_none() {
             self.alive.push(uid.to_owned());
         }
-        let kind = if known.is_some() { "MODIFIED" } else { "ADDED" };
+        let kind = if recorded.is_some() {
+            "MODIFIED"
+        } else {
+            "ADDED"
+        };
         event(kind, uid, namespace, version, units)
     }
 

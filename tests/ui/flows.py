@@ -161,7 +161,7 @@ class OfARealCluster(unittest.TestCase):
         expect(page.get_by_role("img", name="requests.cpu in compute: used from")).to_have_accessible_name(
             re.compile("to 2.5, hard from 4 to 3$"))
         looked_at(page, "namespace")
-        # The limit's own change is told, and leads to its moment.
+        # The limit's own change is shown, and links to its time.
         moved = page.locator(".moved li", has_text="limit from 4 to 3")
         moved.get_by_role("button").click()
         expect(page.locator(".timebar .note")).to_contain_text("as of entry")
@@ -255,7 +255,7 @@ class OfARealCluster(unittest.TestCase):
         self.daemon.quota("live", "q", {"requests.cpu": "8"})
         self.daemon.events([widget("live", "w", {"requests.cpu": "2"})])
         expect(page.locator("section[aria-labelledby=quotas]")).to_contain_text("25%")
-        # Where nothing is told, the page asks.
+        # Without a watch the page polls.
         page.route("**/v1/watch*", lambda route: route.abort())
         page.reload()
         expect(page.locator(".mode")).to_have_text("polling")
@@ -377,23 +377,23 @@ class OfACluster(unittest.TestCase):
     def test_its_nodes_are_shown_and_so_is_the_loss_of_one(self):
         cluster = Cluster()
         self.addCleanup(cluster.close)
-        asked = next(node for node in cluster.NODES if node != cluster.leader())
-        self.page = page = browser.page_at(cluster.apis[asked], "#/sources")
+        follower = next(node for node in cluster.NODES if node != cluster.leader())
+        self.page = page = browser.page_at(cluster.apis[follower], "#/sources")
         self.addCleanup(page.context.close)
         section = page.locator("section[aria-labelledby=cluster]")
         self.rows = section.locator("tbody tr")
 
         def agree(nodes):
-            leaders = [node for node, of in nodes.items() if of["role"] == "leader" and node != asked]
+            leaders = [node for node, of in nodes.items() if of["role"] == "leader" and node != follower]
             return len(nodes) == 3 and len(leaders) == 1 and all(
                 of["leader"] == leaders[0] and of["behind"] == "0" for of in nodes.values())
         nodes = self.shown(agree)
-        leader = nodes[asked]["leader"]
-        expect(section).to_contain_text(f"{asked} (this one)")
+        leader = nodes[follower]["leader"]
+        expect(section).to_contain_text(f"{follower} (this one)")
         # While a lead changes, replicas may refuse to answer.
         page.complaints = [complaint for complaint in page.complaints if "status of 503" not in complaint]
         looked_at(page, "cluster")
-        # Another one takes the lead, and the page says so without being asked.
+        # Another node takes the lead, and the page shows it without an action of its user.
         cluster.kill(leader)
         term = int(nodes[leader]["term"])
         self.shown(lambda nodes: nodes[leader]["role"] == "unreachable"

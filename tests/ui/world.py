@@ -83,8 +83,8 @@ class Daemon:
         begin = self.call("GET", "/v1/status")["oldest"]["time"]
         while True:
             history = self.call("GET", f"/v1/namespaces/{namespace}/usage/history?from={begin}&step=1s")
-            told = [point["quotas"][0]["resources"] for point in history["points"] if point["quotas"]]
-            if sum(figure["hard"] == hard for figures in told for figure in figures) >= points:
+            resources = [point["quotas"][0]["resources"] for point in history["points"] if point["quotas"]]
+            if sum(figure["hard"] == hard for figures in resources for figure in figures) >= points:
                 return
 
     def stop(self):

@@ -78,9 +78,9 @@ impl Course {
 impl Running {
     /// Waits for the next turn; none: the end has come.
     ///
-    /// At a set rate the turns of all connections are one row, and whoever is free takes the next. A turn that
-    /// had to wait for a free connection begins when it was due, so a slow server cannot hide its slowness by
-    /// being asked less.
+    /// At a set rate the turns of all connections are one sequence, and a free connection takes the next. A turn that
+    /// had to wait for a free connection begins when it was due, so a slow server cannot hide its latency by
+    /// getting fewer requests.
     pub(super) async fn turn(&self) -> Option<Turn> {
         let now = Instant::now();
         if now >= self.deadline || self.stop.is_cancelled() {

@@ -24,7 +24,7 @@ const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// Reads the answer at the beginning of these bytes; none if it is not complete yet.
 ///
 /// # Errors
-/// It is no HTTP/1.1 answer of a known length.
+/// It is no HTTP/1.1 response with a content length.
 pub fn answer(bytes: &[u8]) -> io::Result<Option<Message<'_>>> {
     let Some(end) = memmem::find(bytes, b"\r\n\r\n") else {
         if bytes.len() > HEAD_BYTES_MAX {

@@ -1,7 +1,7 @@
-//! A load generator: connections that ask as fast as they are answered, or at a set rate.
+//! A load generator: connections that send requests as fast as they are answered, or at a set rate.
 //!
-//! It knows no protocol: what is asked and how an answer is read is a [`Talk`]'s. So a daemon and what it is
-//! compared with are measured by the same code, at the same cost: one write and one read for each exchange.
+//! It is independent of the protocol: a [`Talk`] writes requests and reads answers. So the same code measures a daemon
+//! and the systems that it is compared with, at the same cost: one write and one read for each exchange.
 
 mod connection;
 mod course;
@@ -51,7 +51,7 @@ pub trait Talk {
     /// Reads the answer at the beginning of these bytes; none if it is not complete yet.
     ///
     /// # Errors
-    /// This is no answer to what was asked: the connection is given up.
+    /// This is no answer to the request: the connection is given up.
     fn hear(&mut self, bytes: &[u8]) -> io::Result<Option<Answer>>;
 
     /// Appends a request that gives back something of what was taken; none if nothing is left. It is sent after

@@ -49,7 +49,7 @@ impl Reservations {
             plan: self.clone(),
             body: Vec::new(),
             next: 0,
-            asked: Asked::Nothing,
+            request: Asked::Nothing,
         }
     }
 }
@@ -118,7 +118,7 @@ pub struct ReservationTalk {
     body: Vec<u8>,
     /// The slot that a batch begins with, or that is to be released.
     next: usize,
-    asked: Asked,
+    request: Asked,
 }
 
 impl ReservationTalk {
@@ -135,14 +135,14 @@ impl ReservationTalk {
         let path = &self.texts.paths[self.slots[index].namespace];
         append(out, &[b"POST ", path, &self.texts.post]);
         self.append_body(out);
-        self.asked = Asked::Reserve(index, uid);
+        self.request = Asked::Reserve(index, uid);
         Kind::Reserve
     }
 
     fn release(&mut self, index: usize, uid: &UidText, out: &mut Vec<u8>) -> Kind {
         let path = &self.texts.paths[self.slots[index].namespace];
         append(out, &[b"DELETE ", path, b"/", uid, &self.texts.delete]);
-        self.asked = Asked::Release(index);
+        self.request = Asked::Release(index);
         Kind::Release
     }
 
@@ -163,7 +163,7 @@ impl ReservationTalk {
         self.next = (first + self.plan.batch) % self.slots.len();
         out.extend_from_slice(&self.texts.batch);
         self.append_body(out);
-        self.asked = Asked::Batch;
+        self.request = Asked::Batch;
         Kind::Batch
     }
 
@@ -209,7 +209,7 @@ impl Talk for ReservationTalk {
             return Ok(None);
         };
         let (mut done, mut denied) = (0, 0);
-        match std::mem::replace(&mut self.asked, Asked::Nothing) {
+        match std::mem::replace(&mut self.request, Asked::Nothing) {
             Asked::Nothing => {}
             Asked::Reserve(index, uid) => match message.status {
                 200 | 201 => {
@@ -251,8 +251,8 @@ impl Talk for ReservationTalk {
     }
 
     fn lost(&mut self) {
-        // What was asked may have been done: it is released at the end.
-        if let Asked::Reserve(index, uid) = std::mem::replace(&mut self.asked, Asked::Nothing) {
+        // The request may have been carried out: its reservation is released at the end.
+        if let Asked::Reserve(index, uid) = std::mem::replace(&mut self.request, Asked::Nothing) {
             self.slots[index].held = Some(uid);
         }
     }

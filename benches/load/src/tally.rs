@@ -118,7 +118,7 @@ impl Tally {
         all
     }
 
-    /// Answers that are neither what was asked for nor a denial, and exchanges without an answer.
+    /// Answers that are neither a success nor a denial, and exchanges without an answer.
     #[must_use]
     pub fn errors(&self) -> u64 {
         let wrong = self

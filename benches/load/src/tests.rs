@@ -154,7 +154,7 @@ fn reservations(batch: usize, namespaces: usize) -> Arc<Reservations> {
 }
 
 /// Head and body of the next request.
-fn asked(talk: &mut impl Talk) -> (String, serde_json::Value) {
+fn request(talk: &mut impl Talk) -> (String, serde_json::Value) {
     let mut out = Vec::new();
     talk.ask(&mut out);
     let text = String::from_utf8(out).unwrap();
@@ -178,7 +178,7 @@ fn hear(talk: &mut impl Talk, status: &str, body: &str) -> Answer {
 #[test]
 fn what_was_reserved_is_released_next() {
     let mut talk = reservations(1, 1).talk(3);
-    let (head, body) = asked(&mut talk);
+    let (head, body) = request(&mut talk);
     assert!(
         head.starts_with("POST /v1/namespaces/n0/reservations HTTP/1.1\r\nhost: x\r\n"),
         "{head}"
@@ -187,7 +187,7 @@ fn what_was_reserved_is_released_next() {
     assert_eq!(body["ttl"], "30s");
     let uid = body["reservedBy"]["uid"].as_str().unwrap().to_owned();
     assert_eq!(hear(&mut talk, "201 Created", "{}").done, 1);
-    let (head, _) = asked(&mut talk);
+    let (head, _) = request(&mut talk);
     assert!(
         head.starts_with(&format!("DELETE /v1/namespaces/n0/reservations/{uid} ")),
         "{head}"
@@ -200,10 +200,10 @@ fn what_was_reserved_is_released_next() {
 #[test]
 fn what_is_denied_is_not_released_and_what_is_lost_is() {
     let mut talk = reservations(1, 1).talk(0);
-    asked(&mut talk);
+    request(&mut talk);
     let denied = hear(&mut talk, "403 Forbidden", "{}");
     assert_eq!((denied.done, denied.denied), (0, 1));
-    assert!(asked(&mut talk).0.starts_with("POST"));
+    assert!(request(&mut talk).0.starts_with("POST"));
     talk.lost();
     let mut out = Vec::new();
     assert_eq!(talk.tidy(&mut out), Some(Kind::Release));
@@ -224,7 +224,7 @@ fn all_connections_together_reach_all_namespaces() {
 #[test]
 fn a_batch_counts_what_became_of_each_item() {
     let mut talk = reservations(3, 2).talk(0);
-    let (head, body) = asked(&mut talk);
+    let (head, body) = request(&mut talk);
     assert!(head.starts_with("POST /v1/reservations:batch "), "{head}");
     let items = body["items"].as_array().unwrap();
     assert_eq!(items.len(), 3);

@@ -190,7 +190,7 @@ async fn quota(_manifest: Bytes) -> Response {
     json(StatusCode::OK, Bytes::from_static(b"{}"))
 }
 
-/// The answer to a batch; that of the first length that was asked for is kept.
+/// The answer to a batch; the answer of the first requested length is cached.
 fn items(count: usize) -> Bytes {
     static KEPT: OnceLock<(usize, Bytes)> = OnceLock::new();
     let render = || Bytes::from(format!(r#"{{"items":[{}]}}"#, vec![ITEM; count].join(",")));

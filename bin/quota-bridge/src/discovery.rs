@@ -13,7 +13,7 @@ use crate::{
     needed::is_of_the_cluster,
 };
 
-/// What the request has to accept, so that `/api` and `/apis` say all at once.
+/// The `Accept` header with which `/api` and `/apis` answer with aggregated discovery.
 const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
      application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
 
@@ -29,7 +29,7 @@ pub struct Served {
     pub version: String,
     /// Its kind, such as `Pod`.
     pub kind: String,
-    /// Another server answers for it, of which less is certain.
+    /// Another API server serves it, whose answers are less reliable.
     pub aggregated: bool,
 }
 
@@ -62,7 +62,7 @@ impl Served {
 pub struct Discovered {
     /// Kinds that can be listed and watched: those of namespaces, the namespaces, and groups.
     pub kinds: BTreeMap<GroupResource, Served>,
-    /// Groups of which it says nothing certain now.
+    /// Groups whose discovery is incomplete now.
     pub uncertain: BTreeSet<String>,
 }
 
@@ -139,7 +139,7 @@ struct ApiServiceSpec {
     service: Option<serde::de::IgnoredAny>,
 }
 
-/// Asks a server. One before Kubernetes 1.26 needs a request for each version of each group.
+/// Queries a server. A server before Kubernetes 1.26 needs a request for each version of each group.
 ///
 /// # Errors
 /// It does not answer, or not what it has to.

@@ -1,10 +1,10 @@
-//! Which changes need not be published, since nothing that counts has changed.
+//! Filters changes that leave the counted amounts as they are: they need not be published.
 
 use std::collections::HashMap;
 
 use quota_semantics::uid::Uid;
 
-/// What was last published of each object: nothing but a version and a fingerprint.
+/// Version and fingerprint of each object as it was last published.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     published: HashMap<Uid, Published>,
@@ -24,7 +24,7 @@ impl Filter {
         self.listed = HashMap::new();
     }
 
-    /// An object is listed, and so has to be published. It counts as published from the end of the list on. Answers the
+    /// An object is listed, and so must be published. It counts as published from the end of the list on. Returns the
     /// version that was published before.
     pub fn list(&mut self, uid: Uid, version: u64, fingerprint: u64) -> Option<u64> {
         let now = Published {
@@ -36,7 +36,7 @@ impl Filter {
         before
     }
 
-    /// The list is complete: what it does not hold is gone.
+    /// The list is complete: objects that it does not contain are gone.
     pub fn end(&mut self) {
         self.published = std::mem::take(&mut self.listed);
     }
@@ -48,7 +48,7 @@ impl Filter {
             fingerprint,
         };
         match self.published.insert(uid, now) {
-            // Without a number nobody can say which one is newer.
+            // Without a number it is not clear which one is newer.
             Some(before) if version > 0 && before.version > 0 => {
                 version < before.version || fingerprint != before.fingerprint
             }

@@ -1,4 +1,4 @@
-//! Which kinds are watched: looks what there is, starts tasks for what is needed, ends them for what is gone.
+//! The watched kinds: runs discovery, starts tasks for needed kinds, and ends tasks of removed kinds.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,7 +24,7 @@ use crate::{
 pub struct Registry(Arc<Mutex<BTreeMap<Scope, mpsc::UnboundedSender<Relist>>>>);
 
 impl Registry {
-    /// Has these kinds listed again, or all of them if none is named.
+    /// Requests a relist of these kinds, or of all if none is named.
     pub fn relist(&self, kinds: &BTreeSet<String>) {
         for (scope, relists) in self.0.lock().iter() {
             if kinds.is_empty() || kinds.contains(&scope.resource.to_string()) {
@@ -47,7 +47,7 @@ pub struct Kinds {
     namespaces: Vec<Name>,
     every: Duration,
     running: BTreeMap<GroupResource, Running>,
-    /// Relists that this has made itself, for kinds that are gone.
+    /// Empty relists that end the objects of removed kinds.
     relists: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What the bridge does while it publishes, and why it stops to.
+//! The work of the bridge while it publishes, and the reasons to stop.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,7 +32,7 @@ use crate::{
     watermarks::Watermarks,
 };
 
-/// How often it is looked whether the publisher has taken over.
+/// How often the bridge checks whether the publisher has taken over.
 const TICK: Duration = Duration::from_millis(10);
 
 /// Metrics say that this bridge leads, until it is dropped: also when the Lease is lost in the middle of something.
@@ -79,7 +79,7 @@ struct RelistRequest {
     resources: BTreeSet<String>,
 }
 
-/// A request that says nothing but that it is one.
+/// A request without content.
 #[derive(Default, Deserialize)]
 struct Ignored {}
 
@@ -284,7 +284,7 @@ impl Leader {
             if queue.push(line).await.is_err() {
                 return;
             }
-            // Until there are all watermarks, or later ones that somebody requested, others wait for the next one.
+            // Until all watermarks exist, or later ones that were requested, the others wait for the next message.
             awaited_since = awaited_since.filter(|since| !are_all_after(*since, &progress));
             let wait = match is_complete && awaited_since.is_none() {
                 true => every,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use quota_semantics::object::{GroupResource, is_ignored};
 
-/// The kinds that the operator wants besides those that are needed anyway.
+/// The kinds that the operator configures in addition to the kinds that are always needed.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
     /// Watched although no quota in the cluster limits them.
@@ -15,8 +15,8 @@ pub struct Wanted {
     pub charge: BTreeSet<GroupResource>,
 }
 
-/// Kinds that have more to say than how many there are, the quotas and groups themselves, and the namespaces, which
-/// groups choose by their labels.
+/// Kinds with amounts other than their number, the quotas and groups themselves, and namespaces, by whose labels groups
+/// select.
 #[must_use]
 pub fn always() -> [GroupResource; 7] {
     [

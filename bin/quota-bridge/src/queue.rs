@@ -1,5 +1,5 @@
-//! The bounded queue between the tasks of all kinds and the publisher. When it is full, readers wait, and then the API
-//! server cuts their watches.
+//! The bounded queue between the tasks of all kinds and the publisher. When it is full, readers wait, and the API server
+//! may end their watches.
 
 use std::sync::Arc;
 
@@ -39,10 +39,10 @@ impl Queue {
         (queue, receiver)
     }
 
-    /// Puts a line behind all that were put before. Waits while there is no room.
+    /// Appends a line. Waits while there is no room.
     ///
     /// # Errors
-    /// Nobody publishes any more.
+    /// The publisher has ended.
     pub async fn push(&self, text: Vec<u8>) -> Result<(), Closed> {
         // A line that is longer than the whole queue waits until it is empty.
         let length = u32::try_from(text.len()).unwrap_or(u32::MAX);

@@ -1,4 +1,5 @@
-//! The webhook's rules, kept by the bridge that leads: the API server calls the webhook for what quotas limit.
+//! The webhook's rules, maintained by the leading bridge: the API server calls the webhook for the kinds that quotas
+//! limit.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -11,13 +12,13 @@ use crate::{
     metrics, webhook,
 };
 
-/// How often somebody else's changes are looked for.
+/// How often changes by others are corrected.
 const LOOK: Duration = Duration::from_secs(60);
 
 /// How long after a failure.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// How long other limits are waited for: quotas often come several at a time.
+/// How long the bridge waits for further limits: quotas are often created several at a time.
 const GATHER: Duration = Duration::from_secs(1);
 
 /// Keeps the rules of one configuration.
@@ -26,7 +27,7 @@ pub(crate) struct Rules {
     pub(crate) client: Client,
     /// The ValidatingWebhookConfiguration.
     pub(crate) webhook: String,
-    /// Kinds whose number quotas limit that only quotad has.
+    /// Kinds whose number is limited by quotas that only quotad has.
     pub(crate) include: BTreeSet<GroupResource>,
     /// Workloads that are charged for their pods.
     pub(crate) charge: BTreeSet<GroupResource>,
@@ -54,11 +55,11 @@ impl Rules {
         }
     }
 
-    /// Gives how long nothing is to be done.
+    /// Returns the time until the next step.
     async fn look(&self, limited: &BTreeSet<GroupResource>) -> Duration {
         match self.write(limited).await {
             Ok(()) => LOOK,
-            // Somebody else has written: what is there now has to be read.
+            // The object was changed concurrently: read it again.
             Err(failure) if failure.code() == Some(409) => GATHER,
             Err(failure) => {
                 tracing::warn!(%failure, webhook = self.webhook, "cannot keep the webhook's rules");

@@ -1,4 +1,4 @@
-//! The status of ClusterResourceQuotas, as quotad has it, kept in the cluster by the bridge that leads.
+//! The status of ClusterResourceQuotas, which the leading bridge copies from quotad into the cluster.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,13 +22,13 @@ const GROUPS: &str = "/apis/quota.openshift.io/v1/clusterresourcequotas";
 /// Groups of one answer of quotad.
 const PAGE: usize = 500;
 
-/// Keeps the status of groups equal to what quotad says of them.
+/// Copies the status of groups from quotad into the cluster.
 pub(crate) struct StatusWriter {
     /// The API server.
     pub(crate) client: Client,
     /// quotad's HTTP API.
     pub(crate) quotad: Client,
-    /// How often quotad is asked for changes.
+    /// How often changes are requested from quotad.
     pub(crate) every: Duration,
     /// How often every status is compared with the cluster's, changed or not.
     pub(crate) compare_every: Duration,
@@ -36,8 +36,8 @@ pub(crate) struct StatusWriter {
     pub(crate) pause: Duration,
 }
 
-/// The groups that need no request: what was written, and what is not the cluster's. Somebody else may change a status in
-/// the cluster, so all of it is forgotten after a time.
+/// The groups that need no request: unchanged statuses, and groups that are not in the cluster. Others may change a
+/// status in the cluster, so this cache expires.
 struct Compared {
     /// When the comparison began: a time since the start.
     since: Duration,
@@ -78,16 +78,16 @@ struct Identity {
     uid: Name,
 }
 
-/// What came of a group.
+/// The outcome for a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     /// The cluster has this status.
     Written,
     /// The cluster has no such group, or another one by that name.
     Elsewhere,
-    /// The cluster does not take it.
+    /// The cluster rejects it.
     Refused,
-    /// Somebody else has written at the same time: what is there now has to be read.
+    /// The object was changed concurrently: read it again.
     Conflict,
 }
 
@@ -148,7 +148,7 @@ impl StatusWriter {
         }
     }
 
-    /// Looks at all groups once. The error says whose answer is missing.
+    /// Checks all groups once. The error names the server whose answer is missing.
     async fn round(&self, compared: &mut Compared) -> Result<(), (&'static str, Failure)> {
         let mut next = String::new();
         loop {

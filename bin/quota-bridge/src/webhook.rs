@@ -1,4 +1,4 @@
-//! The objects around the webhook that the bridge that leads keeps: read and written whole.
+//! The objects of the webhook that the leading bridge maintains: they are read and written as a whole.
 
 use http::Method;
 use serde_json::Value;
@@ -15,7 +15,7 @@ pub(crate) async fn read(client: &Client, path: &str) -> Result<Value, Failure> 
     serde_json::from_slice(&body).map_err(|error| Failure::Unreadable(format!("{path}: {error}")))
 }
 
-/// Only if nobody else has written since it was read, since it bears its version.
+/// Fails if the object was changed since it was read: the request has its version.
 pub(crate) async fn write(client: &Client, path: &str, object: &Value) -> Result<(), Failure> {
     let body = object.to_string().into();
     client.send(Method::PUT, path, body).await.map(|_| ())

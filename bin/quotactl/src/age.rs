@@ -3,7 +3,7 @@
 pub(crate) use quota_client::table::span;
 use quota_semantics::{Span, Timestamp};
 
-/// The time now, for ages and for what expires.
+/// The current time, for ages and expiry times.
 pub(crate) fn now() -> Timestamp {
     let now = jiff::Timestamp::now().as_nanosecond();
     Timestamp::from_nanoseconds(i64::try_from(now).unwrap_or(i64::MAX))

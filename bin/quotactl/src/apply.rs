@@ -17,7 +17,7 @@ use super::{
     session::{Session, each},
 };
 
-/// What a manifest is about.
+/// The object that a manifest describes.
 pub(crate) struct Subject {
     /// Kind and name, as kubectl writes them: `resourcequota/q`.
     pub(crate) shown: String,
@@ -77,7 +77,7 @@ fn apply_dry(session: &Session, document: &Document) -> Outcome {
         .line(format!("{} {done} (dry run)", subject.shown))
 }
 
-/// What a manifest is about as it is, if it is there, and as the daemon says that it would be. Changes nothing.
+/// The current object of a manifest, if it exists, and the object after a dry run at the daemon. Changes nothing.
 pub(crate) fn would_be(
     session: &Session,
     subject: &Subject,
@@ -102,7 +102,7 @@ pub(crate) fn would_be(
     Ok((before, reply.json))
 }
 
-/// What differs of what a manifest can say: the field, and its value before and after.
+/// Differences in the fields of a manifest: the field, and its value before and after.
 pub(crate) fn differences(
     before: &Value,
     after: &Value,
@@ -195,7 +195,7 @@ fn delete_one(session: &Session, shown: &str, address: &Address) -> Outcome {
 }
 
 impl Subject {
-    /// What a manifest is about.
+    /// The object that a manifest describes.
     pub(crate) fn of(session: &Session, document: &Document) -> Outcome<Self> {
         let object = &document.value;
         let (version, kind) = (text(object, "/apiVersion"), text(object, "/kind"));
@@ -241,7 +241,7 @@ fn version(object: &Value) -> &str {
     }
 }
 
-/// Says what an answer warns of.
+/// Prints the warnings of an answer.
 pub(crate) fn note_warnings(headers: &HeaderMap) {
     for warning in headers.get_all(header::WARNING) {
         let text = warning_text(warning.to_str().unwrap_or_default());

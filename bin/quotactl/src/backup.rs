@@ -12,7 +12,7 @@ use super::{
     session::Session,
 };
 
-/// Takes the copy. The directory appears when everything is in it, checked and durable.
+/// Makes the copy. The directory appears when the copy is complete, checked and durable.
 pub(crate) fn run(session: &Session, directory: &Path) -> Outcome {
     let building = Building::begin(directory)?;
     let input = session.client.download(&Address::of(["v1", "backup"]))?;
@@ -21,7 +21,7 @@ pub(crate) fn run(session: &Session, directory: &Path) -> Outcome {
     let name = Path::new("the backup that the daemon sends");
     let made = quota_journal::read_backup(&mut input, name, Arc::new(RealDisk), building.path());
     let made = made.map_err(|error| match error {
-        // Nothing is wrong with the ledger: the way from there was cut.
+        // The ledger is not damaged: the connection was cut.
         quota_journal::Error::Damaged(damage) => Failure::general(damage.to_string())
             .hint("the daemon's log says whether it was its doing: try again"),
         error => unread(error),

@@ -1,4 +1,4 @@
-//! `checkpoint`: what was signed of a ledger, held against itself and against the ledger.
+//! `checkpoint`: compares signed checkpoints with each other and with the ledger.
 
 use std::path::Path;
 
@@ -43,7 +43,7 @@ pub(super) fn run(command: &Checkpoint, output: &Output) -> Outcome {
     }
 }
 
-/// What is wrong with the checkpoints, or with the ledger.
+/// Errors in the checkpoints, or in the ledger.
 fn in_ledger(place: &Place, claims: Claims, jobs: &Jobs) -> Outcome<Vec<Damage>> {
     Ok(ledger::check(place, claims, jobs)?.damages)
 }

@@ -1,7 +1,7 @@
-//! The daemon that a command speaks to: the typed client, whose errors become the failures that commands end with.
+//! Calls to the daemon: the typed client, whose errors become the failures of commands.
 //!
-//! An answer is given typed, and as the JSON that came: `-o json` and its like print all that the daemon
-//! says, also fields that only a newer one has.
+//! An answer is returned both typed and as the received JSON: `-o json` and similar forms print all fields, including
+//! those of a newer daemon.
 
 use std::{io::BufReader, io::Read, time::Duration};
 
@@ -29,7 +29,7 @@ const PATIENT: Retry = Retry {
 
 /// Talks to one daemon.
 pub(crate) struct Client {
-    /// Makes each call once: who waits at a terminal decides what to do about an error.
+    /// Makes each call once: the user at the terminal decides about a retry.
     once: api::Client,
     patient: api::Client,
 }
@@ -37,13 +37,13 @@ pub(crate) struct Client {
 /// An answer to a question.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer<T> {
-    /// As it came; of a list, all pages as one.
+    /// The received JSON; of a list, all pages as one.
     pub(crate) json: Value,
     /// The same, typed.
     pub(crate) content: T,
 }
 
-/// An answer to a call that is no error.
+/// A successful answer to a call.
 #[derive(Debug)]
 pub(crate) struct Reply {
     /// Its status.
@@ -159,7 +159,7 @@ impl Client {
         reply(self.once.send(&call), address)
     }
 
-    /// Sends a piece of many, which is safe to repeat: again and again to a daemon that is too busy.
+    /// Sends one part of a sequence. It is safe to repeat, so it is retried while the daemon is busy.
     pub(crate) fn send_patiently(
         &self,
         address: &Address,

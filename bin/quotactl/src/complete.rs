@@ -74,7 +74,7 @@ pub(crate) fn answered(arguments: &[OsString]) -> Result<bool, clap::Error> {
         .try_complete(arguments.iter().cloned(), directory.as_deref())
 }
 
-/// Prints what a shell has to read once.
+/// Prints the script that a shell sources once.
 pub(crate) fn script(shell: Shell) -> Outcome {
     let shells = Shells::builtins();
     let completer = shells.completer(&shell.to_string());
@@ -144,7 +144,7 @@ pub(crate) fn forms() -> Vec<CompletionCandidate> {
     forms.map(begin).map(CompletionCandidate::new).collect()
 }
 
-/// Asks the daemon that the command line speaks of. Nothing is offered if that does not work: a shell has no place for
+/// Queries the daemon of the command line. Nothing is offered if that fails: a shell has no place for
 /// errors.
 fn names(ask: impl FnOnce(&Client, &str) -> Outcome<Vec<String>>) -> Vec<CompletionCandidate> {
     let found = || -> Option<Vec<String>> {

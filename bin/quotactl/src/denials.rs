@@ -1,4 +1,4 @@
-//! `denials`: what was denied lately, and why.
+//! `denials`: the latest denials and their reasons.
 
 use quota_client::http::Address;
 use quota_client::wire::{Denial, Page, QuotaCheck};

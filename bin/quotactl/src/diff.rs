@@ -1,4 +1,4 @@
-//! `diff`: what `apply` would change. Manifests are free JSON, as in `apply`.
+//! `diff`: the changes that `apply` would make. Manifests are free JSON, as in `apply`.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use super::{
     session::{Session, each},
 };
 
-/// Shows what would change by each manifest; fails with [`Exit::Conflict`] if anything would.
+/// Shows the changes by each manifest; fails with [`Exit::Conflict`] if there are any.
 pub(crate) fn run(session: &Session, files: &[PathBuf]) -> Outcome {
     each(manifest::load(files)?, |document| {
         let place = document.place.clone();

@@ -140,7 +140,7 @@ fn in_seconds(text: &str) -> String {
     short + rest
 }
 
-/// What an event says beside what it is about.
+/// The fields of an event other than its object.
 fn detail(event: &Map<String, Value>) -> String {
     /// Fields that other columns show.
     const OF_OTHER_COLUMNS: [&str; 11] = [
@@ -180,7 +180,7 @@ fn detail(event: &Map<String, Value>) -> String {
             }
             (_, Value::String(text)) if text.is_empty() => {}
             (_, Value::Bool(false) | Value::Null | Value::Object(_) | Value::Array(_)) => {}
-            // A version of which nothing is known.
+            // An unknown version.
             (_, Value::Number(number)) if number.as_u64() == Some(0) => {}
             (field, Value::Bool(true)) => parts.push(field.to_owned()),
             (field, value) => parts.push(format!("{field}={}", plain(value))),

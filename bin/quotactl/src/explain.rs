@@ -1,4 +1,4 @@
-//! `explain`: what makes a number.
+//! `explain`: the objects and reservations behind a number.
 
 use quota_client::http::Address;
 use quota_client::wire::{Contribution, Explanation, Kind};

@@ -1,4 +1,4 @@
-//! How a command fails: what is said, and with which exit code.
+//! The failure of a command: its message and its exit code.
 
 use std::{fmt, time::Duration};
 
@@ -11,7 +11,7 @@ pub(crate) struct Failure {
     pub(crate) exit: Exit,
     /// One line.
     pub(crate) message: String,
-    /// What could be done about it: each is one line.
+    /// Hints: each is one line.
     pub(crate) hints: Vec<String>,
     /// Lines to be shown below: the figures of a denial.
     pub(crate) figures: Option<String>,
@@ -28,7 +28,7 @@ pub(crate) enum Transient {
     Busy(Duration),
 }
 
-/// What a command gives.
+/// The result of a command.
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
@@ -58,7 +58,7 @@ impl Failure {
         Self::new(Exit::Failure, message)
     }
 
-    /// A command line that asks for nothing that there is.
+    /// An invalid command line.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, message)
     }
@@ -103,8 +103,7 @@ fn one_line(text: &str) -> String {
     text.trim_end().chars().map(plain).collect()
 }
 
-/// A reader that went away (`| head`) is no failure, and nothing more can be said to it. Nothing else here is a
-/// pipe that is written to.
+/// A reader that went away (`| head`) is no failure; further output is useless. No other writer here is a pipe.
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
         match error.kind() {

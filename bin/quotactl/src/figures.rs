@@ -8,7 +8,7 @@ use super::{
     unit::in_one_unit,
 };
 
-/// What is left of a limit; negative if more is taken than allowed.
+/// The remaining amount of a limit; negative if usage exceeds the limit.
 pub(crate) fn available(hard: &Quantity, used: &Quantity, reserved: &Quantity) -> Quantity {
     let mut available = hard.clone();
     available.sub_assign(used);
@@ -16,7 +16,7 @@ pub(crate) fn available(hard: &Quantity, used: &Quantity, reserved: &Quantity) -
     available
 }
 
-/// What is left of a limit that a decision looked at: what is guaranteed to others is not.
+/// The remaining amount of a limit in a decision: amounts guaranteed to others are not available.
 pub(crate) fn left_of(limit: &ResourceCheck) -> Quantity {
     let mut left = available(&limit.hard, &limit.used, &limit.reserved);
     if let Some(others) = &limit.guaranteed_to_others {

@@ -68,7 +68,7 @@ impl Line {
         format!("{}/{}", self.quota, self.resource)
     }
 
-    fn known(&self) -> impl Iterator<Item = &Quantity> {
+    fn amounts(&self) -> impl Iterator<Item = &Quantity> {
         self.taken.iter().flatten()
     }
 }
@@ -113,7 +113,7 @@ fn table(lines: &[Line]) -> Table {
     for line in lines {
         let last = line.shares.last().copied().flatten();
         let now = line.taken.last().and_then(Option::as_ref);
-        let amounts = [line.known().min(), line.known().max(), now];
+        let amounts = [line.amounts().min(), line.amounts().max(), now];
         let [min, max, now] = amounts.map(|amount| amount.unwrap_or(&line.hard));
         let [hard, min, max, now] = in_one_unit([&line.hard, min, max, now]);
         let mut shown = [min, max, now];

@@ -1,4 +1,4 @@
-//! What the daemon says when it refuses: problem details (RFC 9457), turned into an exit code and a message.
+//! Refusals by the daemon: problem details (RFC 9457), turned into an exit code and a message.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::{
     figures,
 };
 
-/// The failure that an error of the client means. `namespace` is the one that was asked about.
+/// The failure for an error of the client. `namespace` is that of the request.
 pub(crate) fn failure(error: &Error, namespace: Option<&str>) -> Failure {
     let Some(refusal) = error.refusal() else {
         return without_answer(error);

@@ -1,4 +1,4 @@
-//! How far long work has come, for those who watch: on standard error, if that is a terminal.
+//! The progress of long operations: on standard error, if that is a terminal.
 
 use std::{fs, io::Read, path::Path};
 
@@ -9,7 +9,7 @@ use super::output::note;
 /// How often a figure without an end is drawn, in milliseconds.
 const TICK_MILLISECONDS: u64 = 200;
 
-/// A bar, or a count if nobody knows how much there is.
+/// A bar, or a count if the total is unknown.
 pub(crate) struct Progress {
     bar: ProgressBar,
     before: u64,
@@ -47,7 +47,7 @@ impl Progress {
         }
     }
 
-    /// A count of bytes, of which nobody knows how many there will be.
+    /// A count of bytes with an unknown total.
     pub(crate) fn counting_bytes(what: &'static str) -> Self {
         let bar = bar(what, "{msg} {spinner} {bytes}, {bytes_per_sec}");
         bar.enable_steady_tick(std::time::Duration::from_millis(TICK_MILLISECONDS));

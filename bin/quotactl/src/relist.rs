@@ -1,4 +1,4 @@
-//! `relist`: publishers are asked to list again what there is.
+//! `relist`: requests a relist from the publishers.
 
 use http::Method;
 use quota_client::{

@@ -1,6 +1,6 @@
 //! `reserve`, `extend`, `commit`, `release`, and how reservations are shown.
 //!
-//! What `-f` names stays free JSON: an object is handed on as it is, and a request is judged by the daemon.
+//! The content of `-f` stays free JSON: an object is sent unchanged, and the daemon validates requests.
 
 use http::Method;
 use quota_client::{
@@ -174,7 +174,7 @@ fn show(session: &Session, reply: &Reply, done: &str) -> Outcome {
     })
 }
 
-/// What a reservation is for, as `Pod/web`; empty if only the uid is known.
+/// What a reservation is for, as `Pod/web`; empty if the reservation has only a uid.
 pub(crate) fn holder(holder: &Holder<'_>) -> String {
     named(&holder.kind, &holder.name)
 }

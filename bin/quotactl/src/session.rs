@@ -1,4 +1,4 @@
-//! What every online command works with: the daemon, the namespace, the form of the output.
+//! The context of every online command: the daemon, the namespace, the form of the output.
 
 use super::{
     client::Client,

@@ -118,18 +118,18 @@ pub(crate) fn version(session: &Session, client_only: bool) -> Outcome {
         }
     };
     let output = &session.output;
-    let known = server.as_ref().and_then(|server| server.as_ref().ok());
+    let version = server.as_ref().and_then(|server| server.as_ref().ok());
     if output.is_structured() {
         output.value(&Versions {
             client: VERSION,
-            server: known.map(String::as_str),
+            server: version.map(String::as_str),
         })?;
     } else {
         output.line(format!("Client: {VERSION}"))?;
-        if let Some(server) = known {
+        if let Some(server) = version {
             output.line(format!("Server: {}", one_line(server)))?;
         }
     }
-    // What is known is shown also when the daemon does not answer.
+    // The available lines are shown even if the daemon does not answer.
     server.transpose().map(drop)
 }

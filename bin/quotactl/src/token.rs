@@ -1,4 +1,4 @@
-//! Tokens for callers of a daemon: made here, known to the daemon by a record in its tokens file.
+//! Tokens for callers of a daemon: created here, registered by a record in the daemon's tokens file.
 
 use std::{
     fs::{self, OpenOptions},

@@ -48,7 +48,7 @@ pub enum Error {
     /// A quota or a group denies it: the caller may do this, but there is no room. `problem.quotas` has the numbers.
     #[error("{0}")]
     Denied(Box<Refusal>),
-    /// The caller is not known, or may not do this, whatever the quotas.
+    /// The caller is not authenticated, or lacks a role; no quota is involved.
     #[error("{0}")]
     Forbidden(Box<Refusal>),
     /// There is no such thing.
@@ -77,7 +77,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// The reason; none if it is of no known name: a newer daemon may have more of them.
+    /// The reason; none if its name is unknown: a newer daemon may have more reasons.
     #[must_use]
     pub fn reason(&self) -> Option<Reason> {
         Reason::named(&self.problem.reason)

@@ -77,7 +77,7 @@ impl Iterator for Pages<'_> {
     }
 }
 
-/// The items of a list, asked for as they are wanted. Ends behind the first error.
+/// The items of a list; pages are requested when they are needed. Ends after the first error.
 #[derive(Debug)]
 pub struct Items<'a, T> {
     pages: Pages<'a>,

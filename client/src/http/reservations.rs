@@ -23,7 +23,7 @@ pub struct Batch {
     pub results: Vec<Result<Grant, Error>>,
     /// How far the ledger was.
     pub as_of: AsOf,
-    /// Whether a source of events is known to be behind.
+    /// Whether a source of events lags.
     pub lagging: bool,
 }
 

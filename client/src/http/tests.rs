@@ -14,16 +14,16 @@ use serde_json::{Value, json};
 use super::*;
 use crate::wire::{Holder, ReserveRequest};
 
-/// Serves one connection after the other, and gives what was asked: an answer for each, or none to break it.
+/// Serves one connection after the other with an answer each (none: the connection is broken), and returns the requests.
 fn stub(answers: Vec<Option<&'static str>>) -> (Client, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let (asked, requests) = channel();
+    let (sender, requests) = channel();
     thread::spawn(move || {
         for answer in answers {
             let (stream, _) = listener.accept().unwrap();
             let request = read(&stream);
-            if asked.send(request).is_err() {
+            if sender.send(request).is_err() {
                 return;
             }
             if let Some(answer) = answer {
@@ -69,11 +69,11 @@ const GONE: Option<&str> = Some("HTTP/1.1 204 X\r\nconnection: close\r\n\r\n");
 
 #[test]
 fn what_is_safe_to_repeat_is_made_again() {
-    let (client, asked) = stub(vec![BUSY, None, GONE]);
+    let (client, requests) = stub(vec![BUSY, None, GONE]);
     client.release("a", "u/1").unwrap();
-    let asked: Vec<_> = asked.iter().collect();
-    assert_eq!(asked.len(), 3);
-    for request in &asked {
+    let requests: Vec<_> = requests.iter().collect();
+    assert_eq!(requests.len(), 3);
+    for request in &requests {
         let line = "DELETE /v1/namespaces/a/reservations/u%2F1 HTTP/1.1\r\n";
         assert!(request.starts_with(line), "{request}");
         assert!(request.contains("x-change-reason: INC-7\r\n"), "{request}");
@@ -82,24 +82,24 @@ fn what_is_safe_to_repeat_is_made_again() {
 
 #[test]
 fn what_is_not_is_made_once() {
-    let (client, asked) = stub(vec![BUSY, GONE]);
+    let (client, requests) = stub(vec![BUSY, GONE]);
     let address = Address::of(["v1", "cluster", "init"]);
     let error = client.send(&Call::new(Method::POST, &address)).unwrap_err();
     let Error::Busy(refusal) = error else {
         panic!("{error:?}")
     };
     assert_eq!(refusal.retry_after, Some(Duration::from_secs(7)));
-    assert_eq!(asked.try_iter().count(), 1);
+    assert_eq!(requests.try_iter().count(), 1);
 }
 
 #[test]
 fn attempts_end_with_the_last_error() {
-    let (client, asked) = stub(vec![None, None, None]);
+    let (client, requests) = stub(vec![None, None, None]);
     let holder = Holder::new("v1", "Pod", "web", Uid::new("u-1").unwrap());
     let request = ReserveRequest::of_amounts(holder, [("pods".into(), "1".parse().unwrap())]);
     let error = client.reserve("a", &request).unwrap_err();
     assert!(error.is_transient(), "{error:?}");
-    let bodies: Vec<_> = asked
+    let bodies: Vec<_> = requests
         .iter()
         .map(|request| request.split_once("\r\n\r\n").unwrap().1.to_owned())
         .collect();

@@ -66,8 +66,8 @@ impl Iterator for Watch<'_> {
 }
 
 impl Client {
-    /// The entries of a namespace, or of all, from one on (none: those that come from now on). Opened when the first is
-    /// asked for.
+    /// The entries of a namespace, or of all, from a sequence on (none: from now on). The stream is opened when the first
+    /// entry is requested.
     #[must_use]
     pub fn watch(&self, namespace: Option<&str>, from: Option<u64>) -> Watch<'_> {
         Watch {

@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cluster {
-    /// The node that was asked.
+    /// The node that answered the request.
     pub node: String,
     /// The id of the replicated ledger; absent before its first message was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ledger: Option<String>,
-    /// All nodes, by name; only the one that was asked, if another node asked it.
+    /// All nodes, by name; only the answering node, if another node sent the request.
     pub nodes: Vec<ClusterNode>,
 }
 

@@ -27,7 +27,7 @@ pub struct DriftAnswer<'a> {
     /// How far the ledger was.
     #[serde(default)]
     pub as_of: AsOf,
-    /// Whether a source of events is known to be behind.
+    /// Whether a source of events lags.
     #[serde(default, skip_serializing_if = "is_false")]
     pub lagging: bool,
 }
@@ -135,7 +135,7 @@ pub struct CorrectionRequest<'a> {
     /// With the uid: the namespace of the one that is gone. None: no other one bears the uid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<Name>,
-    /// What was known of it when it was compared; none: nothing.
+    /// The ledger's record of it at the time of the comparison; none: there was no record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub known: Option<ExpectedObject>,
     /// The entry that had set the quota of its name.
@@ -143,7 +143,7 @@ pub struct CorrectionRequest<'a> {
     pub quota_sequence: Option<u64>,
 }
 
-/// What was known of an object when it was compared.
+/// The ledger's record of an object at the time of the comparison.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct ExpectedObject {
@@ -162,7 +162,7 @@ pub struct CorrectionsAnswer {
     pub items: Vec<Corrected>,
     /// How far the ledger was.
     pub as_of: AsOf,
-    /// Whether a source of events is known to be behind.
+    /// Whether a source of events lags.
     #[serde(default, skip_serializing_if = "is_false")]
     pub lagging: bool,
 }

@@ -60,7 +60,7 @@ pub struct EventsAnswer {
     /// How far the ledger was.
     #[serde(default)]
     pub as_of: AsOf,
-    /// Whether a source of events is known to be behind.
+    /// Whether a source of events lags.
     #[serde(default, skip_serializing_if = "is_false")]
     pub lagging: bool,
 }
@@ -74,7 +74,7 @@ pub struct RejectedEvent {
     pub reason: String,
 }
 
-/// What publishers are asked to list again: `POST /v1/relist`.
+/// The kinds of which a relist is requested: `POST /v1/relist`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RelistRequest {
@@ -82,16 +82,16 @@ pub struct RelistRequest {
     pub resources: Vec<String>,
 }
 
-/// Which publishers are asked to list again: `POST /v1/relist`.
+/// The publishers from which a relist is requested: `POST /v1/relist`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RelistAnswer {
-    /// The clusters whose publishers are asked.
+    /// The clusters whose publishers get the request.
     pub clusters: Vec<Name>,
-    /// The resources that they are asked for; none named: all.
+    /// The requested resources; empty: all.
     #[serde(default)]
     pub resources: Vec<Name>,
-    /// For how long that waits, since they were asked a short while ago.
+    /// The delay until the request is sent, since another one was sent recently.
     #[serde(default)]
     pub wait_seconds: u64,
 }

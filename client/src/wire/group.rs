@@ -71,7 +71,7 @@ pub struct Group {
     /// How far the ledger was; none on the items of a list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_of: Option<AsOf>,
-    /// Whether a source of events is known to be behind.
+    /// Whether a source of events lags.
     #[serde(default, skip_serializing_if = "is_false")]
     pub lagging: bool,
 }
@@ -134,7 +134,7 @@ pub struct GroupUsage {
     pub namespaces_omitted: usize,
     /// How far the ledger was.
     pub as_of: AsOf,
-    /// Whether a source of events is known to be behind.
+    /// Whether a source of events lags.
     #[serde(default, skip_serializing_if = "is_false")]
     pub lagging: bool,
 }

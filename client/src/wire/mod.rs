@@ -78,7 +78,7 @@ pub struct Page<T> {
     /// How far the ledger was.
     #[serde(default)]
     pub as_of: AsOf,
-    /// Whether a source of events is known to be behind.
+    /// Whether a source of events lags.
     #[serde(default, skip_serializing_if = "is_false")]
     pub lagging: bool,
 }

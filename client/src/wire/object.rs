@@ -18,7 +18,7 @@ pub struct Object<'a> {
     pub resource: Cow<'a, str>,
     /// Its name.
     pub name: Cow<'a, str>,
-    /// The version that was seen last; none: not known.
+    /// The version that was observed last; none: unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_version: Option<String>,
     /// What it counts for.

@@ -130,7 +130,7 @@ pub struct Verdict {
     pub retry_after: Option<Timestamp>,
     /// How far the ledger was.
     pub as_of: AsOf,
-    /// Whether a source of events is known to be behind.
+    /// Whether a source of events lags.
     #[serde(default, skip_serializing_if = "is_false")]
     pub lagging: bool,
 }

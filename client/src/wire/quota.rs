@@ -33,7 +33,7 @@ pub struct Quota<'a> {
     /// How far the ledger was; none on the items of a list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_of: Option<AsOf>,
-    /// Whether a source of events is known to be behind.
+    /// Whether a source of events lags.
     #[serde(default, skip_serializing_if = "is_false")]
     pub lagging: bool,
 }

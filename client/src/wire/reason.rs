@@ -43,23 +43,23 @@ macro_rules! reasons {
 reasons! {
     /// A quota has too little room.
     ExceedsHard 403 "The quota would be exceeded"
-    /// A quota demands that every container says how much it needs.
+    /// A quota requires that every container sets the resource.
     MustSpecify 403 "The quota demands that resources are specified"
-    /// What counts against a limit is not known.
+    /// The usage of a limit is unknown.
     StatusUnknown 403 "The usage of the quota is not known"
-    /// A quota for these names is demanded, and there is none.
+    /// The configuration requires a quota for these names, and none exists.
     InsufficientQuota 403 "No quota covers the request"
-    /// A quota with these scopes is demanded, and there is none.
+    /// The configuration requires a quota with these scopes, and none exists.
     UncoveredScopes 403 "No quota covers the scopes of the request"
-    /// The request asks for less than nothing.
+    /// The requested amount is negative.
     NegativeUsage 403 "Less than nothing was asked for"
-    /// An update came without the object that it updates.
+    /// An update came without the old object.
     NoPreviousVersion 403 "The object to update is not known"
     /// A quota has a selector that cannot be evaluated.
     BrokenSelector 403 "A quota's scope selector cannot be evaluated"
-    /// The caller is not known.
+    /// The caller is not authenticated.
     Unauthorized 401 "The caller is not known"
-    /// The caller may not do this.
+    /// The caller lacks the role for this request.
     Forbidden 403 "The caller may not do this"
     /// The request is for a host that is not served.
     Misdirected 421 "The host is not served here"
@@ -69,19 +69,19 @@ reasons! {
     Invalid 422 "The request is not valid"
     /// The uid was used for another request before.
     UidReused 422 "The uid was used for another request"
-    /// The request exceeds what the configuration allows.
+    /// The request exceeds a configured bound.
     LimitReached 422 "A limit of the configuration is reached"
     /// Another principal made the reservation.
     NotOwner 403 "The reservation is another's"
-    /// The reservation was granted before, and has ended since: nothing is held.
+    /// The reservation was granted before, has ended since, and holds nothing.
     ReservationEnded 409 "The reservation has ended"
-    /// More was committed than was reserved.
+    /// The committed amount is larger than the reserved amount.
     ExceedsReservation 422 "More than was reserved"
-    /// There is no such thing, or not any more.
+    /// The requested item does not exist, or no longer exists.
     NotFound 404 "Not found"
-    /// The reservation's time ran out.
+    /// The reservation has expired.
     ReservationExpired 410 "The reservation has expired"
-    /// The requested entries are not kept any more.
+    /// The requested entries are no longer retained.
     Compacted 410 "The entries were compacted away"
     /// Too many entries lie between the nearest snapshot and the requested position.
     TooFarBack 422 "Too many entries would have to be replayed"
@@ -89,7 +89,7 @@ reasons! {
     AlreadyObserved 409 "The object was observed already"
     /// The reservation was released or superseded.
     AlreadyReleased 409 "The reservation was released already"
-    /// Somebody changed it in between.
+    /// Another request changed the item in between.
     Conflict 409 "It was changed in between"
     /// `If-Match` or `If-None-Match` does not hold.
     PreconditionFailed 412 "A precondition does not hold"
@@ -99,15 +99,15 @@ reasons! {
     TooManyWatches 503 "Too many watches are open"
     /// Too many requests wait for the ledger.
     Overloaded 503 "Too many requests are waiting"
-    /// There is too little room on the disk for what adds to the ledger.
+    /// Disk space is too low for requests that add to the ledger.
     DiskLow 503 "The disk is low"
-    /// The sources of events have not been caught up with since the start.
+    /// The daemon has not caught up with its sources of events since its start.
     NotReady 503 "The ledger is not ready"
-    /// Another node of the cluster leads, or none does; nothing was decided.
+    /// Another node of the cluster leads, or no node; the request was not decided.
     NotLeader 503 "This node does not lead the cluster"
-    /// It is not known whether the request was carried out.
+    /// The outcome of the request is unknown.
     OutcomeUnknown 503 "Whether the request was carried out is not known"
-    /// The replica is too old, or has not come so far.
+    /// The replica is too old, or has not reached the requested sequence.
     Behind 503 "The replica is behind"
     /// The ledger takes no more entries.
     Stopped 503 "The ledger has stopped"
@@ -119,11 +119,11 @@ reasons! {
     Malformed 400 "The request cannot be read"
     /// The body is too large.
     TooLarge 413 "The request is too large"
-    /// The body is of a type that is not read here.
+    /// The body has an unsupported media type.
     UnsupportedMediaType 415 "The type of the body is not supported"
     /// The path exists, but not with this method.
     MethodNotAllowed 405 "The method is not allowed here"
-    /// Something that should not have happened.
+    /// An internal error.
     Internal 500 "Internal error"
 }
 
@@ -134,8 +134,8 @@ impl Reason {
         Self::ALL.iter().copied().find(|it| it.as_str() == name)
     }
 
-    /// Whether a quota or a group denied the request: its caller may do this, but there is no room for it, or what it
-    /// needs is not said.
+    /// Whether a quota or a group denied the request: the caller has the role, but there is no room, or the request does
+    /// not specify a required resource.
     #[must_use]
     pub const fn is_denial(self) -> bool {
         matches!(
@@ -151,7 +151,7 @@ impl Reason {
         )
     }
 
-    /// Whether the caller is not known, or may not do this, whatever the quotas.
+    /// Whether the caller is not authenticated, or lacks a role; no quota is involved.
     #[must_use]
     pub const fn is_forbidden(self) -> bool {
         matches!(

@@ -47,7 +47,7 @@ pub struct Reservation<'a> {
     /// How far the ledger was; none in a list, which says it once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_of: Option<AsOf>,
-    /// Whether a source of events is known to be behind.
+    /// Whether a source of events lags.
     #[serde(default, skip_serializing_if = "is_false")]
     pub lagging: bool,
 }

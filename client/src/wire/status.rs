@@ -28,7 +28,7 @@ pub struct Status {
     pub cluster: Option<ClusterMember>,
     /// How far the ledger is.
     pub as_of: AsOf,
-    /// Whether a source of events is known to be behind.
+    /// Whether a source of events lags.
     #[serde(default, skip_serializing_if = "is_false")]
     pub lagging: bool,
 }
@@ -82,7 +82,7 @@ pub struct Source {
 pub struct KindWatermark {
     /// The kind, as in `deployments.apps`.
     pub resource: Name,
-    /// Until when; none: not known, or it does not count before the kind has been listed.
+    /// Until when; none: there is no watermark, or it does not count before the kind has been listed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watermark: Option<Timestamp>,
 }

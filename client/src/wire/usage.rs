@@ -17,7 +17,7 @@ pub struct Usage {
     pub quotas: Vec<QuotaUsage>,
     /// How far the ledger was.
     pub as_of: AsOf,
-    /// Whether a source of events is known to be behind.
+    /// Whether a source of events lags.
     #[serde(default, skip_serializing_if = "is_false")]
     pub lagging: bool,
 }
@@ -74,7 +74,7 @@ pub struct UsageHistory {
     pub points: Vec<UsagePoint>,
     /// How far the ledger was.
     pub as_of: AsOf,
-    /// Whether a source of events is known to be behind.
+    /// Whether a source of events lags.
     #[serde(default, skip_serializing_if = "is_false")]
     pub lagging: bool,
 }

@@ -127,8 +127,8 @@ class Membership(Case):
             {"content-type": "application/x-ndjson"},
         )
         with urllib.request.urlopen(connection, timeout=60) as answer:
-            told = json.loads(answer.read())
-        self.assertEqual((told["accepted"], told["rejected"]), (9, []), told)
+            reply = json.loads(answer.read())
+        self.assertEqual((reply["accepted"], reply["rejected"]), (9, []), reply)
         self.grant(1)
         until("the replicas are the same", self.cluster.same)
         self.assertEqual([node.poll() for node in self.cluster.nodes], [None] * 3)

@@ -36,8 +36,8 @@ pub(crate) fn run(case: &Value) -> Result<(), String> {
         match text(step, "op") {
             "request" => {
                 let amounts: ResourceList = read(step, "add")?;
-                let asked = world.ask(step, &groups, &namespace, &amounts);
-                asked.map_err(|error| format!("step {place}: {error}"))?;
+                let decision = world.ask(step, &groups, &namespace, &amounts);
+                decision.map_err(|error| format!("step {place}: {error}"))?;
                 if step["allowed"] == true {
                     let chain = world.chain(&groups, &namespace);
                     groups.count(&chain, &amounts, true);

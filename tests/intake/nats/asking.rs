@@ -1,4 +1,4 @@
-//! Publishers are asked to list again what may have been lost.
+//! The daemon requests a relist from publishers after a possible loss.
 
 use async_nats::Subscriber;
 use futures::{FutureExt as _, StreamExt as _};
@@ -20,13 +20,13 @@ fn scene() -> Scene {
 
 async fn listen(scene: &Scene) -> Subscriber {
     let client = async_nats::connect(scene.server.url()).await.unwrap();
-    let asked = client.subscribe("quota.control.*.relist").await.unwrap();
+    let subscriber = client.subscribe("quota.control.*.relist").await.unwrap();
     client.flush().await.unwrap();
-    asked
+    subscriber
 }
 
 /// What was requested next, and of which cluster.
-async fn asked(subscriber: &mut Subscriber) -> (String, Value) {
+async fn request(subscriber: &mut Subscriber) -> (String, Value) {
     let message = tokio::time::timeout(crate::support::PATIENCE, subscriber.next()).await;
     let message = message.expect("nobody was asked").unwrap();
     (
@@ -52,7 +52,7 @@ async fn after_a_relist_that_came_to_nothing() {
     let list = [BEGIN.to_owned(), "garbage".to_owned(), END.to_owned()];
     publish(&context, list).await;
     let expected = of("here", &["widgets.example.com"]);
-    assert_eq!(asked(&mut subscriber).await, expected);
+    assert_eq!(request(&mut subscriber).await, expected);
     let outcome = |event: &Event| match event {
         Event::RelistEnded(end) => Some(end.outcome),
         _ => None,
@@ -81,15 +81,15 @@ async fn after_a_gap_and_after_a_stream_began_anew() {
     let stream = context.get_stream(STREAM).await.unwrap();
     stream.purge().sequence(3).await.unwrap();
     let daemon = scene.daemon().await;
-    assert_eq!(asked(&mut subscriber).await, of("here", &[]));
+    assert_eq!(request(&mut subscriber).await, of("here", &[]));
     daemon.stop().await;
 
     context.delete_stream(STREAM).await.unwrap();
     let daemon = scene.daemon().await;
     daemon.caught_up().await;
-    // Nobody is known yet who could be asked: that is in the subjects.
+    // There is no cluster yet to send the request to: the subjects name the clusters.
     publish(&context, widgets(0..1)).await;
-    assert_eq!(asked(&mut subscriber).await, of("here", &[]));
+    assert_eq!(request(&mut subscriber).await, of("here", &[]));
     daemon.stop().await;
 }
 
@@ -108,7 +108,7 @@ async fn until_somebody_listens_and_by_the_name_that_is_configured() {
     let client = async_nats::connect(scene.server.url()).await.unwrap();
     let mut subscriber = client.subscribe("my.control.>").await.unwrap();
     client.flush().await.unwrap();
-    let (subject, body) = asked(&mut subscriber).await;
+    let (subject, body) = request(&mut subscriber).await;
     assert_eq!(subject, "my.control.prod.relist");
     assert_eq!(body, json!({"resources": ["widgets.example.com"]}));
     daemon.stop().await;
@@ -127,19 +127,19 @@ async fn for_what_a_watermark_is_waited_for_and_by_hand() {
     daemon.caught_up().await;
     let list = [BEGIN.to_owned(), widget("ADDED", 0, 1), END.to_owned()];
     publish(&context, list).await;
-    let (subject, body) = asked(&mut subscriber).await;
+    let (subject, body) = request(&mut subscriber).await;
     assert_eq!(subject, "quota.control.here.relist");
     let kinds = body["resources"].as_array().unwrap();
     assert!(kinds.contains(&json!("pods")), "{body}");
 
-    // What is wanted now waits, since they have just been asked.
+    // The next request waits, since another one was just sent.
     let throttled = || {
-        let asked = daemon.status.request_relist(["services".into()].into());
-        (asked.unwrap().wait > std::time::Duration::from_secs(3000)).then_some(())
+        let relist = daemon.status.request_relist(["services".into()].into());
+        (relist.unwrap().wait > std::time::Duration::from_secs(3000)).then_some(())
     };
     until("it has to wait", throttled).await;
-    let asked = daemon.status.request_relist(<_>::default()).unwrap();
-    assert_eq!(asked.clusters, ["here"]);
+    let relist = daemon.status.request_relist(<_>::default()).unwrap();
+    assert_eq!(relist.clusters, ["here"]);
     assert!(subscriber.next().now_or_never().is_none());
     daemon.stop().await;
 }

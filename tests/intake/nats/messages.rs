@@ -66,8 +66,8 @@ async fn what_is_old_or_told_twice_changes_nothing() {
         assert!(is_alive(state, 1) && !is_alive(state, 2));
         assert_eq!(units(state), 3);
     });
-    let told = |event: &Event| (!matches!(event, Event::SourceAdvanced { .. })).then_some(());
-    let recorded = daemon.recorded(told).await.len();
+    let selected = |event: &Event| (!matches!(event, Event::SourceAdvanced { .. })).then_some(());
+    let recorded = daemon.recorded(selected).await.len();
     assert_eq!(
         recorded,
         1 + 4,
@@ -100,14 +100,14 @@ async fn what_cannot_be_understood_is_kept_and_stops_nothing() {
         .await;
     assert_eq!(daemon.ledger.peek(State::object_count), 3);
     let letters = daemon.recorded(dead_letter).await;
-    let told: Vec<_> = letters
+    let reasons: Vec<_> = letters
         .iter()
         .map(|letter| (letter.position, &*letter.reason))
         .collect();
     assert!(letters.iter().all(|letter| letter.source == STREAM));
     assert!(
         matches!(
-            told[..],
+            reasons[..],
             [
                 (1, "expected value at line 1 column 1"),
                 (2, "line 2: expected value at line 1 column 1"),
@@ -115,7 +115,7 @@ async fn what_cannot_be_understood_is_kept_and_stops_nothing() {
                 (4, "20000 bytes are more than nats.max_message_bytes"),
             ]
         ),
-        "{told:?}"
+        "{reasons:?}"
     );
     assert_eq!(&*letters[0].payload, "\u{1b}[31m");
     assert_eq!(

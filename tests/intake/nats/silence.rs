@@ -29,7 +29,7 @@ async fn a_consumer_that_stays_silent_is_made_anew_but_not_at_once() {
     let daemon = scene.daemon().await;
     daemon.caught_up().await;
     let client = async_nats::connect(scene.server.url()).await.unwrap();
-    let mut asked = client.subscribe("$JS.API.>").await.unwrap();
+    let mut requests = client.subscribe("$JS.API.>").await.unwrap();
     let context = jetstream::new(client);
     silence(&context).await;
     publish(&context, widgets(0..10)).await;
@@ -38,7 +38,7 @@ async fn a_consumer_that_stays_silent_is_made_anew_but_not_at_once() {
         .await;
     let mut looks = 0;
     let made_anew = async {
-        while let Some(request) = asked.next().await {
+        while let Some(request) = requests.next().await {
             match request.subject.as_str() {
                 "$JS.API.STREAM.MSG.GET.OBJECTS" => looks += 1,
                 // Without a name: the daemon's.

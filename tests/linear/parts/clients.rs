@@ -1,5 +1,5 @@
-//! Clients that reserve, release and commit, at any of the addresses of one ledger, and write down what they requested
-//! and were told.
+//! Clients that reserve, release and commit, at any of the addresses of one ledger, and record their requests and the
+//! replies.
 
 use std::{
     sync::{

@@ -1,4 +1,4 @@
-//! What clients requested and were told, with the times of both.
+//! The requests of clients and the replies, with the times of both.
 
 /// What was requested, in whole units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub(crate) enum Request {
     Commit(i64),
 }
 
-/// What was told.
+/// The reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
     Done,
@@ -38,7 +38,7 @@ impl Operation {
     }
 }
 
-/// What is held after it, if it does what was told with so much held before; none: it could not have been told.
+/// The held amount after the request, if the reply is possible with the held amount before; none: it is impossible.
 pub(crate) fn step(held: i64, hard: i64, request: Request, reply: Reply) -> Option<i64> {
     match (request, reply) {
         (Request::Reserve(units), Reply::Done) => (held + units <= hard).then_some(held + units),

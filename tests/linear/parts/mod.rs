@@ -1,4 +1,4 @@
-//! Clients of a ledger, what they requested and were told, and whether that can be.
+//! Clients of a ledger, their requests and the replies, and a check that the replies are possible.
 
 #![allow(dead_code, reason = "each test uses a part")]
 

@@ -36,7 +36,7 @@ const ELECTIONS: Duration = PATIENCE.saturating_mul(3);
 /// What servers tell each other of where they are, so that no route goes around the network between them.
 const NOWHERE: &str = "127.0.0.1:1";
 
-/// How often a server is asked.
+/// How often a server is polled.
 const TICK: Duration = Duration::from_millis(20);
 
 /// Which server it is, and how it is set up.
@@ -239,14 +239,14 @@ impl Cluster {
     }
 
     fn meta_leader(&self, node: usize) -> Option<usize> {
-        let told = self.ask(node, "/jsz")?;
-        numbered(&told["meta_cluster"]["leader"])
+        let answer = self.ask(node, "/jsz")?;
+        numbered(&answer["meta_cluster"]["leader"])
     }
 
     /// What a server knows of the servers of the only stream: its leader, and how far the others are.
     fn stream(&self, node: usize) -> Option<Value> {
-        let told = self.ask(node, "/jsz?accounts=true&streams=true")?;
-        let stream = &told["account_details"][0]["stream_detail"][0];
+        let answer = self.ask(node, "/jsz?accounts=true&streams=true")?;
+        let stream = &answer["account_details"][0]["stream_detail"][0];
         Some(stream["cluster"].clone())
     }
 
@@ -283,9 +283,9 @@ impl Cluster {
     pub fn leader_of(&self, stream: &str) -> Option<usize> {
         let mut votes = [0; NODES];
         for node in 0..NODES {
-            let told = self.ask(node, "/jsz?accounts=true&streams=true");
-            let told = told.unwrap_or_default();
-            let streams = told["account_details"][0]["stream_detail"].as_array();
+            let answer = self.ask(node, "/jsz?accounts=true&streams=true");
+            let answer = answer.unwrap_or_default();
+            let streams = answer["account_details"][0]["stream_detail"].as_array();
             let named = streams.and_then(|all| all.iter().find(|one| one["name"] == stream));
             if let Some(leader) = named.and_then(|one| numbered(&one["cluster"]["leader"])) {
                 votes[leader] += 1;
@@ -321,7 +321,7 @@ impl Cluster {
         self.wait("all are current", || {
             let healthy = (0..NODES).all(|node| {
                 self.ask(node, "/healthz")
-                    .is_some_and(|told| told["status"] == "ok")
+                    .is_some_and(|answer| answer["status"] == "ok")
             });
             healthy && self.is_replicated()
         });
@@ -352,10 +352,10 @@ impl Cluster {
         let deadline = Instant::now() + ELECTIONS;
         while !is_so() {
             if Instant::now() > deadline {
-                let told: Vec<_> = (0..NODES)
+                let answers: Vec<_> = (0..NODES)
                     .map(|node| (self.stream(node), self.ask(node, "/healthz")))
                     .collect();
-                panic!("never: {what}: {told:?}");
+                panic!("never: {what}: {answers:?}");
             }
             std::thread::sleep(TICK);
         }

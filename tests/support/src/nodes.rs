@@ -223,11 +223,11 @@ impl Nodes {
     fn initialise(&self) {
         self.wait("the cluster is initialised", || {
             let url = format!("{}/v1/cluster/init", self.daemon(0).api);
-            let mut asked = agent(PATIENCE).post(url);
+            let mut request = agent(PATIENCE).post(url);
             if let Some(authorization) = self.authorization() {
-                asked = asked.header("authorization", authorization);
+                request = request.header("authorization", authorization);
             }
-            let answer = asked.send_empty().ok()?;
+            let answer = request.send_empty().ok()?;
             (answer.status() == 201).then_some(())
         });
     }
@@ -309,11 +309,11 @@ impl Nodes {
     /// Where a node's replica ends: sequence and hash, as it says itself.
     pub fn end(&self, node: usize) -> Option<(u64, String)> {
         let url = format!("{}/v1/cluster", self.daemon(node).api);
-        let mut asked = asking().get(url);
+        let mut request = asking().get(url);
         if let Some(authorization) = self.authorization() {
-            asked = asked.header("authorization", authorization);
+            request = request.header("authorization", authorization);
         }
-        let mut answer = asked.call().ok()?;
+        let mut answer = request.call().ok()?;
         let text = answer.body_mut().read_to_string().ok()?;
         let cluster: Value = serde_json::from_str(&text).ok()?;
         let name = format!("n{node}");

@@ -163,8 +163,8 @@ impl Quotad {
 
     /// Status and text of an answer to a question about health or metrics.
     pub fn ask_admin(&self, path: &str) -> (u16, String) {
-        let asked = agent(REQUEST).get(format!("{}{path}", self.admin)).call();
-        let mut response = asked.unwrap();
+        let result = agent(REQUEST).get(format!("{}{path}", self.admin)).call();
+        let mut response = result.unwrap();
         let text = response.body_mut().read_to_string().unwrap();
         (response.status().as_u16(), text)
     }

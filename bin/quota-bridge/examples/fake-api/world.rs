@@ -106,7 +106,7 @@ struct Planned {
 
 pub(crate) struct Inner {
     pub(crate) revision: u64,
-    /// Nothing before it is known any more.
+    /// Older revisions are no longer available.
     pub(crate) compacted: u64,
     pub(crate) kinds: BTreeMap<String, Kind>,
     pub(crate) objects: Objects,
@@ -135,7 +135,7 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new() -> Self {
-        let known = [
+        let builtin = [
             ("", "v1", "pods", "Pod", true),
             ("", "v1", "services", "Service", true),
             (
@@ -182,7 +182,7 @@ impl World {
                 false,
             ),
         ];
-        let kinds = known.map(|(group, version, plural, kind, namespaced)| Kind {
+        let kinds = builtin.map(|(group, version, plural, kind, namespaced)| Kind {
             group: group.to_owned(),
             version: version.to_owned(),
             plural: plural.to_owned(),
@@ -379,8 +379,8 @@ impl Inner {
         namespace: &str,
         mut object: Value,
     ) -> Result<String, (u16, String)> {
-        let known = self.kinds.get(kind).cloned();
-        let known = known.ok_or((404, format!("there is no {kind}")))?;
+        let definition = self.kinds.get(kind).cloned();
+        let definition = definition.ok_or((404, format!("there is no {kind}")))?;
         let Some(name) = object["metadata"]["name"].as_str().map(str::to_owned) else {
             return Err((422, "metadata.name: Required value".to_owned()));
         };
@@ -401,12 +401,12 @@ impl Inner {
                 given.unwrap_or_else(|| format!("00000000-0000-4000-8000-{:012x}", self.uids))
             }
         };
-        object["apiVersion"] = json!(known.api_version());
-        object["kind"] = json!(known.kind);
+        object["apiVersion"] = json!(definition.api_version());
+        object["kind"] = json!(definition.kind);
         let metadata = &mut object["metadata"];
         metadata["uid"] = json!(uid);
         metadata["resourceVersion"] = json!(self.revision.to_string());
-        if known.namespaced {
+        if definition.namespaced {
             metadata["namespace"] = json!(namespace);
         }
         if metadata["creationTimestamp"].is_null() {

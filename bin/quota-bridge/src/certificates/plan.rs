@@ -1,13 +1,13 @@
-//! What has to change so that the API server always trusts what quotad serves.
+//! The changes after which the API server always trusts the certificate that quotad serves.
 //!
-//! A new CA is trusted before anything is signed by it, and an old one until it is over, so it does not matter how long
-//! a change takes to reach the API servers and the pods. Nobody has the key of an old one any more.
+//! A new CA is trusted before it signs, and an old one until it expires, so a change may take any time to reach the API
+//! servers and the pods. The key of an old CA is deleted.
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::make::{self, AUTHORITY_DAYS, Pair, SERVING_DAYS};
 
-/// CAs that are trusted at the same time at most.
+/// Most CAs that are trusted at the same time.
 const AUTHORITIES: usize = 8;
 
 /// What the Secret holds.
@@ -21,7 +21,7 @@ pub(super) struct Held {
     pub(super) serving: Pair,
 }
 
-/// How it shall be.
+/// The desired state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     /// The CAs that the API server shall trust. They have to be written before the Secret.

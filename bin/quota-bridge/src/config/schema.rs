@@ -207,7 +207,7 @@ pub struct Status {
     /// CA certificates (PEM) to trust instead of the system's.
     #[serde(with = "blank")]
     pub tls_ca: Option<PathBuf>,
-    /// How often it is asked for changes.
+    /// How often changes are requested from quotad.
     pub every: Period,
     /// How often every status is compared with the cluster's, changed or not.
     pub compare_every: Period,

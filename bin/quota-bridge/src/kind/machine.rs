@@ -1,8 +1,8 @@
-//! What one kind's task does next: list, watch, wait. Pure: answers of the server go in, the next request and the
-//! brackets of relists come out.
+//! The state machine of one kind's task: list, watch, wait. Pure: answers of the server go in, the next request and the
+//! begin and end of relists come out.
 //!
-//! The rule that all else serves: a relist is ended only if every page of one snapshot came, was of the right kind, and
-//! each of its objects was read. Without an end nothing is ended in the ledger.
+//! The main rule: a relist ends only if every page of one snapshot arrived, had the right kind, and each of its objects
+//! was decoded. Without that end the ledger ends no object.
 
 use std::time::Duration;
 
@@ -18,10 +18,10 @@ const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// Longest wait after failures.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// How long until a kind is tried again that may not be seen, or is not served.
+/// Delay until the next attempt for a kind to which access is forbidden, or which is not served.
 const FORBIDDEN_WAIT: Duration = Duration::from_secs(60);
 
-/// How long until a list is tried again that is not whole, or that is empty where that is not yet believed.
+/// Delay until the next attempt after an incomplete list, or an empty list that is not yet accepted.
 const DOUBT_WAIT: Duration = Duration::from_secs(60);
 
 /// A watch that ends sooner has failed.
@@ -30,20 +30,20 @@ const SHORTEST_WATCH: Duration = Duration::from_secs(1);
 /// How a kind is listed.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// Have the list sent at the begin of a watch, as long as the server does that.
+    /// Request the list as the initial events of a watch, as long as the server supports that.
     pub watch_list: bool,
-    /// How often it is listed although nothing requests it.
+    /// Interval of periodic lists.
     pub every: Duration,
-    /// That there is none is believed at once, and not only of two lists in a row.
+    /// An empty list is accepted at once, instead of after two empty lists in a row.
     pub may_be_empty: bool,
 }
 
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing, for so long.
+    /// Wait for this time.
     Wait(Duration),
-    /// Ask for a page, the first one if there is no token.
+    /// Request a page, the first one if there is no token.
     Page(Option<String>),
     /// Open a watch that begins with a list.
     WatchList,
@@ -54,7 +54,7 @@ pub enum Step {
 /// A page of a list.
 #[derive(Clone, Debug)]
 pub struct Page {
-    /// As of which version it is listed.
+    /// The version of the list.
     pub version: String,
     /// The token of the next page; none: it is the last one.
     pub next: Option<String>,
@@ -73,13 +73,13 @@ pub enum Event<'a> {
     Deleted(&'a str),
     /// An object that could not be read.
     Unreadable,
-    /// Nothing before this version is still to come.
+    /// All events up to this version have been sent.
     Bookmark(&'a str),
-    /// As that, and all objects that there were have been shown.
+    /// The same, and all initial objects have been sent.
     ListEnds(&'a str),
 }
 
-/// What goes around the lines of a page or an event.
+/// The begin or end of a relist around the lines of a page or an event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Brackets {
     /// The list is older than what was shown before: versions have gone back.
@@ -101,7 +101,7 @@ pub struct WentBack {
     pub newest: u64,
 }
 
-/// Where the task of one kind is.
+/// The state of one kind's task.
 #[derive(Debug)]
 pub struct Machine {
     rules: Rules,
@@ -112,10 +112,10 @@ pub struct Machine {
     failures: u32,
     wait: Option<Duration>,
     relist_at: Duration,
-    /// Whether the last list was whole, so that what the watch shows is all.
+    /// Whether the last list was complete, so that the watch shows all objects.
     whole: bool,
     empty_since: Option<Duration>,
-    /// The next relist says that versions have gone back.
+    /// The next relist reports that versions have gone back.
     reset: bool,
     /// The newest version that was shown since versions last went back; 0: unknown.
     newest: u64,
@@ -129,7 +129,7 @@ pub struct Machine {
 enum Phase {
     /// A list has to begin.
     Due,
-    /// Pages have come, and more have to.
+    /// Some pages have arrived, more must follow.
     Paging { list: List, next: String },
     /// A watch is open that begins with a list.
     Listing(Option<List>),
@@ -165,7 +165,7 @@ impl Machine {
         }
     }
 
-    /// What to do at `now`, a time since some begin.
+    /// The next step at `now`, a time since an arbitrary begin.
     pub fn next(&mut self, now: Duration) -> Step {
         if let Some(wait) = self.wait.take() {
             return Step::Wait(wait);
@@ -185,7 +185,7 @@ impl Machine {
         }
     }
 
-    /// When a watch has to be left for the next relist.
+    /// When a watch must be closed for the next relist.
     #[must_use]
     pub const fn relist_at(&self) -> Duration {
         self.relist_at
@@ -206,8 +206,8 @@ impl Machine {
         !matches!(self.phase, Phase::Watching(_))
     }
 
-    /// List again, behind the list that is being read if there is one. `reset`: versions have gone back, and nothing
-    /// that was listed so far is of use.
+    /// List again, after the list that is being read if there is one. `reset`: versions have gone back, and the list so
+    /// far is useless.
     pub fn relist(&mut self, reset: bool) {
         if !reset && self.is_listing() {
             self.again = true;
@@ -283,7 +283,7 @@ impl Machine {
                 shown.push_str(version);
                 self.newest = self.newest.max(version.parse().unwrap_or(0));
             }
-            // What it was nobody knows, but a list may.
+            // The object is unknown; a list may show it.
             Event::Unreadable => {
                 self.whole = false;
                 self.relist_at = self.relist_at.min(now + DOUBT_WAIT);
@@ -372,14 +372,14 @@ impl Machine {
         }
     }
 
-    /// A request has failed, or what it answered could not be used.
+    /// A request has failed, or its answer could not be used.
     pub fn failed(&mut self, failure: &Failure, jitter: f64) {
         if let Phase::Listing(_) = self.phase {
             self.phase = Phase::Due;
-            // A server that cannot do that says so, or waits for ever.
+            // A server that does not support that returns an error, or waits forever.
             let cannot = matches!(failure.code(), Some(400 | 406 | 422));
             self.rules.watch_list &= !(cannot || *failure == Failure::Silent);
-            // With an etcd that reports no progress it says 500, as it does while etcd is away.
+            // With an etcd that reports no progress the server answers 500, as it does while etcd is down.
             self.pages_next = failure.code() == Some(500);
         }
         if failure.is_expired() {

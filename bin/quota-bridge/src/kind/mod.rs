@@ -41,9 +41,9 @@ pub struct Shared {
     pub limited: Limited,
     /// The watermarks of all kinds.
     pub watermarks: Watermarks,
-    /// Changes when somebody waits for watermarks.
+    /// Changes when watermarks are requested.
     pub awaited: watch::Receiver<()>,
-    /// Knows the clock of the servers.
+    /// Converts times to the clock of the servers.
     pub publisher: Arc<Status>,
 }
 
@@ -54,7 +54,7 @@ pub struct Settings {
     pub watch_list: bool,
     /// Objects of one page.
     pub page: u32,
-    /// How often each kind is listed although nothing asks for it.
+    /// Interval of periodic lists of each kind.
     pub relist_every: Duration,
     /// How long a list at the begin of a watch may be silent.
     pub list_idle: Duration,
@@ -66,7 +66,7 @@ pub struct Settings {
     pub watermark_every: Duration,
 }
 
-/// The kinds that some quota limits the number of. Clones share them.
+/// The kinds whose number some quota limits. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Limited {
     kinds: Arc<Mutex<BTreeSet<GroupResource>>>,

@@ -1,8 +1,8 @@
-//! Finds the watermark of a scope: a consistent read says how far the API server is at a time, and the watermark is that
-//! time once the watch has shown as much.
+//! Determines the watermark of a scope: a consistent read at some time returns the current resource version, and this
+//! time is the watermark once the watch has reached that version.
 //!
-//! A read without a quorum would not do: an API server that is cut off from etcd answers from its cache, and what it
-//! never saw would count as seen.
+//! A read without a quorum is not enough: an API server that is cut off from etcd answers from its cache, and changes
+//! that it does not have would count as sent.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,19 +12,19 @@ use tokio::{sync::mpsc, time::Instant};
 use super::{Relist, Shared, Shown, Watched, jitter, machine::WentBack, reader, warn_of_restore};
 use crate::{bugs, clock, discovery::Served, kubernetes::JSON, line::Scope, metrics};
 
-/// How long the watch may take to show by itself what the read said.
+/// Time that the watch has to reach the version of the read without help.
 const SHOWS_SOON: Duration = Duration::from_secs(1);
 
-/// The least time between two reads, however often somebody asks for watermarks.
+/// Minimum time between two reads, however often watermarks are requested.
 const AWAITED_EVERY: Duration = Duration::from_millis(500);
 
-/// How long a second watch is opened for. Two seconds before its end the server says how far it is.
+/// Time-out of the second watch. Two seconds before its end the server reports its progress.
 const SHORT_WATCH: u64 = 3;
 
 /// How long that watch may be silent.
 const SHORT_WATCH_IDLE: Duration = Duration::from_secs(5);
 
-/// How often a kind is listed where no watch says that nothing has happened. Watermarks are that old there at most.
+/// How often a kind is listed if no watch reports progress. Its watermarks are at most that old.
 const LIST_EVERY: Duration = Duration::from_secs(30);
 
 pub(super) struct Probe {
@@ -34,9 +34,9 @@ pub(super) struct Probe {
     path: String,
     shown: Shown,
     relists: mpsc::UnboundedSender<Relist>,
-    /// How often in a row the server was behind what it had shown.
+    /// How often in a row the server's version was before the last one of the watch.
     behind: u32,
-    /// When a list was last requested, since no watch said how far the server is.
+    /// When a list was last requested, because no watch reported progress.
     listed: Option<Instant>,
 }
 
@@ -72,7 +72,7 @@ impl Probe {
     }
 
     pub(super) async fn run(mut self) {
-        // The first one as soon as there is something to say.
+        // The first one as early as possible.
         if self.shown.wait_for(Option::is_some).await.is_err() {
             return;
         }
@@ -111,7 +111,7 @@ impl Probe {
         }
     }
 
-    /// A read with a quorum: how far the server is.
+    /// A quorum read of the server's resource version.
     async fn read(&self) -> Option<u64> {
         let path = format!("{}?limit=1{}", self.path, bugs::read_parameters());
         match self.shared.client.get(&path, JSON).await {
@@ -126,7 +126,7 @@ impl Probe {
         }
     }
 
-    /// What is behind twice in a row was restored: a watch from a version of the future is silent for ever.
+    /// A server that is behind twice in a row was restored: a watch from a version in the future is silent forever.
     fn went_back(&mut self, version: u64, before: u64) {
         self.behind += 1;
         if self.behind >= 2 {
@@ -137,7 +137,7 @@ impl Probe {
         }
     }
 
-    /// Whether the watch shows as much within this time.
+    /// Whether the watch reaches the version within this time.
     async fn is_shown(&mut self, version: u64, within: Duration) -> bool {
         let shown = self
             .shown
@@ -148,8 +148,8 @@ impl Probe {
         }
     }
 
-    /// Servers before Kubernetes 1.31 say how far they are only as often as etcd tells them, which may be never, so where
-    /// nothing happens no watch gets there. A list does. It costs much, and so it is seldom requested.
+    /// Servers before Kubernetes 1.31 report progress only as often as etcd does, which may be never. So without changes
+    /// no watch reaches the version. A list does, but it is expensive, and therefore rare.
     async fn is_shown_by_list(&mut self, version: u64, before: u64) -> bool {
         let is_idle = *self.shown.borrow() == Some(before);
         let is_due = self.listed.is_none_or(|at| at.elapsed() >= LIST_EVERY);
@@ -160,7 +160,7 @@ impl Probe {
         if self.relists.send(Relist { reset: false }).is_err() {
             return false;
         }
-        // While it is listed, nothing is certain.
+        // There is no watermark during a list.
         let listed = self
             .shown
             .wait_for(|shown| shown.is_some_and(|shown| shown >= version));
@@ -168,8 +168,8 @@ impl Probe {
         matches!(listed, Ok(Ok(_)))
     }
 
-    /// Where nothing happens the watch shows nothing for a minute. A second one, from where that one is, says sooner
-    /// that nothing has happened; or what has, and then the first one has to show that as well.
+    /// Without changes the watch is silent for a minute. A second watch from the same version reports sooner that
+    /// nothing has changed; or it shows changes, which the first watch must then show as well.
     async fn is_shown_besides(&mut self, version: u64) -> bool {
         let Some(from) = *self.shown.borrow() else {
             return false;

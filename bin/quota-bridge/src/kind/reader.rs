@@ -1,4 +1,4 @@
-//! Objects as an API server sends them, and the lines that become of them.
+//! Decodes the objects of an API server, and encodes the lines that are published.
 
 use std::{
     collections::BTreeMap,
@@ -20,18 +20,18 @@ use crate::{
     needed::{groups, namespaces},
 };
 
-/// What is read of the objects of a kind, and what is written.
+/// The parts of a kind's objects that are read and published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// All that counts.
+    /// All fields that count.
     Whole,
     /// The metadata, and the spec with the limits.
     Quota,
-    /// As that, of a quota over several namespaces.
+    /// The same, for a quota over several namespaces.
     Group,
-    /// The metadata that groups choose namespaces by.
+    /// The metadata by which groups select namespaces.
     Namespace,
-    /// The metadata, with labels that groups choose by.
+    /// The metadata, with the labels by which groups select objects.
     Labelled,
     /// Namespace, name, uid and version.
     Plain,
@@ -49,20 +49,20 @@ pub struct Reader {
     hasher: RandomState,
 }
 
-/// An object that lives.
+/// An existing object.
 #[derive(Debug)]
 pub struct Alive {
     /// Its identity.
     pub uid: Uid,
-    /// Its version; 0: it is no number.
+    /// Its version; 0: it is not a number.
     pub version: u64,
     /// Its version as the object has it.
     pub shown: Name,
-    /// Changes whenever what counts of it does.
+    /// Changes whenever a field that counts changes.
     pub fingerprint: u64,
     /// What is published.
     pub line: Vec<u8>,
-    /// Of a quota or group: the kinds that it limits the number of.
+    /// For a quota or group: the kinds whose number it limits.
     pub limits: Vec<GroupResource>,
 }
 
@@ -77,12 +77,12 @@ pub struct Deleted {
     pub line: Vec<u8>,
 }
 
-/// What a bookmark says.
+/// The content of a bookmark.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Bookmark {
-    /// All up to this version was shown.
+    /// All events up to this version were sent.
     pub(super) version: String,
-    /// All that there was when the watch was opened was shown.
+    /// All objects that existed when the watch was opened were sent.
     pub(super) ends_list: bool,
 }
 
@@ -104,7 +104,7 @@ struct Namespace {
     metadata: NamespaceMetadata,
 }
 
-/// What the ledger keeps of a namespace.
+/// The part of a namespace that the ledger records.
 #[derive(Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct NamespaceMetadata {
@@ -166,7 +166,7 @@ impl Reader {
         }
     }
 
-    /// Whether metadata are all that is needed of an object.
+    /// Whether only the metadata of an object are needed.
     #[must_use]
     pub fn needs_metadata_only(&self) -> bool {
         matches!(self.form, Form::Labelled | Form::Plain | Form::Namespace)
@@ -179,7 +179,7 @@ impl Reader {
             || (self.needs_metadata_only() && kind == "PartialObjectMetadataList")
     }
 
-    /// Reads an object that lives. `event`: `ADDED` or `MODIFIED`.
+    /// Reads an existing object. `event`: `ADDED` or `MODIFIED`.
     ///
     /// # Errors
     /// It is not what it has to be.
@@ -231,7 +231,7 @@ impl Reader {
         })
     }
 
-    /// Of all that the ledger looks at.
+    /// A fingerprint of all fields that the ledger uses.
     fn fingerprint(&self, object: &Object) -> u64 {
         let mut hasher = self.hasher.build_hasher();
         // Nothing has lapsed at the epoch: when it does is looked at by itself.
@@ -329,7 +329,7 @@ impl Reader {
             uid,
             version,
             shown: metadata.resource_version.clone(),
-            // Nothing that counts of it can change.
+            // None of its fields that count can change.
             fingerprint: 0,
             line,
             limits: Vec::new(),
@@ -337,7 +337,7 @@ impl Reader {
     }
 }
 
-/// Reads a bookmark, of which nothing but the metadata can be relied on.
+/// Reads a bookmark, of which only the metadata are reliable.
 ///
 /// # Errors
 /// It is not what it has to be.
@@ -373,7 +373,7 @@ fn read<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, String> {
     serde_json::from_str(json).map_err(|error| error.to_string())
 }
 
-/// JSON without the newlines that may stand between its tokens, so that it is one line.
+/// JSON without newlines between its tokens, so that it is one line.
 fn one_line(mut json: Vec<u8>) -> Vec<u8> {
     json.retain(|byte| *byte != b'\n' && *byte != b'\r');
     json

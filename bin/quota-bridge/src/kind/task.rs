@@ -1,4 +1,4 @@
-//! The task of one scope: does what the [`Machine`] says, and puts what comes of it into the queue.
+//! The task of one scope: carries out the steps of the [`Machine`], and queues the resulting lines.
 
 use std::{sync::Arc, time::Duration};
 
@@ -100,7 +100,7 @@ impl Task {
         }
     }
 
-    /// Works until nobody publishes any more.
+    /// Works until the publisher has ended.
     pub(super) async fn run(mut self) {
         while self.step().await.is_ok() {}
     }

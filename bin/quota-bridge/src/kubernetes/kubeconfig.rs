@@ -116,7 +116,7 @@ fn find<T>(list: Vec<Named<T>>, what: &str, name: &str) -> Result<T, String> {
     Ok(found.value)
 }
 
-/// What would be ignored silently otherwise, and then refused by the server for a reason that nobody understands.
+/// Unsupported fields. Ignored silently, they would lead to an unexplained refusal by the server.
 fn refuse(cluster: &Cluster, user: &User) -> Result<(), String> {
     let not_supported = [
         ("exec", user.exec.is_some()),

@@ -1,6 +1,6 @@
 //! A small client of the Kubernetes API: lists in pages, watches as lines, single objects.
 //!
-//! It is hyper and rustls, which the programs need anyway, and no more than what a publisher asks for.
+//! It uses hyper and rustls, which the programs contain anyway, and supports only the requests of a publisher.
 
 mod access;
 mod connect;

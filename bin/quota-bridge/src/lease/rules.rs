@@ -1,7 +1,7 @@
-//! Who may take a Lease when. Pure.
+//! When a Lease may be taken. Pure.
 //!
-//! Clocks of others are never compared with: a Lease has ended when its record has not changed for its duration, as seen
-//! from here.
+//! Clocks of different machines are never compared: a Lease has ended when its record has not changed for its duration,
+//! by the local clock.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::Spec;
 /// What may be done with a Lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// Somebody else holds it.
+    /// Another holder has it.
     Wait,
     /// It is ours.
     Renew,
@@ -18,7 +18,7 @@ pub(super) enum Decision {
     Take,
 }
 
-/// Remembers since when a Lease looks as it does.
+/// Records since when a Lease is unchanged.
 #[derive(Debug, Default)]
 pub(super) struct Observer(Option<(Spec, Duration)>);
 

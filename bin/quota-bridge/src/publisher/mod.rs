@@ -1,7 +1,7 @@
 //! The publisher: takes lines from the queue, and puts them into the stream, one message at a time.
 //!
-//! Each message says after which one it has to come. So of two that publish at the same time, one is refused: the Lease
-//! decides who tries, the stream decides who may.
+//! Each message names the sequence of the message before it. So of two bridges that publish at the same time, one is
+//! refused: the Lease selects the bridge that tries to publish, the stream decides which one may.
 
 mod stream;
 pub mod verdict;
@@ -24,13 +24,13 @@ use verdict::{MessageId, Verdict, refused};
 /// Most lines of a message.
 const MESSAGE_LINES: usize = 500;
 
-/// Most bytes of a message, but for one that is a single line.
+/// Most bytes of a message; a single line may be longer.
 const MESSAGE_BYTES: usize = 256 * 1024;
 
 /// First and longest wait while the stream cannot be reached.
 const WAITS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
-/// How long taking over may be refused because somebody else publishes.
+/// How long taking over may be refused because another bridge publishes.
 const CONTEST: Duration = Duration::from_secs(30);
 
 /// How often the clock is compared with that of the servers.
@@ -42,7 +42,7 @@ const CLOCK_TOLERANCE: i64 = 1_000_000_000;
 /// Why the publisher has ended.
 #[derive(Debug, thiserror::Error)]
 pub enum Ended {
-    /// Another one publishes.
+    /// Another bridge publishes.
     #[error("another publisher has taken over the subject {0}")]
     Deposed(String),
     /// The subject holds the objects of another cluster.
@@ -58,7 +58,7 @@ pub enum Ended {
         /// Whose objects we have.
         ours: String,
     },
-    /// The stream is not fit for this.
+    /// The stream is unsuitable.
     #[error(transparent)]
     Unfit(#[from] Unfit),
     /// The tasks that read have ended.
@@ -94,7 +94,7 @@ enum Adoption {
 }
 
 impl Status {
-    /// For how long nothing could be published that had to be.
+    /// For how long a waiting message could not be published.
     #[must_use]
     pub fn failing_for(&self) -> Option<Duration> {
         self.inner.lock().failing_since.map(|since| since.elapsed())
@@ -116,8 +116,8 @@ impl Status {
         }
     }
 
-    /// Whether the subject held the objects of another cluster when it was taken over. Their versions say nothing of ours,
-    /// so each kind has to be listed with a reset.
+    /// Whether the subject held the objects of another cluster when it was taken over. Versions of different clusters are
+    /// not comparable, so each kind must be listed with a reset.
     #[must_use]
     pub fn adopts(&self) -> bool {
         self.inner.lock().adoption != Adoption::None
@@ -141,7 +141,7 @@ impl Status {
     }
 }
 
-/// Who publishes what.
+/// The identity of the publisher and of its cluster.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// Of this publisher, as long as it publishes.
@@ -162,10 +162,10 @@ pub struct Publisher {
     /// The sequence of the last message of the subject.
     expected: u64,
     clock_compared: Option<Instant>,
-    /// The cluster that is being replaced. Messages name it until every kind was listed: whoever takes over before that
-    /// has to begin again.
+    /// The cluster that is being replaced. Messages name it until every kind was listed: a bridge that takes over before
+    /// that must begin again.
     replaced: Option<String>,
-    /// Has everything listed again.
+    /// Requests a relist of all kinds.
     relist: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -227,7 +227,7 @@ impl Publisher {
         }
     }
 
-    /// Puts a message on top of whatever is there: all that another publisher still sends is refused from then on.
+    /// Appends a message after the current last one: the stream then refuses all later messages of another publisher.
     async fn take_over(&mut self) -> Result<(), Ended> {
         let begun = Instant::now();
         let mut wait = Waits::new();
@@ -351,7 +351,7 @@ impl Publisher {
         }
     }
 
-    /// The server has just stored a message, and says when.
+    /// The server has just stored a message, and returned the time.
     async fn compare_clocks(&mut self) {
         let is_due = self
             .clock_compared
@@ -377,7 +377,7 @@ impl Publisher {
     }
 }
 
-/// Waits that grow.
+/// Increasing delays.
 struct Waits(Duration);
 
 impl Waits {

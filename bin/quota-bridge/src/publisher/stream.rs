@@ -15,25 +15,25 @@ use super::verdict::{Last, MessageId};
 /// How long the server may take to store a message.
 const PUBLISH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What the server says when a message does not come after the one that it has to come after. A server with replicas
-/// says the second one while an earlier message is under way.
+/// Error codes of the server for a message that does not follow the expected one. A server with replicas returns the
+/// second one while an earlier message is in flight.
 const WRONG_LAST_SEQUENCE: [u64; 2] = [10_071, 10_164];
 
 /// The header that names the cluster whose objects a message holds.
 const CLUSTER_UID: &str = "Quota-Cluster-Uid";
 
-/// Servers before this version keep streams with replicas, but take two messages that expect the same one.
+/// Servers before this version support streams with replicas, but accept two messages with the same expected sequence.
 const REPLICAS_SINCE: (u64, u64) = (2, 10);
 
 /// A stream that must not be published to.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
-    /// It forgets.
+    /// It discards messages.
     #[error(
         "the stream {0} has max_msgs_per_subject set: all objects come on one subject, and most would be removed"
     )]
     FewPerSubject(String),
-    /// It does not refuse what it has to.
+    /// It does not refuse messages that it must refuse.
     #[error(
         "the stream {0} has replicas, and nats-server {1} takes two messages of which one has to be refused: \
          2.10 or later is needed"
@@ -41,7 +41,7 @@ pub enum Unfit {
     OldServer(String, String),
 }
 
-/// Why the stream does not say what it holds.
+/// Why the stream cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamError {
     /// It must not be published to.
@@ -61,7 +61,7 @@ pub(super) struct Found {
     pub(super) time: Timestamp,
 }
 
-/// What became of a message.
+/// The outcome of a message.
 #[derive(Debug)]
 pub(super) enum Answer {
     Stored(u64),
@@ -111,7 +111,7 @@ impl Stream {
         &self.subject
     }
 
-    /// The last message of the subject; whether the stream is fit is looked at on the way.
+    /// The last message of the subject; also checks whether the stream is suitable.
     pub(super) async fn last(&self) -> Result<Option<Found>, StreamError> {
         let unreachable = |error: &dyn std::fmt::Display| {
             StreamError::Unreachable(format!("stream {}: {error}", self.name))

@@ -1,11 +1,11 @@
-//! What a refused message means. Pure: what the stream holds goes in, what to do comes out.
+//! The meaning of a refused message. Pure: the last message of the stream goes in, the reaction comes out.
 
 use std::fmt;
 
-/// Which message of which publisher: what `Nats-Msg-Id` says.
+/// Publisher and number of a message: the content of `Nats-Msg-Id`.
 ///
-/// Never the uid and version of an object: the server drops what it has seen within its window, and of a relist it
-/// would drop what was sent shortly before, so that the ledger ends living objects.
+/// Never the uid and version of an object: the server drops ids that it has seen within its duplicate window, and would
+/// drop objects of a relist that were sent shortly before, so that the ledger ends existing objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageId {
     /// The publisher, for as long as it publishes.
@@ -46,15 +46,15 @@ pub struct Last {
 pub enum Verdict {
     /// The message is in the stream, and its acknowledgement was lost.
     Stored(u64),
-    /// What was expected is there after all: send it again.
+    /// The expected message is the last one: retry.
     Again,
-    /// Messages are gone that were acknowledged: take the subject again, behind this sequence, and list everything.
+    /// Acknowledged messages are gone: claim the subject again, after this sequence, and list everything.
     Lost(u64),
-    /// Somebody else publishes.
+    /// Another publisher is active.
     Deposed,
 }
 
-/// Judges the refusal of a message that was sent behind the sequence `expected` (0: behind none).
+/// Judges the refusal of a message that was sent with the expected sequence `expected` (0: no message).
 #[must_use]
 pub fn refused(id: &MessageId, expected: u64, last: Option<&Last>) -> Verdict {
     let Some(Last { sequence, id: of }) = last else {
@@ -86,14 +86,14 @@ mod tests {
         for (expected, held, verdict) in [
             // The acknowledgement was lost.
             (20, Some(last(21, "me/8")), Verdict::Stored(21)),
-            // A cluster that has no leader for a moment refuses as well.
+            // A cluster that temporarily has no leader refuses as well.
             (20, Some(last(20, "me/7")), Verdict::Again),
             (0, None, Verdict::Again),
-            // Purged, or deleted and made anew.
+            // Purged, or deleted and recreated.
             (20, None, Verdict::Lost(0)),
             // Restored from a backup.
             (20, Some(last(12, "me/3")), Verdict::Lost(12)),
-            // Another one has taken over, or something else publishes there.
+            // Another bridge has taken over, or another program publishes there.
             (20, Some(last(21, "you/1")), Verdict::Deposed),
             (20, Some(last(21, "no id")), Verdict::Deposed),
         ] {

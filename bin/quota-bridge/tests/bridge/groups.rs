@@ -28,7 +28,7 @@ fn limit(scene: &Scene, name: &str, team: &str, pods: &str) {
 }
 
 /// What the ledger has in force for a group, and how much of it is used.
-fn known(scene: &Scene, name: &str) -> Option<(String, String)> {
+fn group_status(scene: &Scene, name: &str) -> Option<(String, String)> {
     let (code, text) = ask(&format!("{}/v1/groups/{name}", scene.quotad.url("api")));
     let group: Value = serde_json::from_str(&text).unwrap_or_default();
     let text = |value: &Value| value["pods"].as_str().unwrap_or_default().to_owned();
@@ -42,9 +42,9 @@ fn known(scene: &Scene, name: &str) -> Option<(String, String)> {
 
 fn until_known(scene: &Scene, name: &str, expected: Option<(&str, &str)>) {
     until(&format!("{name} is {expected:?}"), || {
-        let known = known(scene, name);
-        let known = known.as_ref().map(|(hard, used)| (&**hard, &**used));
-        (known == expected).then_some(())
+        let group_status = group_status(scene, name);
+        let group_status = group_status.as_ref().map(|(hard, used)| (&**hard, &**used));
+        (group_status == expected).then_some(())
     });
 }
 

@@ -276,9 +276,9 @@ impl Scene {
     pub(crate) fn ask_relist(&self, resources: &[&str]) {
         self.runtime.block_on(async {
             let client = async_nats::connect(self.nats.url()).await.unwrap();
-            let asked = json!({"resources": resources}).to_string();
+            let request = json!({"resources": resources}).to_string();
             client
-                .publish("quota.control.test.relist", asked.into())
+                .publish("quota.control.test.relist", request.into())
                 .await
                 .unwrap();
             client.flush().await.unwrap();
@@ -346,7 +346,7 @@ pub(crate) fn metric(bridge: &Program, name: &str) -> f64 {
         .unwrap_or(0.0)
 }
 
-/// Waits until the bridge is ready: everything is known.
+/// Waits until the bridge is ready: it has listed all kinds.
 pub(crate) fn until_ready(bridge: &Program) {
     let url = format!("{}/readyz?verbose", bridge.url("admin"));
     let deadline = Instant::now() + PATIENCE;

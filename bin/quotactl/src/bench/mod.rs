@@ -1,4 +1,4 @@
-//! `bench`: what a daemon can do on this machine.
+//! `bench`: measures the performance of a daemon on this machine.
 
 mod report;
 mod setup;
@@ -26,7 +26,7 @@ use quota_load::{Events, Plan, Reservations, Tally};
 /// The namespaces of a measurement begin with this.
 const NAMESPACE: &str = "quotactl-bench";
 
-/// Measures, and says what was found.
+/// Measures, and prints the result.
 pub(super) fn run(
     bench: &Bench,
     global: &Global,

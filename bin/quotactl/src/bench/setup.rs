@@ -1,4 +1,4 @@
-//! The quotas of a measurement: real limits that are looked at, and never reached.
+//! The quotas of a measurement: real limits that are checked, and never reached.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},

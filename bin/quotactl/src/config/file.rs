@@ -1,4 +1,4 @@
-//! The file of contexts: which daemons there are, and how to speak to each.
+//! The file of contexts: the addresses of daemons, and the credentials for each.
 
 use std::{
     collections::BTreeMap,
@@ -54,7 +54,7 @@ pub(crate) struct Context {
 }
 
 impl File {
-    /// Reads a file; one that is not there holds nothing.
+    /// Reads a file; a missing file has no contexts.
     ///
     /// # Errors
     /// If it cannot be read, or holds a token that others may read.
@@ -88,7 +88,7 @@ impl File {
         Ok(file)
     }
 
-    /// Writes the file anew, for this user alone. It is there as it was, or as it is now.
+    /// Replaces the file atomically. Only this user can access it.
     pub(crate) fn write(&self, path: &Path) -> Outcome {
         let write = || -> Outcome {
             let text = crate::output::yaml(self)?;

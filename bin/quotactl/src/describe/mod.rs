@@ -1,4 +1,5 @@
-//! `describe`: one thing in detail. Of a quota, what `kubectl describe quota` shows, with a column for what is reserved.
+//! `describe`: one object in detail. For a quota, the output of `kubectl describe quota` with a column for reserved
+//! amounts.
 
 mod namespace;
 mod reservation;

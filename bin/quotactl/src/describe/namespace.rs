@@ -1,4 +1,4 @@
-//! `describe namespace`: its limits, pending reservations, what was denied lately.
+//! `describe namespace`: its limits, pending reservations and latest denials.
 
 use quota_client::http::Address;
 use quota_client::wire::{Page, Reservation, Usage};

@@ -1,4 +1,4 @@
-//! `describe reservation`: what it holds, and what has become of it.
+//! `describe reservation`: its amounts and its state.
 
 use quota_client::http::Address;
 use quota_client::wire::{Holder, Reservation};

@@ -26,7 +26,7 @@ const PIECE_OBJECTS: usize = 500;
 /// …or so many bytes of them.
 const PIECE_BYTES: usize = 512 * 1024;
 
-/// Most objects of a listing: who they are is remembered, in about 40 bytes each.
+/// Most objects of a listing: their identities are kept, in about 40 bytes each.
 const OBJECTS_MAX: usize = 20_000_000;
 
 /// Most bytes of objects that are kept to be corrected.
@@ -35,7 +35,7 @@ const KEPT_MAX_BYTES: usize = 256 * 1024 * 1024;
 /// Most objects that could not be read which are named one by one.
 const NAMED_MAX: usize = 20;
 
-/// What is remembered of a uid, however long it is.
+/// A fixed-size digest of a uid.
 pub(super) type UidHash = u128;
 
 /// The hash of a uid.
@@ -45,7 +45,7 @@ pub(super) fn uid_hash(uid: &Uid) -> UidHash {
     UidHash::from_le_bytes(bytes)
 }
 
-/// What has come of a listing.
+/// The result of comparing a listing.
 #[derive(Default)]
 pub(super) struct Comparison {
     /// What differs.

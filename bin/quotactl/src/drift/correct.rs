@@ -20,7 +20,7 @@ const PIECE_ITEMS: usize = 1000;
 /// …or so many bytes of objects.
 const PIECE_BYTES: usize = 512 * 1024;
 
-/// Puts differences right; answers what became of each.
+/// Corrects differences; returns the outcome of each.
 pub(super) fn correct(
     session: &Session,
     differences: &[Drifted],
@@ -52,12 +52,12 @@ pub(super) fn correct(
 fn correction(drifted: &Drifted) -> Outcome<CorrectionRequest<'_>> {
     Ok(match drifted {
         Drifted::Listed { compared, text } => {
-            // Of one that took another's name nothing is known itself.
-            let is_known = compared.difference != Difference::Recreated;
-            let known = compared.known.as_ref().filter(|_| is_known);
+            // An object that took another's name has no record of its own.
+            let is_recorded = compared.difference != Difference::Recreated;
+            let recorded = compared.known.as_ref().filter(|_| is_recorded);
             CorrectionRequest {
                 object: Some(serde_json::from_str(text).map_err(not_json)?),
-                known: known.map(expected),
+                known: recorded.map(expected),
                 quota_sequence: compared.quota.as_ref().and_then(|quota| quota.sequence),
                 ..CorrectionRequest::default()
             }
@@ -71,7 +71,7 @@ fn correction(drifted: &Drifted) -> Outcome<CorrectionRequest<'_>> {
     })
 }
 
-/// What was known of an object when it was compared.
+/// The ledger's record of an object at the time of the comparison.
 fn expected(object: &Object<'_>) -> ExpectedObject {
     ExpectedObject {
         sequence: object.sequence.unwrap_or_default(),

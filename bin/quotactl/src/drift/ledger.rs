@@ -1,4 +1,4 @@
-//! What the ledger believes to be there, and the listing lacks.
+//! The objects of the ledger that the listing lacks.
 
 use std::collections::HashSet;
 
@@ -14,25 +14,25 @@ use super::{
 };
 use crate::{failure::Outcome, session::Session};
 
-/// Most namespaces that are requested one by one; of more, all objects of the ledger are looked through.
+/// Most namespaces that are requested one by one; for more, all objects of the ledger are read.
 const NAMESPACES_MAX: usize = 32;
 
-/// What the ledger believes of the objects that the listing speaks of.
+/// The objects of the ledger within the scope of the listing.
 #[derive(Default)]
 pub(super) struct LedgerObjects {
     /// What is not listed.
     pub(super) gone: Vec<Drifted>,
     /// How many objects it believes in.
     pub(super) count: usize,
-    /// How many came after the listing, and are not in it for that reason.
+    /// How many are newer than the listing, and therefore not in it.
     pub(super) newer: usize,
     /// How many were committed just now by their holders, and not seen since.
     pub(super) awaited: usize,
-    /// As of when; none if nothing was asked.
+    /// As of when; none if no request was sent.
     pub(super) as_of: Option<AsOf>,
 }
 
-/// Reads what the ledger believes. What came behind `head`, or in a newer version than was listed, is not taken for gone.
+/// Reads the ledger's objects. Objects recorded after `head`, or with a newer version than the listing, are not gone.
 pub(super) fn read(
     session: &Session,
     scope: &Scope,
@@ -47,7 +47,7 @@ pub(super) fn read(
         }
         None => vec![Address::of(["v1", "objects"])],
     };
-    let mut known = LedgerObjects::default();
+    let mut found = LedgerObjects::default();
     let mut gone = Vec::new();
     for address in addresses {
         let address = address.with_some("resource", scope.resource());
@@ -56,10 +56,10 @@ pub(super) fn read(
             .walk(&address, |page: Page<Object<'static>>| {
                 for object in page.items {
                     if scope.holds(&object.resource, &object.namespace) {
-                        gone.extend(known.sort_out(object, listed, head, version));
+                        gone.extend(found.sort_out(object, listed, head, version));
                     }
                 }
-                known.as_of = Some(page.as_of);
+                found.as_of = Some(page.as_of);
                 Ok(())
             })?;
     }
@@ -73,8 +73,8 @@ pub(super) fn read(
         (namespace.clone(), resource.clone(), name.clone())
     });
     let gone = gone.into_iter();
-    known.gone = gone.map(|object| Drifted::Gone(Box::new(object))).collect();
-    Ok(known)
+    found.gone = gone.map(|object| Drifted::Gone(Box::new(object))).collect();
+    Ok(found)
 }
 
 impl LedgerObjects {
@@ -135,13 +135,13 @@ mod tests {
             object("new", 1, Some("8")),
             awaited,
         ];
-        let mut known = LedgerObjects::default();
+        let mut found = LedgerObjects::default();
         let gone: Vec<_> = objects
             .into_iter()
-            .filter_map(|object| known.sort_out(object, &listed, 10, Some(7)))
+            .filter_map(|object| found.sort_out(object, &listed, 10, Some(7)))
             .map(|object| object.uid.to_string())
             .collect();
         assert_eq!(gone, ["gone", "plain"]);
-        assert_eq!((known.count, known.newer, known.awaited), (6, 2, 1));
+        assert_eq!((found.count, found.newer, found.awaited), (6, 2, 1));
     }
 }

@@ -67,7 +67,7 @@ fn read_bounded(
     Ok(reading.version.get())
 }
 
-/// What is known while a listing is read.
+/// The state of reading a listing.
 struct Reading<F> {
     take: RefCell<F>,
     /// Most bytes of an object.
@@ -167,7 +167,7 @@ impl<'de, F: FnMut(Item) -> Outcome> Visitor<'de> for Root<'_, F> {
     }
 }
 
-/// What a list says of itself.
+/// The metadata of a list.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct ListMeta {

@@ -1,4 +1,4 @@
-//! `drift`: what the ledger believes to be there, and what is there.
+//! `drift`: compares the objects of the ledger with a listing.
 
 mod compare;
 mod correct;
@@ -32,13 +32,13 @@ use super::{
     session::Session,
 };
 
-/// A listing whose version is not known has to be younger than this for something to be corrected by it.
+/// A listing without a version must be younger than this to be used for corrections.
 const LISTING_MAX_AGE: Duration = Duration::from_secs(600);
 
-/// So few objects may be ended, whatever part of all they are.
+/// This number of objects may be ended, whatever their share of the scope.
 const FEW: usize = 10;
 
-/// A difference, and what is needed to put it right.
+/// A difference, and the data for its correction.
 #[derive(Clone, Debug)]
 enum Drifted {
     /// A listed object that differs, and its JSON text as it was listed, if it is to be corrected.
@@ -93,30 +93,30 @@ pub(crate) fn run(session: &Session, args: &Drift) -> Outcome {
     let version = args.resource_version.or(version);
     let listed = std::mem::take(&mut compared.listed);
     let scope = Scope::new(&requested, listed).map_err(|failure| failure.about(&place))?;
-    let known = ledger::read(session, &scope, &compared.uids, head, version)?;
+    let in_ledger = ledger::read(session, &scope, &compared.uids, head, version)?;
     let Comparison {
         mut differences, ..
     } = compared;
-    let gone = known.gone.len();
-    // What takes a name is set before the one that had it is ended, so that a quota's limits hold all the time.
-    differences.extend(known.gone);
+    let gone = in_ledger.gone.len();
+    // The new object of a name is set before the old one is ended, so that a quota's limits hold without a gap.
+    differences.extend(in_ledger.gone);
     let report = Report {
         differences,
         counts: Counts {
             listed: compared.count,
-            believed: known.count,
-            newer: compared.newer + known.newer,
-            awaited: known.awaited,
+            believed: in_ledger.count,
+            newer: compared.newer + in_ledger.newer,
+            awaited: in_ledger.awaited,
             outside: compared.outside,
             ignored: compared.ignored,
-            as_of: known.as_of,
+            as_of: in_ledger.as_of,
         },
     };
     let Some(reason) = session.reason.as_deref().filter(|_| args.correct) else {
         report.show(session, None)?;
         return found(report.differences.is_empty());
     };
-    let may = may_correct(args, version, gone, known.count);
+    let may = may_correct(args, version, gone, in_ledger.count);
     if let Err(failure) = may {
         report.show(session, None)?;
         return Err(failure);
@@ -162,7 +162,7 @@ fn head(session: &Session) -> Outcome<u64> {
     Ok(page.as_of.sequence)
 }
 
-/// Whether it is certain enough that what is not listed is gone.
+/// Whether it is certain enough that unlisted objects are gone.
 fn may_correct(args: &Drift, version: Option<u64>, gone: usize, believed: usize) -> Outcome {
     if gone > FEW && gone > believed / 2 && !args.allow_ending_most {
         let wrong = format!("{gone} of {believed} objects would be ended; nothing was corrected");

@@ -14,7 +14,7 @@ use crate::{
     table::Table,
 };
 
-/// What has come of a comparison.
+/// The result of a comparison.
 pub(super) struct Report {
     pub(super) differences: Vec<Drifted>,
     pub(super) counts: Counts,
@@ -92,7 +92,7 @@ impl Drifted {
     }
 
     /// The object in the ledger, or the one of its name.
-    fn known(&self) -> Option<&Object<'static>> {
+    fn recorded(&self) -> Option<&Object<'static>> {
         match self {
             Self::Listed { compared, .. } => compared.known.as_ref(),
             Self::Gone(object) => Some(object),
@@ -121,7 +121,7 @@ impl Drifted {
 }
 
 impl Report {
-    /// Shows the differences, and what became of each if they were to be put right.
+    /// Shows the differences, and the outcome of each correction.
     pub(super) fn show(
         &self,
         session: &Session,
@@ -226,8 +226,7 @@ impl Report {
                 row.push(outcome.map_or_else(String::new, |it| it.as_str().to_owned()));
             }
             if wide {
-                let known = drifted.known();
-                let sequence = known.and_then(|known| known.sequence);
+                let sequence = drifted.recorded().and_then(|object| object.sequence);
                 row.push(field(|object| object.uid.to_string()));
                 row.push(sequence.map(|it| it.to_string()).unwrap_or_default());
             }
@@ -240,7 +239,7 @@ impl Report {
 /// Amounts and the like by name.
 type Figures = BTreeMap<String, String>;
 
-/// What the ledger has, and what is listed: only what differs, if anything that can be shown does.
+/// The amounts in the ledger and in the listing: only those that differ, if there are any.
 fn both(drifted: &Drifted) -> (String, String) {
     let (ledger, listing) = match drifted {
         Drifted::Gone(object) => (Some(figures(object, None)), None),
@@ -256,11 +255,11 @@ fn both(drifted: &Drifted) -> (String, String) {
                 quota.as_ref().and_then(of)
             };
             // The one whose name was taken has a row of its own.
-            let known = known
+            let recorded = known
                 .as_ref()
                 .filter(|_| *difference != Difference::Recreated);
             (
-                known.map(|known| figures(known, limits(|quota| quota.known.as_deref()))),
+                recorded.map(|object| figures(object, limits(|quota| quota.known.as_deref()))),
                 object
                     .as_ref()
                     .map(|object| figures(object, limits(|quota| Some(&*quota.listed)))),
@@ -291,7 +290,7 @@ fn text_of(figures: &Figures) -> String {
     figures.iter().map(figure).collect::<Vec<_>>().join(",")
 }
 
-/// What an object counts for and until when, and what it limits if it is a quota.
+/// The amounts of an object and the time until which it counts, and the limits of a quota.
 fn figures(object: &Object<'_>, limits: Option<&Spec>) -> Figures {
     let usage = object.usage.iter();
     let mut figures: Figures = usage

@@ -1,4 +1,4 @@
-//! What a listing speaks of: the ledger's objects that it should hold.
+//! The scope of a listing: the ledger's objects that it should contain.
 
 use std::collections::{BTreeMap, BTreeSet};
 

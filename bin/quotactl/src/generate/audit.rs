@@ -1,4 +1,4 @@
-//! What an API server needs so that its audit events come to the daemon: a policy, and a kubeconfig.
+//! The files with which an API server sends its audit events to the daemon: a policy, and a kubeconfig.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::{
     output::{Output, yaml},
 };
 
-/// What the webhook is asked about whatever quotas there are.
+/// Kinds that the webhook always reviews, whatever quotas exist.
 const ALWAYS: [(&str, &str); 4] = [
     ("", "pods"),
     ("", "services"),
@@ -43,7 +43,7 @@ pub(super) fn run(wanted: &Audit, output: &Output) -> Outcome {
     })
 }
 
-/// Creations of what counts, by their metadata alone.
+/// Creations of kinds that count, with metadata only.
 pub(super) fn policy(wanted: &Audit) -> Value {
     let more = wanted.count.iter().chain(&wanted.charge);
     let more = more.map(|kind| (&*kind.group, &*kind.resource));

@@ -1,4 +1,4 @@
-//! The rights that quota-bridge needs in the cluster: to see what is counted, and its Lease.
+//! The rights that quota-bridge needs in the cluster: access to the counted kinds, and to its Lease.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::{
     output::{Output, yaml},
 };
 
-/// What is watched whatever quotas there are.
+/// Kinds that are always watched, whatever quotas exist.
 const ALWAYS: [(&str, &str); 5] = [
     ("", "pods"),
     ("", "services"),
@@ -116,7 +116,7 @@ fn groups(writes_status: bool) -> Vec<Value> {
         .collect()
 }
 
-/// What is counted, a rule per group.
+/// The counted kinds, with a rule per API group.
 fn objects(wanted: &Bridge) -> Vec<Value> {
     let more = wanted.count.iter().chain(&wanted.charge);
     let more = more.map(|kind| (&*kind.group, &*kind.resource));

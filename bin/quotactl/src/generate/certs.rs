@@ -1,4 +1,4 @@
-//! A CA and certificates, for a first try: what runs for long has a PKI, or cert-manager.
+//! A CA and certificates, for a first try: use a PKI or cert-manager in production.
 
 use std::{
     fs::{self, OpenOptions},
@@ -66,7 +66,7 @@ fn make(wanted: &Certs) -> Outcome<Vec<(&'static str, String)>> {
 
     let mut server = parameters(wanted, &wanted.host, "quotad")?;
     server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    // Callers are known by a SAN.
+    // A SAN identifies a caller.
     let names = std::slice::from_ref(&wanted.client_name);
     let mut client = parameters(wanted, names, &wanted.client_name)?;
     client.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];

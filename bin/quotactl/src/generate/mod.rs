@@ -1,4 +1,4 @@
-//! `generate`: what an installation needs besides the daemon.
+//! `generate`: configuration that an installation needs in addition to the daemon.
 
 mod audit;
 mod bridge;

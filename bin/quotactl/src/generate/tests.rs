@@ -55,7 +55,7 @@ fn the_webhook_asks_about_growth_only_and_spares_what_the_cluster_needs() {
             "quota-system"
         ])
     );
-    let asked: Vec<String> = hook["rules"]
+    let reviewed: Vec<String> = hook["rules"]
         .as_array()
         .unwrap()
         .iter()
@@ -67,7 +67,7 @@ fn the_webhook_asks_about_growth_only_and_spares_what_the_cluster_needs() {
         })
         .collect();
     assert_eq!(
-        asked,
+        reviewed,
         [
             r#"["CREATE","UPDATE"] [""] ["pods","services","persistentvolumeclaims"]"#,
             r#"["UPDATE"] [""] ["pods/resize","persistentvolumeclaims/status"]"#,

@@ -1,7 +1,7 @@
 //! A ValidatingWebhookConfiguration that cannot lock a cluster out.
 //!
-//! Kinds are listed one by one, deletions and status writes of pods are not asked about, and neither are the
-//! namespaces that the cluster or the daemon itself needs to come up again.
+//! Kinds are listed one by one. The webhook does not review deletions, status writes of pods, or requests in
+//! namespaces that the cluster or the daemon itself needs to start again.
 
 use std::{fs, path::Path};
 
@@ -74,7 +74,7 @@ pub(super) fn configuration(wanted: &Webhook) -> Outcome<Value> {
     }))
 }
 
-/// `clientConfig`, and the namespace that the daemon runs in, if that is known.
+/// `clientConfig`, and the namespace that the daemon runs in, if the options contain it.
 fn place(wanted: &Webhook) -> Outcome<(Value, Option<&str>)> {
     if let Some(url) = &wanted.url {
         let base = url.trim_end_matches('/');
@@ -109,7 +109,7 @@ pub(super) fn bundle(file: &Path) -> Outcome<String> {
     }
 }
 
-/// What is asked about.
+/// The requests that the webhook reviews.
 fn rules(wanted: &Webhook) -> Outcome<Vec<WebhookRule>> {
     let charged: Vec<String> = wanted.charge.iter().map(GroupResource::to_string).collect();
     Charging::new(charged.iter().map(String::as_str))
@@ -117,7 +117,7 @@ fn rules(wanted: &Webhook) -> Outcome<Vec<WebhookRule>> {
     Ok(webhook_rules(&wanted.count, &wanted.charge))
 }
 
-/// What need not be asked about, in CEL. All of them must hold for a request to be asked about.
+/// Match conditions, in CEL. The webhook reviews a request only if all of them hold.
 fn conditions() -> Value {
     json!([
         {
@@ -130,7 +130,7 @@ fn conditions() -> Value {
             "expression": "request.operation == 'CREATE' || !has(object.metadata.deletionTimestamp)",
         },
         {
-            // What a pod counts for can only change by its deadline, but for pods/resize.
+            // Except for pods/resize, the amounts of a pod change only with its deadline.
             "name": "not-a-mere-label",
             "expression": "request.operation == 'CREATE' || request.resource.resource != 'pods' \
                 || has(request.subResource) \

@@ -1,6 +1,6 @@
-//! `get --watch`: a list, and then what changes in it.
+//! `get --watch`: a list, and then its changes.
 //!
-//! The stream of entries says when to ask again; what differs from the last answer is printed. So every list can be
+//! The stream of entries triggers the next read; differences from the last answer are printed. So every list can be
 //! watched, and many entries at once cost few requests.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,7 +27,7 @@ pub(super) fn follow<L: List>(
     let later = first.without_headers();
     let mut shown: Option<Vec<L::Item>> = None;
     watch::patiently(|attempt| {
-        // The stream is open before the list is read: nothing happens unseen in between.
+        // The stream is opened before the list is read, so no change in between is missed.
         let mut events = session.client.stream(&address, None)?;
         attempt.connected = true;
         loop {

@@ -1,4 +1,4 @@
-//! `get entries` and `get dead-letters`: what happened, and what could not be understood.
+//! `get entries` and `get dead-letters`: the entries, and the rejected events.
 
 use quota_client::{
     http::Address,

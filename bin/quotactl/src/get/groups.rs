@@ -1,4 +1,4 @@
-//! `get group`: what each group's members take of its limits together.
+//! `get group`: the usage of each group by all its members.
 
 use quota_client::{http::Address, wire::Group};
 use serde_json::Value;

@@ -57,7 +57,7 @@ trait List {
         (!session.scope.all).then(|| session.scope.namespace())
     }
 
-    /// What has become of an item that the list does not hold any more, if the daemon still knows.
+    /// The last state of an item that is no longer in the list, if the daemon still has it.
     fn ended(&self, _session: &Session, _item: &Self::Item) -> Outcome<Option<Self::Item>> {
         Ok(None)
     }

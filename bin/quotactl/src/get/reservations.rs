@@ -1,4 +1,4 @@
-//! `get reservations`: what is promised, to whom, until when.
+//! `get reservations`: the reserved amounts, their holders and their expiry.
 
 use quota_client::{http::Address, wire::Reservation};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! `get usage`: what is used, reserved and available.
+//! `get usage`: used, reserved and available amounts.
 
 use quota_client::{http::Address, wire::Usage};
 use quota_semantics::Timestamp;

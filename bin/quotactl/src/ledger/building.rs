@@ -1,4 +1,4 @@
-//! A data directory while it is made: it appears when everything is in it, or not at all.
+//! A data directory under construction: it appears when it is complete, or not at all.
 
 use std::{
     fs, io,

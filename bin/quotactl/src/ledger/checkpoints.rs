@@ -1,4 +1,4 @@
-//! Signed checkpoints: what a ledger has to extend.
+//! Signed checkpoints, which a ledger must extend.
 
 use std::{
     collections::BTreeMap,
@@ -20,7 +20,7 @@ use quota_checkpoint::{
     note as signed, read_all,
 };
 
-/// What checkpoints say of a ledger, and what has been found of it.
+/// The statements of checkpoints about a ledger, and those that were confirmed.
 #[derive(Default)]
 pub(crate) struct Claims {
     series: Series,
@@ -28,7 +28,7 @@ pub(crate) struct Claims {
     files: BTreeMap<u64, PathBuf>,
     /// Those that no batch was held against yet.
     open: BTreeMap<u64, Hash>,
-    /// Where they were looked for; none: nobody asks for a proof.
+    /// The given files; none: no proof is requested.
     place: Option<PathBuf>,
     proven: usize,
     wrong: Vec<Damage>,
@@ -171,7 +171,7 @@ fn files(place: &Path) -> Outcome<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The notes of a file. Who asks for a proof has none if the file is missing, empty or no such file.
+/// The notes of a file. A file that is missing, empty or of another format proves nothing.
 fn stored(file: &Path) -> Outcome<Stored> {
     use io::ErrorKind::{InvalidData, NotFound};
     match read_all(file) {

@@ -118,7 +118,7 @@ fn unfolded(error: Error) -> Failure {
 const REPAIR: &str =
     "`quotactl ledger repair --from ARCHIVE|BACKUP` puts back what an archive or a backup holds";
 
-/// Whether damage is to entries of which it is known how far they go.
+/// Whether the damage has a recorded end.
 const fn is_repairable(damage: &Damage) -> bool {
     damage.through.is_some()
 }
@@ -133,8 +133,8 @@ pub(super) fn damage_as_json(damage: &Damage) -> Value {
     })
 }
 
-/// Reads the batches with the entries `from..=to`, in order. Damage of which it is known how far it goes is reported and
-/// passed over; the command fails with it in the end.
+/// Reads the batches with the entries `from..=to`, in order. Damage with a recorded end is reported and skipped; the
+/// command fails with it in the end.
 fn each_batch(
     ledger: &Offline,
     from: u64,

@@ -1,4 +1,4 @@
-//! `ledger repair`: damaged epochs, made again from what an archive, a backup or a copy holds.
+//! `ledger repair`: rebuilds damaged epochs from an archive, a backup or a copy.
 
 use std::{path::Path, sync::Arc};
 

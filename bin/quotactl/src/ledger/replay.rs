@@ -1,4 +1,4 @@
-//! `ledger replay`: the state, from nothing but the entries.
+//! `ledger replay`: the state, folded from the entries alone.
 
 use quota_core::{event::Entry, state::State};
 use quota_journal::Offline;

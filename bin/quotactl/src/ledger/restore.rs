@@ -1,4 +1,4 @@
-//! `ledger restore`: a data directory from a backup, once the backup is known to be whole.
+//! `ledger restore`: a data directory from a backup, once the backup was verified to be complete.
 
 use std::{
     io::{self, BufReader, BufWriter},

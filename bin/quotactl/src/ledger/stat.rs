@@ -1,4 +1,4 @@
-//! `ledger stat`: how much there is of everything.
+//! `ledger stat`: number and size of all parts of a ledger.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! `ledger verify`: everything that can be checked.
+//! `ledger verify`: all checks of a ledger.
 //!
 //! First the bytes: checksums, the hash chain, offsets, seals, snapshots, archive files, and that every batch holds
 //! entries. Then the meaning: the entries are folded, and each snapshot must hold the state that the fold has there.
@@ -96,8 +96,8 @@ impl Observer for Bytes {
     }
 }
 
-/// Snapshots whose state is not what the entries amount to, found out in two ways: by the daemon's fold, and by a
-/// second, naive one that keeps no sums.
+/// Snapshots whose state differs from the fold of the entries, checked in two ways: with the daemon's fold, and with a
+/// second, naive fold that keeps no sums.
 fn wrong_states(ledger: &Offline) -> Outcome<Vec<Damage>> {
     if matches!(ledger, Offline::Archive(_)) && ledger.first_sequence() > 1 {
         note("note: a part of an archive: its entries amount to nothing without those before");

@@ -1,6 +1,6 @@
 //! Where data goes: standard output, in the form of `-o`.
 //!
-//! What templates and columns take fields of is free JSON: whatever the daemon says.
+//! Templates and columns read fields of free JSON: the daemon's answer.
 
 mod columns;
 mod format;

@@ -1,4 +1,4 @@
-//! Lines of an input that may pause: read in the background, so that what has come can be sent meanwhile.
+//! Lines of an input that may pause: they are read in the background, so that received lines can be sent meanwhile.
 
 use std::{
     io::{self, Read},
@@ -18,11 +18,11 @@ const CHUNKS_AHEAD: usize = 16;
 /// The lines of an input.
 pub(super) struct Feed {
     chunks: Receiver<io::Result<Vec<u8>>>,
-    /// What has come and was not given yet.
+    /// Received bytes that were not returned yet.
     buffer: BytesMut,
     /// So many bytes of it hold no end of a line.
     looked_at: usize,
-    /// Nothing more comes.
+    /// The input has ended.
     ended: bool,
 }
 

@@ -108,7 +108,7 @@ fn what_is_cut_off_or_no_listing_is_refused() {
 
 #[test]
 fn no_more_than_one_object_is_held_and_none_may_be_too_long() {
-    /// As many objects as it is asked for.
+    /// An endless list of objects.
     struct Endless(Vec<u8>, usize);
     impl Read for Endless {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {

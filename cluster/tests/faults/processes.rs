@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    net::TcpListener,
     path::Path,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
@@ -11,7 +10,7 @@ use std::{
 use quota_cluster::{Names, servers, stream};
 use quota_journal::Durable;
 use quota_replication::{Identity, LedgerId};
-use quota_test_support::cluster::durable_program;
+use quota_test_support::{cluster::durable_program, nats::free_port};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{clients::ask, node::connect};
@@ -55,17 +54,10 @@ pub(crate) struct Cluster {
     stopped: Vec<Pid>,
 }
 
-/// Free ports, all different.
-fn free<const N: usize>() -> [u16; N] {
-    let bound: [TcpListener; N] =
-        std::array::from_fn(|_| TcpListener::bind(("127.0.0.1", 0)).unwrap());
-    bound.map(|listener| listener.local_addr().unwrap().port())
-}
-
 impl Cluster {
     pub(crate) fn start() -> Self {
         let program = durable_program();
-        let all: [u16; 12] = free();
+        let all: [u16; 12] = std::array::from_fn(|_| free_port());
         let ports = [0, 3, 6].map(|at| [all[at], all[at + 1], all[at + 2]]);
         let directory = tempfile::tempdir().unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread()

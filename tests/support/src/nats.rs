@@ -130,17 +130,26 @@ fn copy_directory(from: &Path, to: &Path) {
     }
 }
 
-/// The system gives ports from 32768 on to whoever asks for any, or connects: one of those that is free now may not be
-/// when it is used.
+/// The system assigns ports from 32768 on, so a port there that is free now may be taken before it is used.
 const PORTS: Range<u16> = 16_000..32_000;
 
-/// A port that nothing listens on, and that is given once in this process.
+/// In which lane of `tests/all` this process runs, 0 or 1: processes of different lanes run at the same time, so each lane
+/// has ports of its own.
+const LANE: &str = "QUOTAD_TEST_LANE";
+
+/// A port without a listener. Each port is returned once per process.
 pub fn free_port() -> u16 {
     static NEXT: OnceLock<AtomicU64> = OnceLock::new();
     let next = NEXT.get_or_init(|| AtomicU64::new(RandomState::new().hash_one(0) >> 1));
+    let half = u16::try_from(PORTS.len() / 2).unwrap();
+    let ports = match std::env::var(LANE).as_deref() {
+        Ok("0") => PORTS.start..PORTS.start + half,
+        Ok("1") => PORTS.start + half..PORTS.end,
+        _ => PORTS,
+    };
     loop {
-        let place = next.fetch_add(1, Ordering::Relaxed) % PORTS.len() as u64;
-        let port = PORTS.start + u16::try_from(place).unwrap();
+        let place = next.fetch_add(1, Ordering::Relaxed) % ports.len() as u64;
+        let port = ports.start + u16::try_from(place).unwrap();
         if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
             return port;
         }

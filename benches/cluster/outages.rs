@@ -72,6 +72,9 @@ const CLIENTS: usize = 6;
 /// How long a client waits for a node before it asks another.
 const TIMEOUT: Duration = Duration::from_secs(1);
 const REST: Duration = Duration::from_millis(2);
+
+/// So short that a namespace may have all that are pending at a time.
+const TTL: &str = "5s";
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// So many grants show that all is as before.
@@ -114,7 +117,7 @@ fn reserve(client: usize, apis: &[String], grants: &Grants, is_over: &AtomicBool
         let path = format!("{}/v1/namespaces/outages/reservations", apis[at % NODES]);
         let body = json!({
             "reservedBy": {"apiVersion": "v1", "kind": "Pod", "name": uid, "uid": uid},
-            "reserved": {"pods": "1"}, "ttl": "1m"
+            "reserved": {"pods": "1"}, "ttl": TTL
         });
         match agent.post(path).send_json(body) {
             Ok(answer) if answer.status().is_success() => {
@@ -125,7 +128,11 @@ fn reserve(client: usize, apis: &[String], grants: &Grants, is_over: &AtomicBool
                 number += 1;
                 thread::sleep(REST);
             }
-            _ => at += 1,
+            Ok(answer) => {
+                assert_ne!(answer.status(), 403, "a limit is no outage");
+                at += 1;
+            }
+            Err(_) => at += 1,
         }
     }
 }

@@ -156,6 +156,10 @@ impl Reservations {
         namespace: &str,
         uid: &Uid,
     ) -> Option<(u32, &Tracked)> {
+        // Commits are rare, and a hash is not free.
+        if table.is_empty() {
+            return None;
+        }
         let same = |&place: &u32| self.get(place).is(namespace, uid);
         let place = *table.find(self.hasher.hash_one(uid), same)?;
         Some((place, self.get(place)))
@@ -207,14 +211,21 @@ impl Reservations {
         self.pending_of.get(owner).copied().unwrap_or_default()
     }
 
+    /// The place of the recorded reservation of an object that is not committed, and whether that is pending.
+    pub(crate) fn place_of(&self, namespace: &str, uid: &Uid) -> Option<(u32, bool)> {
+        let (place, tracked) = self.find_in(&self.by_uid, namespace, uid)?;
+        Some((place, tracked.ended.is_none()))
+    }
+
+    /// Records a reservation. `replaced`: the place of the recorded one for the same object.
     pub(crate) fn insert(
         &mut self,
+        replaced: Option<u32>,
         reservation: Arc<Reservation>,
         owner: Name,
         entry: Sequence,
     ) -> u32 {
-        let found = self.find_in(&self.by_uid, &reservation.namespace, &reservation.uid);
-        if let Some((place, _)) = found {
+        if let Some(place) = replaced {
             self.remove(place);
         }
         let tracked = Tracked {

@@ -18,14 +18,15 @@ impl State {
         let namespace = self.ensure_namespace(&reservation.namespace);
         let before = self
             .reservations
-            .find_pending(&reservation.namespace, &reservation.uid);
-        if let Some((before, _)) = before {
+            .place_of(&reservation.namespace, &reservation.uid);
+        if let Some((before, true)) = before {
             self.bearers.remove(before);
         }
+        let replaced = before.map(|(place, _)| place);
         let owner = entry.actor.principal.clone();
         let place = self
             .reservations
-            .insert(reservation.clone(), owner, entry.sequence);
+            .insert(replaced, reservation.clone(), owner, entry.sequence);
         self.namespaces.get_mut(namespace).pending.insert(place);
         self.change_claim(place, Change::Add);
     }
@@ -130,15 +131,18 @@ impl State {
     pub(super) fn end(&mut self, entry: &Entry, key: Key<'_>, how: End) {
         if let Some((place, _)) = self.reservations.find_pending(key.0, key.1) {
             self.change_claim(place, Change::Remove);
-            self.settle(entry, key, how);
+            self.settle_at(place, entry, key.0, how);
         }
     }
 
     /// Ends a reservation.
     pub(super) fn settle(&mut self, entry: &Entry, (namespace, uid): Key<'_>, how: End) {
-        let Some((place, _)) = self.reservations.find_pending(namespace, uid) else {
-            return;
-        };
+        if let Some((place, _)) = self.reservations.find_pending(namespace, uid) {
+            self.settle_at(place, entry, namespace, how);
+        }
+    }
+
+    fn settle_at(&mut self, place: u32, entry: &Entry, namespace: &str, how: End) {
         self.bearers.remove(place);
         self.reservations.end(place, self.ended(entry, how));
         if let Some(namespace) = self.namespaces.place(namespace) {

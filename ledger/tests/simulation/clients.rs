@@ -203,7 +203,7 @@ impl Clients {
 
     /// I10: an answer has arrived; it must not contradict earlier ones.
     pub(crate) fn answered(&mut self, client: usize, number: u64, said: &Said) -> Checked {
-        let Some((requested, op)) = self.all[client].requested.clone() else {
+        let Some((requested, op)) = self.all[client].asked.clone() else {
             return Ok(());
         };
         // An answer to an earlier request, which was repeated since.

@@ -48,7 +48,7 @@ struct Shared {
 /// The requests that are pending, by cluster: a cluster without a publisher holds up no other.
 struct Pending {
     clusters: BTreeMap<Name, Cluster>,
-    /// What the first cluster is asked for, as long as none is known.
+    /// The kinds that the first cluster will have to list, while no cluster is recorded yet.
     for_first: Kinds,
     interval: Duration,
 }

@@ -315,14 +315,12 @@ impl Machine {
     ) {
         self.pages_next = false;
         brackets.over = true;
-        if brackets.went_back.is_none() {
-            brackets.went_back = self.went_back(version);
-            if brackets.went_back.is_some() {
-                // It began as one that replaces nothing, so it has to begin again.
-                self.phase = Phase::Due;
-                self.whole = false;
-                return;
-            }
+        if let Some(back) = self.went_back(version) {
+            // The relist began without a reset, so it has to begin again.
+            brackets.went_back = Some(back);
+            self.phase = Phase::Due;
+            self.whole = false;
+            return;
         }
         self.phase = Phase::Watching(version.to_owned());
         let is_empty = list.read == 0;

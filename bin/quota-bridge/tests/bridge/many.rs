@@ -31,7 +31,7 @@ fn check(scene: &Scene, bridge: &Program) {
         let last = scene.used(&format!("tenant-{}", NAMESPACES - 1), "pods");
         (last.as_deref() == Some("1")).then_some(())
     });
-    until("no drift", || (scene.drift().0 == 0).then_some(()));
+    scene.until_no_drift(bridge);
     let complete = "quota_bridge_relists_total{resource=\"pods\",outcome=\"complete\"}";
     assert_eq!(metric(bridge, complete), 1.0);
     let memory = memory(bridge);

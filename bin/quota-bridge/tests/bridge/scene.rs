@@ -148,30 +148,26 @@ impl Scene {
 
     /// Waits until the ledger holds what the cluster holds.
     pub(crate) fn settle(&self) {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let (code, out, messages) = self.drift();
-            self.nothing_alive_was_ended();
-            if code == 0 {
-                return;
-            }
-            assert!(Instant::now() < deadline, "drift: {messages}{out}");
-            std::thread::sleep(std::time::Duration::from_millis(100));
-        }
+        self.until_same(|| self.nothing_alive_was_ended(), String::new);
     }
 
     /// Waits until the ledger holds what the cluster holds, also where objects of an earlier history have ended.
     pub(crate) fn until_no_drift(&self, bridge: &Program) {
+        self.until_same(|| {}, || bridge.log());
+    }
+
+    fn until_same(&self, check: impl Fn(), log: impl Fn() -> String) {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let (code, out, messages) = self.drift();
+            check();
             if code == 0 {
                 return;
             }
             assert!(
                 Instant::now() < deadline,
                 "drift: {messages}{out}\n{}",
-                bridge.log()
+                log()
             );
             std::thread::sleep(std::time::Duration::from_millis(100));
         }

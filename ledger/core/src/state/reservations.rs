@@ -156,7 +156,7 @@ impl Reservations {
         namespace: &str,
         uid: &Uid,
     ) -> Option<(u32, &Tracked)> {
-        // Commits are rare, and a hash is not free.
+        // Mostly nothing is committed, and then the uid need not be hashed.
         if table.is_empty() {
             return None;
         }

@@ -1,6 +1,12 @@
 //! Finds the route of a request, checks access, and calls the handler.
 
-use std::{borrow::Cow, future::Future, sync::Arc};
+use std::{
+    borrow::Cow,
+    future::{Future, ready},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
 
 use axum::{
     body::{Body, HttpBody as _},
@@ -225,29 +231,22 @@ impl Found<'_> {
         self.route.is_none_or(|route| route.spec.repeatable)
     }
 
-    /// Answers the matched request. All steps that need not wait run immediately: a future is as large as the data it
-    /// holds, and is moved around with each request.
-    pub fn answer(
-        self,
-        request: Request,
-        peer: &Peer,
-    ) -> impl Future<Output = Response> + Send + use<> {
+    /// Answers the matched request. All steps that need not wait run at once.
+    #[must_use]
+    pub fn answer(self, request: Request, peer: &Peer) -> PendingResponse {
         let is_head = *request.method() == Method::HEAD;
-        let is_repeatable = self.is_repeatable();
-        let begun = self.begin(request, peer);
-        async move {
-            let mut response = match begun {
-                Ok((answering, Some(admitted))) => admitted.until_revoked(answering.await),
-                Ok((answering, None)) => answering.await,
-                Err(response) => *response,
-            };
-            if !is_repeatable {
-                response.headers_mut().remove(header::RETRY_AFTER);
+        let (answering, admitted) = match self.begin(request, peer) {
+            Ok(begun) => begun,
+            Err(response) => {
+                let answering: Answering = Box::pin(ready(*response));
+                (answering, None)
             }
-            match is_head {
-                true => without_body(response),
-                false => response,
-            }
+        };
+        PendingResponse {
+            answering,
+            admitted,
+            is_head,
+            is_repeatable: self.is_repeatable(),
         }
     }
 
@@ -334,6 +333,32 @@ impl Found<'_> {
             response.headers_mut().insert(header::ALLOW, allowed);
         }
         response
+    }
+}
+
+/// The pending response to a matched request.
+pub struct PendingResponse {
+    answering: Answering,
+    admitted: Option<Admitted>,
+    is_head: bool,
+    is_repeatable: bool,
+}
+
+impl Future for PendingResponse {
+    type Output = Response;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Response> {
+        let mut response = ready!(self.answering.as_mut().poll(cx));
+        if let Some(admitted) = self.admitted.take() {
+            response = admitted.until_revoked(response);
+        }
+        if !self.is_repeatable {
+            response.headers_mut().remove(header::RETRY_AFTER);
+        }
+        Poll::Ready(match self.is_head {
+            true => without_body(response),
+            false => response,
+        })
     }
 }
 

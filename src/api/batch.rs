@@ -211,7 +211,7 @@ async fn together(
     let by = By {
         principal: actor.principal.clone(),
         is_admin: requests.iter().all(is_admin),
-        is_anybody: *principal == Principal::anonymous(),
+        is_anybody: principal.is_anonymous(),
     };
     let denials = app.ledger.denials().cloned();
     let requests = Arc::new(requests);

@@ -43,10 +43,13 @@ pub(super) struct ManifestText {
 impl<S: Send + Sync> FromRequest<S> for JsonText {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
-        must_be_json(request.headers())?;
-        let bytes = whole(request.into_body()).await?;
-        Ok(Self(bytes))
+    fn from_request(request: Request, _: &S) -> impl Future<Output = Result<Self, Problem>> + Send {
+        let checked = must_be_json(request.headers());
+        let body = request.into_body();
+        async {
+            checked?;
+            Ok(Self(whole(body).await?))
+        }
     }
 }
 

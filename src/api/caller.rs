@@ -64,7 +64,7 @@ pub(super) fn by(actor: &Actor, principal: &Principal, namespace: &str) -> By {
     By {
         principal: actor.principal.clone(),
         is_admin: principal.may(Role::Admin, namespace),
-        is_anybody: *principal == Principal::anonymous(),
+        is_anybody: principal.is_anonymous(),
     }
 }
 

@@ -6,6 +6,7 @@ use axum::{
     extract::State,
     response::{IntoResponse as _, Response},
 };
+use futures::FutureExt as _;
 use http::StatusCode;
 use quota_core::{
     decide,
@@ -145,7 +146,7 @@ fn parse_uid(uid: &str) -> Result<Uid, Problem> {
 
 type Changed = (ReservationStatus, Head);
 
-async fn change(
+fn change(
     app: &App,
     actor: Arc<Actor>,
     namespace: Name,
@@ -159,33 +160,33 @@ async fn change(
     ) -> Result<Vec<Event>, Refusal>
     + Send
     + 'static,
-) -> Result<Changed, Problem> {
+) -> impl Future<Output = Result<Changed, Problem>> + Send {
     let principal = actor.principal.clone();
-    let (changed, head) = app
-        .ledger
-        .decide_always(&principal, move |context| {
-            let transaction = &mut context.transaction;
-            let events = decision(
-                transaction.state(),
-                transaction.now(),
-                &namespace,
-                &uid,
-                context.policy,
-            );
-            let changed = events.map(|events| {
-                transaction.record(&actor, events);
-                transaction.state().reservation_status(&namespace, &uid)
-            });
-            (changed, transaction.state().head())
-        })
-        .await?;
-    match changed {
-        Ok(Some(reservation)) => Ok((reservation, head)),
-        Ok(None) => Err(Problem::internal(
-            &"a changed reservation is not remembered",
-        )),
-        Err(refusal) => Err(Problem::from(refusal).as_of(head)),
-    }
+    let decided = app.ledger.decide_always(&principal, move |context| {
+        let transaction = &mut context.transaction;
+        let events = decision(
+            transaction.state(),
+            transaction.now(),
+            &namespace,
+            &uid,
+            context.policy,
+        );
+        let changed = events.map(|events| {
+            transaction.record(&actor, events);
+            transaction.state().reservation_status(&namespace, &uid)
+        });
+        (changed, transaction.state().head())
+    });
+    decided.map(|decided| {
+        let (changed, head) = decided?;
+        match changed {
+            Ok(Some(reservation)) => Ok((reservation, head)),
+            Ok(None) => Err(Problem::internal(
+                &"a changed reservation is not remembered",
+            )),
+            Err(refusal) => Err(Problem::from(refusal).as_of(head)),
+        }
+    })
 }
 
 fn shown(app: &App, changed: Result<Changed, Problem>) -> Response {

@@ -2,6 +2,7 @@
 
 use std::{future::Future, time::Instant};
 
+use futures::FutureExt as _;
 use quota_core::{decide::Request, event::Sequence};
 
 pub(super) use crate::metrics::Operation;
@@ -17,14 +18,12 @@ use crate::{
 static DENIED: Throttle = Throttle::new(10);
 
 /// Runs an operation and records its duration.
-pub(super) async fn measured<T>(
+pub(super) fn measured<T>(
     operation: Operation,
     work: impl Future<Output = Result<T, Problem>>,
-) -> Result<T, Problem> {
+) -> impl Future<Output = Result<T, Problem>> {
     let began = Instant::now();
-    let result = work.await;
-    metrics::decision_duration(operation, began.elapsed());
-    result
+    work.inspect(move |_| metrics::decision_duration(operation, began.elapsed()))
 }
 
 /// Counts the decision on one request.

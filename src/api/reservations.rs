@@ -142,13 +142,7 @@ pub(super) async fn create(
     let permit = Permit::to_change(&actor.principal);
     let granted = measured(Operation::Reserve, async {
         app.may_grant()?;
-        let request =
-            text.read::<ReserveRequest<'_>>()?
-                .request(&app, &namespace, writer::now(), None)?;
-        // The digest is computed here, not on the decider thread, which all other jobs wait for; the request is kept,
-        // so that it is freed here.
-        request.digest();
-        let request = Arc::new(request);
+        let request = read(&app, &text, &namespace)?;
         let denials = app.ledger.denials().cloned();
         let decided = request.clone();
         let principal = actor.principal.clone();
@@ -171,8 +165,8 @@ pub(super) async fn create(
                 Err(problem.as_of(head))
             }
         }
-    });
-    let granted = granted.await;
+    })
+    .await;
     match &granted {
         Ok((granted, _)) => decided(None, granted.replayed),
         Err(problem) => decided(Some(problem), false),
@@ -188,6 +182,19 @@ pub(super) async fn create(
                 .await
         }
     }
+}
+
+/// The request of a body. The digest is computed here, not on the decider thread, which all other jobs wait for; the
+/// request is shared, so that it is freed here.
+fn read(
+    app: &App,
+    text: &JsonText,
+    namespace: &str,
+) -> Result<Arc<decide::FingerprintedRequest>, Problem> {
+    let request = text.read::<ReserveRequest<'_>>()?;
+    let request = request.request(app, namespace, writer::now(), None)?;
+    request.digest();
+    Ok(Arc::new(request))
 }
 
 fn created(app: &App, granted: &Granted, head: Head) -> Response {

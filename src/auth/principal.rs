@@ -46,6 +46,12 @@ impl Principal {
         ANONYMOUS.clone()
     }
 
+    /// Whether this is [`Principal::anonymous`].
+    #[must_use]
+    pub(crate) fn is_anonymous(&self) -> bool {
+        *self == *ANONYMOUS
+    }
+
     /// The caller of a request; `anonymous` on a listener that requires no token.
     #[must_use]
     pub fn of(extensions: &Extensions) -> Self {

@@ -37,7 +37,12 @@ impl Places {
     /// One part, percent-decoded; none if it is absent, or not valid UTF-8.
     pub(crate) fn get<'p>(&self, index: usize, path: &'p str) -> Option<Cow<'p, str>> {
         let (begin, end) = *self.places[..self.count].get(index)?;
-        percent_decode_str(path.get(begin..end)?).decode_utf8().ok()
+        let part = path.get(begin..end)?;
+        // Few parts have an escape.
+        match part.bytes().all(|byte| byte != b'%') {
+            true => Some(Cow::Borrowed(part)),
+            false => percent_decode_str(part).decode_utf8().ok(),
+        }
     }
 }
 

@@ -29,6 +29,10 @@ impl BodyBudget {
     }
 
     fn take(&self, bytes: u64) -> bool {
+        // Most bodies are short.
+        if bytes == 0 {
+            return true;
+        }
         let taken = self
             .0
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
@@ -70,7 +74,9 @@ impl Drop for Share {
     fn drop(&mut self) {
         let taken = self.bytes.load(Ordering::Relaxed);
         let taken = taken.saturating_sub(FREE_BYTES);
-        self.budget.0.fetch_add(taken, Ordering::Relaxed);
+        if taken > 0 {
+            self.budget.0.fetch_add(taken, Ordering::Relaxed);
+        }
     }
 }
 

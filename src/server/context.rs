@@ -5,7 +5,7 @@ use std::{future::Future, net::IpAddr, sync::Arc};
 use axum::response::Response;
 use hyper::{Request, body::Incoming};
 
-use super::{Options, dispatch, guard::Bounds, timed::Clock};
+use super::{Options, dispatch, guard::Bounds, hosts::LocalHost, timed::Clock};
 use crate::{peer::Peer, router::Router};
 
 /// Largest head of a request, in bytes.
@@ -27,7 +27,7 @@ impl RequestContext {
         Arc::new(Bounds {
             options: self.options.clone(),
             clock: Clock::new(self.options.request_timeout),
-            local: self.local,
+            host: LocalHost::new(self.local),
         })
     }
 

@@ -21,18 +21,15 @@ pub(super) fn answer(
 ) -> impl Future<Output = Response> + Send + use<> {
     let options = &bounds.options;
     let hosts = options.hosts.as_ref();
-    let host = hosts.map_or(Ok(()), |hosts| hosts.check(&request, bounds.local));
+    let host = hosts.map_or(Ok(()), |hosts| hosts.check(&request, &bounds.host));
     let found = match &host {
         Ok(()) => router.find(request.method(), request.uri().path()),
         Err(_) => router.nothing(),
     };
     let route = RouteBounds::of(&found, options);
-    let began = StartedRequest::now(&request, &route);
-    let admitted = began.span().in_scope(|| {
-        guard::admit(options, route, request, |request| match host {
-            Ok(()) => Either::Left(found.answer(request, peer)),
-            Err(host) => Either::Right(ready(guard::misdirected(&host))),
-        })
-    });
-    guard::carry_out(bounds.clone(), route, began, admitted)
+    let started = StartedRequest::now(&request, &route);
+    guard::answer(bounds, route, started, request, |request| match host {
+        Ok(()) => Either::Left(found.answer(request, peer)),
+        Err(host) => Either::Right(ready(guard::misdirected(&host))),
+    })
 }

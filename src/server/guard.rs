@@ -2,9 +2,10 @@
 
 use std::{
     future::Future,
-    net::IpAddr,
     panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
     sync::Arc,
+    task::{Context, Poll, ready},
     time::Instant,
 };
 
@@ -15,10 +16,13 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use bytes::Bytes;
-use futures::FutureExt as _;
+use futures::{
+    FutureExt as _,
+    future::{BoxFuture, CatchUnwind},
+};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
 use quota_service::traces;
-use tracing::{Instrument as _, Span};
+use tracing::{Instrument as _, Span, instrument::Instrumented};
 use uuid::Uuid;
 
 use super::{
@@ -26,6 +30,7 @@ use super::{
     body::{Bounded, Lengths, Progress},
     body_budget::{BodyBudget, budgeted},
     gzip,
+    hosts::LocalHost,
     problem::last_problem,
     timed::Clock,
 };
@@ -49,8 +54,7 @@ const REQUEST_ID_BYTES_MAX: usize = 128;
 pub(super) struct Bounds {
     pub(super) options: Arc<Options>,
     pub(super) clock: Clock,
-    /// The local address of the connection.
-    pub(super) local: Option<IpAddr>,
+    pub(super) host: LocalHost,
 }
 
 /// The limits for the requests of a route.
@@ -128,85 +132,171 @@ impl StartedRequest {
             span,
         }
     }
+}
 
-    pub(super) fn span(&self) -> &Span {
-        &self.span
+/// A request on its way to its response, within the limits.
+///
+/// Not an `async` function: of one, each step would hold its own copy of what it awaits, and all of it is moved several
+/// times with each request.
+pub(super) struct Guarded<F> {
+    bounds: Arc<Bounds>,
+    route: RouteBounds,
+    started: StartedRequest,
+    step: Step<F>,
+}
+
+enum Step<F> {
+    Handling(Handling<F>),
+    Refused(Option<Box<Response>>),
+    /// Boxed, since few responses are compressed.
+    Compressing(BoxFuture<'static, Response>),
+}
+
+/// The pending response of a handler, and the progress of the request's body.
+struct Handling<F> {
+    answered: CatchUnwind<AssertUnwindSafe<Instrumented<F>>>,
+    progress: Progress,
+}
+
+impl<F: Future<Output = Response> + Unpin> Future for Guarded<F> {
+    type Output = Response;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Response> {
+        let this = &mut *self;
+        let mut response = match &mut this.step {
+            Step::Handling(handling) => {
+                ready!(handling.poll(cx, &this.bounds, &this.route, this.started.at))
+            }
+            Step::Refused(response) => *response.take().expect("a response is polled for once"),
+            Step::Compressing(compressed) => {
+                let response = ready!(compressed.as_mut().poll(cx));
+                let response = within_budget(response, &this.bounds.options.budget);
+                return Poll::Ready(this.finish(with_vary(response)));
+            }
+        };
+        if gzip::is_worthwhile(&response) {
+            if this.started.accepts_gzip {
+                this.step = Step::Compressing(Box::pin(gzip::compressed(response)));
+                return self.poll(cx);
+            }
+            response = with_vary(response);
+        }
+        Poll::Ready(this.finish(response))
     }
 }
 
-/// Runs an admitted request to its response, within the limits.
-pub(super) async fn carry_out<F: Future<Output = Response>>(
-    bounds: Arc<Bounds>,
-    route: RouteBounds,
-    began: StartedRequest,
-    admitted: Admitted<F>,
-) -> Response {
-    let StartedRequest {
-        at,
-        method,
-        version,
-        accepts_gzip,
-        id,
-        span,
-    } = began;
-    let mut response = bounded(&bounds, at, route, admitted)
-        .instrument(span.clone())
-        .await;
-    if gzip::is_worthwhile(&response) {
-        if accepts_gzip {
-            // Boxed, since few responses are compressed.
-            response = within_budget(
-                Box::pin(gzip::zipped(response)).await,
-                &bounds.options.budget,
-            );
+impl<F> Guarded<F> {
+    /// The response with the headers of every response, logged and counted.
+    fn finish(&self, mut response: Response) -> Response {
+        let StartedRequest {
+            at,
+            method,
+            version,
+            id,
+            span,
+            ..
+        } = &self.started;
+        let route = &self.route;
+        response.headers_mut().insert(REQUEST_ID, id.clone());
+        // HTTP/2 has a frame for this.
+        if self.bounds.options.draining.is_cancelled() && *version < Version::HTTP_2 {
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(header::CONNECTION, close);
         }
-        let vary = HeaderValue::from_static("accept-encoding");
-        response.headers_mut().append(header::VARY, vary);
+        let status = response.status();
+        if status == StatusCode::SERVICE_UNAVAILABLE && !route.is_repeatable {
+            response.headers_mut().remove(header::RETRY_AFTER);
+        }
+        let took = at.elapsed();
+        // An overload is counted, not logged line by line.
+        if status.is_server_error() && status != StatusCode::SERVICE_UNAVAILABLE {
+            let (request_id, status) = (id.to_str().unwrap_or_default(), status.as_u16());
+            tracing::warn!(request_id, %method, route = route.label, status, "request failed");
+        }
+        span.record("http.response.status_code", i64::from(status.as_u16()));
+        if status.is_server_error() {
+            span.record("otel.status_code", "ERROR");
+        }
+        span.in_scope(|| {
+            tracing::debug!(
+                status = status.as_u16(),
+                duration_ms = took.as_secs_f64() * 1e3,
+                "answered"
+            );
+        });
+        metrics::http_request(route.label, method, status.as_u16(), took);
+        response
     }
-    response.headers_mut().insert(REQUEST_ID, id.clone());
-    // HTTP/2 has a frame for this.
-    if bounds.options.draining.is_cancelled() && version < Version::HTTP_2 {
-        let close = HeaderValue::from_static("close");
-        response.headers_mut().insert(header::CONNECTION, close);
-    }
-    let status = response.status();
-    if status == StatusCode::SERVICE_UNAVAILABLE && !route.is_repeatable {
-        response.headers_mut().remove(header::RETRY_AFTER);
-    }
-    let took = at.elapsed();
-    // An overload is counted, not logged line by line.
-    if status.is_server_error() && status != StatusCode::SERVICE_UNAVAILABLE {
-        let (request_id, status) = (id.to_str().unwrap_or_default(), status.as_u16());
-        tracing::warn!(request_id, %method, route = route.label, status, "request failed");
-    }
-    span.record("http.response.status_code", i64::from(status.as_u16()));
-    if status.is_server_error() {
-        span.record("otel.status_code", "ERROR");
-    }
-    span.in_scope(|| {
-        tracing::debug!(
-            status = status.as_u16(),
-            duration_ms = took.as_secs_f64() * 1e3,
-            "answered"
-        );
-    });
-    metrics::http_request(route.label, &method, status.as_u16(), took);
+}
+
+/// The response, marked as one that depends on whether the caller accepts gzip.
+fn with_vary(mut response: Response) -> Response {
+    let vary = HeaderValue::from_static("accept-encoding");
+    response.headers_mut().append(header::VARY, vary);
     response
 }
 
-/// The pending response of a request, and the progress of its body; or an immediate response if the request is refused.
-pub(super) type Admitted<F> = Result<(F, Progress), Box<Response>>;
+impl<F: Future<Output = Response> + Unpin> Handling<F> {
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        bounds: &Bounds,
+        route: &RouteBounds,
+        began: Instant,
+    ) -> Poll<Response> {
+        let Self { answered, progress } = self;
+        let response = match answered.poll_unpin(cx) {
+            Poll::Ready(Ok(_)) if progress.is_too_large() => too_large(route.lengths.most),
+            Poll::Ready(Ok(_)) if progress.has_stalled() => body_timed_out(),
+            Poll::Ready(Ok(_)) if progress.is_crowded_out() => {
+                metrics::limit_reached(Limit::BodiesBytes);
+                last_problem(Reason::Overloaded, "other bodies take all the room")
+            }
+            Poll::Ready(Ok(response)) => within_budget(response, &bounds.options.budget),
+            Poll::Ready(Err(_)) => panicked(),
+            Poll::Pending => {
+                ready!(bounds.clock.poll(began.into(), cx));
+                timed_out(progress)
+            }
+        };
+        Poll::Ready(response)
+    }
+}
 
-/// Passes a request to its handler, unless its announced body is too large.
-///
-/// All steps that need not wait run immediately: a future is as large as the data it holds, and is moved around with
-/// each request.
-pub(super) fn admit<B, F>(
-    options: &Options,
+/// Passes a request to its handler, unless its announced body is too large. All steps that need not wait run at once.
+pub(super) fn answer<B, F>(
+    bounds: &Arc<Bounds>,
     route: RouteBounds,
+    started: StartedRequest,
     request: Request<B>,
     answer: impl FnOnce(Request) -> F,
-) -> Admitted<F>
+) -> Guarded<F>
+where
+    F: Future<Output = Response>,
+    B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
+{
+    let span = started.span.clone();
+    let step = span.in_scope(|| match handled(&bounds.options, &route, request, answer) {
+        Ok((answered, progress)) => Step::Handling(Handling {
+            answered: AssertUnwindSafe(answered.in_current_span()).catch_unwind(),
+            progress,
+        }),
+        Err(response) => Step::Refused(Some(response)),
+    });
+    Guarded {
+        bounds: bounds.clone(),
+        route,
+        started,
+        step,
+    }
+}
+
+fn handled<B, F>(
+    options: &Options,
+    route: &RouteBounds,
+    request: Request<B>,
+    answer: impl FnOnce(Request) -> F,
+) -> Result<(F, Progress), Box<Response>>
 where
     B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
 {
@@ -226,30 +316,6 @@ where
     let answered = catch_unwind(AssertUnwindSafe(|| answer(request)));
     let answered = answered.map_err(|_| Box::new(panicked()))?;
     Ok((answered, progress))
-}
-
-async fn bounded<F: Future<Output = Response>>(
-    Bounds { options, clock, .. }: &Bounds,
-    began: Instant,
-    route: RouteBounds,
-    admitted: Admitted<F>,
-) -> Response {
-    let (answered, progress) = match admitted {
-        Ok(admitted) => admitted,
-        Err(response) => return *response,
-    };
-    let answered = AssertUnwindSafe(answered).catch_unwind();
-    match clock.within(began.into(), answered).await {
-        Some(Ok(_)) if progress.is_too_large() => too_large(route.lengths.most),
-        Some(Ok(_)) if progress.has_stalled() => body_timed_out(),
-        Some(Ok(_)) if progress.is_crowded_out() => {
-            metrics::limit_reached(Limit::BodiesBytes);
-            last_problem(Reason::Overloaded, "other bodies take all the room")
-        }
-        Some(Ok(response)) => within_budget(response, &options.budget),
-        Some(Err(_)) => panicked(),
-        None => timed_out(&progress),
-    }
 }
 
 fn panicked() -> Response {

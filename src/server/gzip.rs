@@ -61,7 +61,7 @@ pub(super) fn is_worthwhile(response: &Response) -> bool {
 }
 
 /// The compressed response.
-pub(super) async fn zipped(response: Response) -> Response {
+pub(super) async fn compressed(response: Response) -> Response {
     let (mut parts, body) = response.into_parts();
     let zipped = match whole(body).await {
         Ok(bytes) if bytes.len() <= BYTES_AT_ONCE => zip(&bytes),
@@ -157,7 +157,7 @@ mod tests {
     async fn what_is_zipped_reads_back() {
         for length in [2000, BYTES_AT_ONCE + 1] {
             let text = "0123456789".repeat(length / 10);
-            let zipped = zipped(answer("application/json", Body::from(text.clone()))).await;
+            let zipped = compressed(answer("application/json", Body::from(text.clone()))).await;
             assert_eq!(zipped.headers()[header::CONTENT_ENCODING], "gzip");
             let bytes = whole(zipped.into_body()).await.unwrap();
             let mut back = String::new();

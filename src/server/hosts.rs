@@ -3,9 +3,12 @@
 //! A page of any origin can point its own name to this host (DNS rebinding). For the browser, its requests are then of
 //! the same origin, and they arrive over a connection from this host. But they bear the page's name as `Host`.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    sync::OnceLock,
+};
 
-use http::{Request, header, uri::Authority};
+use http::{HeaderValue, Request, header, uri::Authority};
 
 /// The allowed hosts of requests, besides `localhost`, loopback addresses, and the local address of the connection.
 #[derive(Clone, Debug, Default)]
@@ -14,6 +17,25 @@ pub struct Hosts(Vec<String>);
 /// Matches every host.
 const ANY: &str = "*";
 
+/// The local address of a connection, and the host of its first request that was allowed: its others mostly name the
+/// same one.
+#[derive(Debug, Default)]
+pub(super) struct LocalHost {
+    address: Option<IpAddr>,
+    allowed: OnceLock<HeaderValue>,
+}
+
+impl LocalHost {
+    /// Without an address: the connection does not come from the network.
+    pub(super) fn new(address: Option<IpAddr>) -> Self {
+        let address = address.map(|address| address.to_canonical());
+        Self {
+            address,
+            allowed: OnceLock::new(),
+        }
+    }
+}
+
 impl Hosts {
     /// Allows these names and addresses, without port; `*` allows all.
     #[must_use]
@@ -21,21 +43,24 @@ impl Hosts {
         Self(allowed.iter().map(|host| plain(host).to_owned()).collect())
     }
 
-    /// Whether a request on a connection to this local address may be answered; otherwise the host that is not allowed.
-    /// A request without a host cannot come from a page.
-    pub(super) fn check<B>(
-        &self,
-        request: &Request<B>,
-        local: Option<IpAddr>,
-    ) -> Result<(), String> {
+    /// Whether a request on a connection to this host may be answered; otherwise the host that is not allowed. A
+    /// request without a host cannot come from a page.
+    pub(super) fn check<B>(&self, request: &Request<B>, local: &LocalHost) -> Result<(), String> {
         let uri = request.uri().authority().map(Authority::as_str);
-        let headers = request.headers().get_all(header::HOST).iter();
-        let headers = headers.map(|value| value.to_str().unwrap_or("?"));
-        let mut named = uri.into_iter().chain(headers);
-        match named.find(|host| !self.serves(host, local)) {
-            Some(host) => Err(host.to_owned()),
-            None => Ok(()),
+        let headers = || request.headers().get_all(header::HOST).iter();
+        let is_known = |host: &HeaderValue| local.allowed.get() == Some(host);
+        if uri.is_none() && headers().all(is_known) {
+            return Ok(());
         }
+        let texts = headers().map(|value| value.to_str().unwrap_or("?"));
+        let mut named = uri.into_iter().chain(texts);
+        if let Some(host) = named.find(|host| !self.serves(host, local.address)) {
+            return Err(host.to_owned());
+        }
+        if let Some(host) = headers().next() {
+            local.allowed.get_or_init(|| host.clone());
+        }
+        Ok(())
     }
 
     fn serves(&self, host: &str, local: Option<IpAddr>) -> bool {
@@ -49,7 +74,7 @@ impl Hosts {
         let host = plain(authority.host());
         if let Ok(address) = host.parse::<IpAddr>() {
             let address = address.to_canonical();
-            let is_local = local.is_some_and(|local| local.to_canonical() == address);
+            let is_local = local == Some(address);
             if is_local || is_loopback(address) {
                 return true;
             }
@@ -86,8 +111,8 @@ mod tests {
     #[test]
     fn only_what_is_ours_is_served() {
         let hosts = Hosts::new(&["quotad.quota.svc".to_owned(), "[fd00::7]".to_owned()]);
-        let local = Some("10.1.2.3".parse().unwrap());
-        let serves = |host: &str| hosts.check(&request("/", &[host]), local).is_ok();
+        let local = LocalHost::new(Some("10.1.2.3".parse().unwrap()));
+        let serves = |host: &str| hosts.check(&request("/", &[host]), &local).is_ok();
         for host in [
             "localhost",
             "LOCALHOST:8480",
@@ -118,18 +143,31 @@ mod tests {
         ] {
             assert!(!serves(host), "{host}");
         }
-        assert!(hosts.check(&request("/", &[]), local).is_ok());
+        assert!(hosts.check(&request("/", &[]), &local).is_ok());
         assert!(
             hosts
-                .check(&request("/", &["localhost", "evil"]), local)
+                .check(&request("/", &["localhost", "evil"]), &local)
                 .is_err()
         );
         let absolute = request("http://evil.example/", &["localhost"]);
         assert_eq!(
-            hosts.check(&absolute, local),
+            hosts.check(&absolute, &local),
             Err("evil.example".to_owned())
         );
         let any = Hosts::new(&["*".to_owned()]);
-        assert!(any.check(&request("/", &["evil.example"]), None).is_ok());
+        assert!(
+            any.check(&request("/", &["evil.example"]), &LocalHost::default())
+                .is_ok()
+        );
+    }
+
+    #[test]
+    fn a_connection_knows_the_host_that_was_allowed_and_no_other() {
+        let (hosts, local) = (Hosts::default(), LocalHost::default());
+        let check = |uri: &str, names: &[&str]| hosts.check(&request(uri, names), &local).is_ok();
+        assert!(!check("/", &["evil.example"]) && check("/", &["localhost:1"]));
+        assert!(check("/", &["localhost:1"]) && check("/", &["127.0.0.1"]));
+        assert!(!check("/", &["evil.example"]) && !check("/", &["localhost:1", "evil.example"]));
+        assert!(!check("http://evil.example/", &["localhost:1"]));
     }
 }

@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures::FutureExt as _;
 use hyper::{
     Request,
     body::{Body as _, Incoming},
@@ -75,13 +76,11 @@ pub(super) async fn serve_timed<S, F>(
     let bounds = requests.bounds();
     let service = service_fn(move |request: Request<Incoming>| {
         phase.busy();
-        let answered = requests.answer(request, &bounds);
         let phase = phase.clone();
-        async move {
-            let response = answered.await;
+        requests.answer(request, &bounds).map(move |response| {
             phase.answer(response.body().size_hint().exact().is_none());
             Ok::<_, Infallible>(response.map(|body| Answer::new(body, phase, shorter)))
-        }
+        })
     });
     let connection = http1::Builder::new()
         // Makes hyper poll the stream between two requests, since the stream has the timers.

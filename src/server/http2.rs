@@ -2,7 +2,7 @@
 
 use std::{
     convert::Infallible,
-    future::Future,
+    future::{Future, ready},
     net::SocketAddr,
     pin::Pin,
     sync::Arc,
@@ -15,6 +15,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use bytes::Bytes;
+use futures::{FutureExt as _, future::Either};
 use hyper::{
     Request,
     body::{Body as HttpBody, Frame, Incoming, SizeHint},
@@ -104,17 +105,17 @@ fn answer(
     held: Option<Held>,
     requests: &RequestContext,
 ) -> impl Future<Output = Result<Response<TrackedBody>, Infallible>> + Send + use<> {
-    let answered = held.map(|held| (requests.answer(request, &requests.bounds()), held));
-    async move {
-        let Some((answered, held)) = answered else {
-            metrics::limit_reached(Limit::Connections);
-            let detail = "too many requests are being answered";
-            let refused = Problem::new(Reason::Overloaded, detail).into_response();
-            return Ok(refused.map(|body| TrackedBody::new(body, None)));
-        };
-        let response = answered.await;
-        Ok(response.map(|body| TrackedBody::new(body, Some(held))))
-    }
+    let answered = match &held {
+        Some(_) => Either::Left(requests.answer(request, &requests.bounds())),
+        None => Either::Right(ready(too_many())),
+    };
+    answered.map(|response| Ok(response.map(|body| TrackedBody::new(body, held))))
+}
+
+fn too_many() -> Response {
+    metrics::limit_reached(Limit::Connections);
+    let detail = "too many requests are being answered";
+    Problem::new(Reason::Overloaded, detail).into_response()
 }
 
 /// The requests of a connection that are being answered.

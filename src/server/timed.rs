@@ -10,9 +10,9 @@
 //! peer.
 
 use std::{
-    future::{Future, poll_fn},
+    future::Future,
     io,
-    pin::{Pin, pin},
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU8, Ordering},
@@ -143,15 +143,11 @@ impl Clock {
         Self(Arc::new(Mutex::new(CoarseTimer::new(limit))))
     }
 
-    /// Runs work that began at this time; none if it took longer than allowed.
-    pub(super) async fn within<F: Future>(&self, began: Instant, work: F) -> Option<F::Output> {
-        let deadline = began + self.0.lock().least;
-        let mut work = pin!(work);
-        poll_fn(|cx| match work.as_mut().poll(cx) {
-            Poll::Ready(done) => Poll::Ready(Some(done)),
-            Poll::Pending => self.0.lock().poll(cx, deadline).map(|()| None),
-        })
-        .await
+    /// Whether a request that began at this time has taken longer than allowed.
+    pub(super) fn poll(&self, began: Instant, cx: &mut Context<'_>) -> Poll<()> {
+        let mut timer = self.0.lock();
+        let deadline = began + timer.least;
+        timer.poll(cx, deadline)
     }
 }
 

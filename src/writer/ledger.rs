@@ -6,9 +6,11 @@ use std::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    task::{Context, Poll, ready},
     time::Instant,
 };
 
+use futures::{FutureExt as _, TryFutureExt as _};
 use parking_lot::RwLock;
 use quota_core::{
     event::{Entry, Sequence},
@@ -99,9 +101,8 @@ impl Ledger {
         R: Send + 'static,
         D: FnOnce(&mut DecisionContext<'_>) -> R + Send + 'static,
     {
-        let handed = self.unless_disk_low();
-        let handed = handed.map(|()| self.decide_one(&Turn::First, decision));
-        async move { handed?.await }
+        let turn = self.unless_disk_low().map(|()| Turn::First);
+        self.decide_one(turn, decision)
     }
 
     /// As [`Ledger::decide`], for a principal, in turn with others.
@@ -117,9 +118,8 @@ impl Ledger {
         R: Send + 'static,
         D: FnOnce(&mut DecisionContext<'_>) -> R + Send + 'static,
     {
-        let handed = self.unless_disk_low();
-        let handed = handed.map(|()| self.decide_always(principal, decision));
-        async move { handed?.await }
+        let turn = self.unless_disk_low().map(|()| Turn::Of(principal.clone()));
+        self.decide_one(turn, decision)
     }
 
     /// As [`Ledger::decide_for`], but also while the disk is low: for changes of existing reservations, and for
@@ -136,7 +136,7 @@ impl Ledger {
         R: Send + 'static,
         D: FnOnce(&mut DecisionContext<'_>) -> R + Send + 'static,
     {
-        self.decide_one(&Turn::Of(principal.clone()), decision)
+        self.decide_one(Ok(Turn::Of(principal.clone())), decision)
     }
 
     /// As [`Ledger::decide_for`], for several decisions in order. Other jobs may be decided between them, so that they
@@ -181,7 +181,7 @@ impl Ledger {
 
     fn decide_one<R, D>(
         &self,
-        turn: &Turn,
+        turn: Result<Turn, Unavailable>,
         decision: D,
     ) -> impl Future<Output = Result<R, Unavailable>> + Send + use<R, D>
     where
@@ -189,29 +189,28 @@ impl Ledger {
         D: FnOnce(&mut DecisionContext<'_>) -> R + Send + 'static,
     {
         let decided = self.decide_at(turn, |context| (decision(context), false));
-        async move { decided.await.map(|(result, _)| result) }
+        decided.map_ok(|(result, _)| result)
     }
 
     /// Makes a decision, and answers with the position of the ledger when the decision became durable. The decision can
     /// request that its batch ends with it.
     ///
-    /// The decision is handed in at once: a future that held it would be moved about with it.
+    /// The decision is handed in at once, unless it has no turn: a future that held it would be moved about with it.
     fn decide_at<R, D>(
         &self,
-        turn: &Turn,
+        turn: Result<Turn, Unavailable>,
         decision: D,
     ) -> impl Future<Output = Result<(R, Durable), Unavailable>> + Send + use<R, D>
     where
         R: Send + 'static,
         D: FnOnce(&mut DecisionContext<'_>) -> (R, bool) + Send + 'static,
     {
-        let (job, answered) = job(decision, false);
-        let handed = self.push(turn, [job]);
+        let handed = turn.and_then(|turn| {
+            let (job, answered) = job(decision, false);
+            self.push(&turn, [job]).map(|()| answered)
+        });
         let inbox = self.inbox.clone();
-        let decided = async move {
-            handed?;
-            answered.await.map_err(|_| inbox.why_dropped())
-        };
+        let decided = Handed { handed, inbox };
         // The daemon's own decisions belong to no request and no trace.
         let span = match Span::current().is_none() {
             true => Span::none(),
@@ -297,7 +296,7 @@ impl Ledger {
         if !self.decides() {
             return self.image_of_follower();
         }
-        self.decide_at(&Turn::First, |context| {
+        self.decide_at(Ok(Turn::First), |context| {
             (context.transaction.state().image(), true)
         })
         .await
@@ -351,6 +350,25 @@ impl Ledger {
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Acquire)
+    }
+}
+
+/// A decision that has been handed in, or why it was not.
+struct Handed<R> {
+    handed: Result<oneshot::Receiver<(R, Durable)>, Unavailable>,
+    inbox: Arc<Inbox>,
+}
+
+impl<R> Future for Handed<R> {
+    type Output = Result<(R, Durable), Unavailable>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { handed, inbox } = &mut *self;
+        let answered = match handed {
+            Ok(answered) => ready!(answered.poll_unpin(cx)),
+            Err(refused) => return Poll::Ready(Err(*refused)),
+        };
+        Poll::Ready(answered.map_err(|_| inbox.why_dropped()))
     }
 }
 

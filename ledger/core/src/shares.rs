@@ -3,11 +3,14 @@
 //! When all namespaces together exceed the bound, the oldest item of the namespace with the most bytes is removed. So a
 //! flood in one namespace never removes the items of others that use less.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+mod items;
+
+use std::{cmp::Reverse, collections::BTreeSet};
 
 use hashbrown::HashMap;
 use quota_semantics::Name;
+
+use items::Items;
 
 /// The items of namespaces, by keys that grow with time.
 #[derive(Clone, Debug)]
@@ -23,24 +26,24 @@ type Rank<K> = (usize, Reverse<K>, Name);
 
 #[derive(Clone, Debug)]
 struct Share<K> {
-    /// The length of each item, oldest first.
-    items: BTreeMap<K, usize>,
+    items: Items<K>,
     bytes: usize,
 }
 
 impl<K> Default for Share<K> {
     fn default() -> Self {
         Self {
-            items: BTreeMap::new(),
+            items: Items::default(),
             bytes: 0,
         }
     }
 }
 
 impl<K: Copy + Ord> Share<K> {
-    fn rank(&self, namespace: &Name) -> Option<Rank<K>> {
-        let (oldest, _) = self.items.first_key_value()?;
-        Some((self.bytes, Reverse(*oldest), namespace.clone()))
+    /// The rank of the share, if it has items.
+    fn rank(&self, namespace: Name) -> Option<Rank<K>> {
+        let oldest = self.items.oldest()?;
+        Some((self.bytes, Reverse(oldest), namespace))
     }
 }
 
@@ -74,18 +77,22 @@ impl<K: Copy + Ord> Shares<K> {
         self.bytes
     }
 
-    /// Adds an item of a namespace.
+    /// Adds an item of a namespace, or gives it another length.
     pub fn add(&mut self, namespace: &Name, key: K, bytes: usize) {
-        self.remove(namespace, key);
-        let share = self.namespaces.entry(namespace.clone()).or_default();
-        if let Some(rank) = share.rank(namespace) {
-            self.ranks.remove(&rank);
+        let share = self.namespaces.entry_ref(namespace).or_default();
+        let rank = share.rank(namespace.clone());
+        let ranked = rank.and_then(|rank| self.ranks.take(&rank));
+        match share.items.insert(key, bytes) {
+            Some(before) => {
+                share.bytes -= before;
+                self.bytes -= before;
+            }
+            None => self.len += 1,
         }
-        share.items.insert(key, bytes);
         share.bytes += bytes;
-        self.ranks.extend(share.rank(namespace));
-        self.len += 1;
         self.bytes += bytes;
+        let namespace = ranked.map_or_else(|| namespace.clone(), |(_, _, namespace)| namespace);
+        self.ranks.extend(share.rank(namespace));
     }
 
     /// Removes an item of a namespace, if it is there.
@@ -93,28 +100,26 @@ impl<K: Copy + Ord> Shares<K> {
         let Some(share) = self.namespaces.get_mut(namespace) else {
             return;
         };
-        let rank = share.rank(namespace);
-        let Some(bytes) = share.items.remove(&key) else {
+        let rank = share.rank(namespace.clone());
+        let Some(bytes) = share.items.remove(key) else {
             return;
         };
         share.bytes -= bytes;
         self.len -= 1;
         self.bytes -= bytes;
-        if let Some(rank) = rank {
-            self.ranks.remove(&rank);
-        }
-        match share.rank(namespace) {
+        let Some((_, _, namespace)) = rank.and_then(|rank| self.ranks.take(&rank)) else {
+            unreachable!("a share with items has a rank");
+        };
+        match share.rank(namespace.clone()) {
             Some(rank) => drop(self.ranks.insert(rank)),
-            None => drop(self.namespaces.remove(namespace)),
+            None => drop(self.namespaces.remove(&namespace)),
         }
     }
 
     /// The keys of a namespace's items behind a key, oldest first.
     pub fn of(&self, namespace: &str, after: K) -> impl Iterator<Item = K> {
-        use std::ops::Bound;
-        let behind = (Bound::Excluded(after), Bound::Unbounded);
         let share = self.namespaces.get(namespace).into_iter();
-        share.flat_map(move |share| share.items.range(behind).map(|(key, _)| *key))
+        share.flat_map(move |share| share.items.after(after))
     }
 
     /// The item to remove first: the oldest of the namespace with the most bytes.
@@ -127,6 +132,8 @@ impl<K: Copy + Ord> Shares<K> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use proptest::prelude::*;
 
     use super::*;

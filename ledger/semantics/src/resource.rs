@@ -69,6 +69,17 @@ impl ResourceList {
         &'a self,
         other: &'a Self,
     ) -> impl Iterator<Item = (&'a Name, &'a Quantity, &'a Quantity)> {
+        self.common_places(other).map(|(mine, theirs)| {
+            let (name, quantity) = &self.0[mine];
+            (name, quantity, &other.0[theirs].1)
+        })
+    }
+
+    /// The places of the names that are in `other` too: those in this list, and those in `other`.
+    pub fn common_places<'a>(
+        &'a self,
+        other: &'a Self,
+    ) -> impl Iterator<Item = (usize, usize)> + 'a {
         let is_short = self.len() <= other.len();
         let (short, long) = if is_short {
             (self, other)
@@ -78,23 +89,21 @@ impl ResourceList {
         let is_sparse = short.len().saturating_mul(SPARSE) < long.len();
         let mut from = 0;
         let common = short.names().enumerate().filter_map(move |(at, name)| {
-            let is_before = |(other, _): &(Name, Quantity)| *other < *name;
-            let rest = &long.0[from..];
-            from += match is_sparse {
-                true => rest.partition_point(is_before),
-                false => rest.iter().take_while(|it| is_before(it)).count(),
-            };
-            let found = long.0.get(from).is_some_and(|(other, _)| other == name);
-            found.then_some((at, from))
+            if is_sparse {
+                from += long.0[from..].partition_point(|(other, _)| *other < *name);
+            }
+            while let Some((other, _)) = long.0.get(from) {
+                match other.cmp(name) {
+                    Ordering::Less => from += 1,
+                    Ordering::Equal => return Some((at, from)),
+                    Ordering::Greater => return None,
+                }
+            }
+            None
         });
-        common.map(move |(short, long)| {
-            let (mine, theirs) = if is_short {
-                (short, long)
-            } else {
-                (long, short)
-            };
-            let (name, quantity) = &self.0[mine];
-            (name, quantity, &other.0[theirs].1)
+        common.map(move |(short, long)| match is_short {
+            true => (short, long),
+            false => (long, short),
         })
     }
 

@@ -1,6 +1,9 @@
 //! The identity of an object.
 
-use std::fmt;
+use std::{
+    fmt,
+    hash::{Hash, Hasher},
+};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -15,12 +18,23 @@ pub const UID_MAX_BYTES: usize = 128;
 pub struct Uid(Form);
 
 /// The stored form of a uid.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Form {
     /// A UUID in canonical spelling.
     Uuid([u8; 16]),
     /// Any other text.
     Text(Box<str>),
+}
+
+/// Without the discriminant and the length, which tell few uids apart: tables of them are asked several times for each
+/// decision.
+impl Hash for Form {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self {
+            Self::Uuid(bytes) => state.write_u128(u128::from_ne_bytes(*bytes)),
+            Self::Text(text) => text.hash(state),
+        }
+    }
 }
 
 /// A uid that is empty, longer than [`UID_MAX_BYTES`], or holds characters other than printable ASCII.

@@ -39,6 +39,7 @@ impl Pattern {
         let mut last: Option<(&[u8], &[u8])> = None;
         loop {
             match (pattern, text) {
+                ([b'*'], _) => return true,
                 ([b'*', rest @ ..], _) => {
                     pattern = rest;
                     last = Some((rest, text));

@@ -201,7 +201,7 @@ fn settle(
     Ok(Admitted {
         events,
         charged,
-        notices: case.notices(state, &charges),
+        notices: case.notices(limits, &charges),
         unlimited,
         ..Admitted::default()
     })

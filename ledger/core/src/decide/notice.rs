@@ -1,7 +1,7 @@
 //! Notices about granted requests: limits that are exceeded without being enforced, and soft limits.
 
 use super::{Audience, Notice, case::Case};
-use crate::state::{Counted, State};
+use crate::state::Counted;
 use quota_semantics::{
     Name,
     admission::{Charge, Limit as _},
@@ -11,9 +11,8 @@ use quota_semantics::{
 };
 
 impl Case<'_> {
-    /// The notices for a grant with these charges.
-    pub(super) fn notices(&self, state: &State, charges: &[Charge]) -> Vec<Notice> {
-        let limits = self.limits(state);
+    /// The notices for a grant with these charges to [`Case::limits`].
+    pub(super) fn notices(&self, limits: Vec<Counted<'_>>, charges: &[Charge]) -> Vec<Notice> {
         let plain = |limit: &&Counted<'_>| {
             let is_enforced = limit.enforcement() == Enforcement::Enforce;
             is_enforced && limit.has_no_soft_limits()

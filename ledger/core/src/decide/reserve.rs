@@ -108,9 +108,9 @@ pub fn check(
     let charges = case.evaluate(state, &limits, now, policy)?;
     Ok(Checked {
         quotas: looked_at(&limits, &case.wanted(), usize::MAX).0,
-        notices: case.notices(state, &charges),
         unlimited: state::unlimited(&limits, &case.target),
         warn_of: case.unlimited_to_warn_of(&limits, policy),
+        notices: case.notices(limits, &charges),
     })
 }
 
@@ -151,9 +151,8 @@ fn decide(
     let charges = case.evaluate(state, &limits, now, policy)?;
     case.check_share(state, by, policy)?;
     let unlimited = case.unlimited_to_warn_of(&limits, policy);
-    drop(limits);
     let reserved = Reserved {
-        notices: case.notices(state, &charges),
+        notices: case.notices(limits, &charges),
         unlimited,
         events: case.grant(state, now, ttl, policy)?,
         replayed: false,

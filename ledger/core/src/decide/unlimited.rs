@@ -67,7 +67,7 @@ impl Case<'_> {
         if self.request.object.is_none() {
             return names;
         }
-        if !state::limited(limits, &self.target).is_empty() {
+        if state::limited(limits, &self.target).contains(&true) {
             names.retain(|name| !state::is_count(name));
         }
         let requests: Vec<Name> = names

@@ -391,7 +391,16 @@ impl State {
     }
 
     pub(super) fn find_object(&self, (namespace, uid): Key<'_>) -> Option<u32> {
-        self.objects.find(self.namespaces.place(namespace)?, uid)
+        self.object_place(namespace, uid)
+    }
+
+    pub(super) fn object_place(&self, namespace: &str, uid: &Uid) -> Option<u32> {
+        // By uid first: mostly nothing is found, and then the namespace need not be looked up.
+        let is_here = |place: &u32| {
+            let object = self.objects.get(*place);
+            self.namespaces.get(object.namespace).name == *namespace
+        };
+        self.objects.all_with(uid).find(is_here)
     }
 
     /// The footprint that already counts for a reservation or a commit: that of its object, or, if the object was never
@@ -423,7 +432,7 @@ impl State {
     }
 
     pub(super) fn footprint_shared(&self, namespace: &str, uid: &Uid) -> Option<&Arc<Footprint>> {
-        let place = self.objects.find(self.namespaces.place(namespace)?, uid)?;
+        let place = self.object_place(namespace, uid)?;
         Some(self.footprints.get(self.objects.get(place).footprint))
     }
 }

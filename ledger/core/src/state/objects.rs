@@ -83,16 +83,6 @@ impl Objects {
             .expect("an object that is listed is alive")
     }
 
-    /// The object, by the place of its namespace.
-    pub(crate) fn find(&self, namespace: u32, uid: &Uid) -> Option<u32> {
-        let hash = self.hasher.hash_one(uid);
-        let same = |&place: &u32| {
-            let object = self.get(place);
-            object.uid == *uid && object.namespace == namespace
-        };
-        self.by_uid.find(hash, same).copied()
-    }
-
     /// The objects with this uid, each in another namespace.
     pub(crate) fn all_with(&self, uid: &Uid) -> impl Iterator<Item = u32> {
         let places = self.by_uid.iter_hash(self.hasher.hash_one(uid)).copied();

@@ -65,26 +65,30 @@ impl Reservations {
         };
         reservations.by_uid.reserve(slab.len() as usize, |_| 0);
         reservations.slab = slab;
+        let mut ends = Vec::new();
         for (place, tracked) in reservations.slab.clone().iter() {
             if planted::is(Bug::SnapshotWithoutEnded) && tracked.ended.is_some() {
                 continue;
             }
-            reservations.index(place, tracked);
-            if let Some(end) = tracked.remembered_end() {
-                reservations.share(place, end);
-            }
+            reservations.index(place);
+            ends.extend(tracked.remembered_end().map(|end| (end, place)));
+        }
+        // Shares are for keys that grow.
+        ends.sort_unstable();
+        for (end, place) in ends {
+            reservations.share(place, end);
         }
         reservations
     }
 
-    fn index(&mut self, place: u32, tracked: &Tracked) {
-        self.index_uid(place, tracked);
-        if tracked.ended.is_none() {
-            self.index_pending(place, tracked);
+    fn index(&mut self, place: u32) {
+        self.index_uid(place);
+        if self.get(place).ended.is_none() {
+            self.index_pending(place);
         }
     }
 
-    fn index_uid(&mut self, place: u32, tracked: &Tracked) {
+    fn index_uid(&mut self, place: u32) {
         let Self {
             slab,
             by_uid,
@@ -92,15 +96,13 @@ impl Reservations {
             hasher,
             ..
         } = self;
-        let table = match tracked.committed {
-            Some(_) => committed,
-            None => by_uid,
-        };
-        let rehash = |&place: &u32| {
+        let hash_at = |place: u32| {
             let tracked = slab.get(place);
             tracked.map_or(0, |tracked| hasher.hash_one(&tracked.reservation.uid))
         };
-        table.insert_unique(hasher.hash_one(&tracked.reservation.uid), place, rehash);
+        let is_commit = slab.get(place).is_some_and(|it| it.committed.is_some());
+        let table = if is_commit { committed } else { by_uid };
+        table.insert_unique(hash_at(place), place, |&place| hash_at(place));
     }
 
     fn unindex_uid(&mut self, place: u32) {
@@ -115,21 +117,26 @@ impl Reservations {
         }
     }
 
-    fn index_pending(&mut self, place: u32, tracked: &Tracked) {
-        let Tracked {
-            reservation, owner, ..
-        } = tracked;
-        *self.pending_of.entry_ref(owner).or_default() += 1;
-        self.expirations.insert((reservation.expiration, place));
-        let Some(target) = Target::of(reservation) else {
-            return;
-        };
+    fn index_pending(&mut self, place: u32) {
         let Self {
             slab,
             by_target,
             hasher,
+            expirations,
+            pending_of,
             ..
         } = self;
+        let Some(Tracked {
+            reservation, owner, ..
+        }) = slab.get(place)
+        else {
+            return;
+        };
+        *pending_of.entry_ref(owner).or_default() += 1;
+        expirations.insert((reservation.expiration, place));
+        let Some(target) = Target::of(reservation) else {
+            return;
+        };
         let target_at = |&place: &u32| Target::of(&slab.get(place)?.reservation);
         let rehash = |place: &u32| hasher.hash_one(target_at(place));
         by_target.insert_unique(hasher.hash_one(Some(target)), place, rehash);
@@ -235,8 +242,8 @@ impl Reservations {
             owner,
             committed: None,
         };
-        let place = self.slab.insert(tracked.clone());
-        self.index(place, &tracked);
+        let place = self.slab.insert(tracked);
+        self.index(place);
         place
     }
 
@@ -269,8 +276,10 @@ impl Reservations {
     }
 
     fn share(&mut self, place: u32, entry: Sequence) {
-        let reservation = self.get(place).reservation.clone();
-        let bytes = size::of_reservation(&reservation);
+        let Some(Tracked { reservation, .. }) = self.slab.get(place) else {
+            return;
+        };
+        let bytes = size::of_reservation(reservation);
         self.shares
             .add(&reservation.namespace, (entry, place), bytes);
     }
@@ -322,28 +331,24 @@ impl Reservations {
 
     /// Ends a pending reservation.
     fn settle(&mut self, place: u32, ended: Ended) {
-        let Some(tracked) = self.slab.get_mut(place) else {
+        let Self {
+            slab,
+            by_target,
+            hasher,
+            expirations,
+            pending_of,
+            ..
+        } = self;
+        let Some(tracked) = slab.get_mut(place) else {
             return;
         };
-        let was_pending = tracked.ended.replace(ended).is_none();
-        let (reservation, owner) = (tracked.reservation.clone(), tracked.owner.clone());
-        if was_pending {
-            self.count_out(&owner);
+        if tracked.ended.replace(ended).is_none() {
+            count_out(pending_of, &tracked.owner);
         }
-        self.expirations.remove(&(reservation.expiration, place));
-        let hash = self.hasher.hash_one(Target::of(&reservation));
-        if let Ok(entry) = self.by_target.find_entry(hash, |&other| other == place) {
+        expirations.remove(&(tracked.reservation.expiration, place));
+        let hash = hasher.hash_one(Target::of(&tracked.reservation));
+        if let Ok(entry) = by_target.find_entry(hash, |&other| other == place) {
             entry.remove();
-        }
-    }
-
-    /// Removes one pending reservation from the count of this principal.
-    fn count_out(&mut self, owner: &Name) {
-        if let Some(pending) = self.pending_of.get_mut(owner) {
-            *pending -= 1;
-            if *pending == 0 {
-                self.pending_of.remove(owner);
-            }
         }
     }
 
@@ -353,8 +358,7 @@ impl Reservations {
         self.unindex_uid(place);
         if let Some(tracked) = self.slab.get_mut(place) {
             tracked.committed = Some(Arc::new(footprint));
-            let tracked = tracked.clone();
-            self.index_uid(place, &tracked);
+            self.index_uid(place);
         }
     }
 
@@ -371,8 +375,7 @@ impl Reservations {
         if let Some(tracked) = self.slab.get_mut(place) {
             tracked.committed = None;
             tracked.ended = Some(ended);
-            let tracked = tracked.clone();
-            self.index_uid(place, &tracked);
+            self.index_uid(place);
             self.remember(place, entry);
         }
     }
@@ -395,7 +398,7 @@ impl Reservations {
             return;
         };
         if tracked.ended.is_none() {
-            self.count_out(&tracked.owner);
+            count_out(&mut self.pending_of, &tracked.owner);
         } else if let Some(entry) = tracked.remembered_end() {
             self.shares
                 .remove(&tracked.reservation.namespace, (entry, place));
@@ -413,5 +416,15 @@ impl Reservations {
 
     pub(crate) fn next_expiration(&self) -> Option<Timestamp> {
         self.expirations.first().map(|&(at, _)| at)
+    }
+}
+
+/// Removes one pending reservation from the count of this principal.
+fn count_out(pending_of: &mut HashMap<Name, usize>, owner: &Name) {
+    if let Some(pending) = pending_of.get_mut(owner) {
+        *pending -= 1;
+        if *pending == 0 {
+            pending_of.remove(owner);
+        }
     }
 }

@@ -1,7 +1,5 @@
 //! The limits that apply to a reservation, and the resources that none of them limits.
 
-use std::collections::BTreeSet;
-
 use super::{Counted, LimitKind, Overlay, State, tracked::Tracked, view::Holding};
 use quota_semantics::{Name, admission::Limit as _, object::Footprint};
 
@@ -43,30 +41,27 @@ pub(crate) fn are_of_the_same(name: &str, other: &str) -> bool {
 pub(crate) fn unlimited(limits: &[Counted<'_>], footprint: &Footprint) -> Vec<Name> {
     let resources = &footprint.resources;
     let limited = limited(limits, footprint);
-    let is_limited = |name: &Name| limited.contains(name);
-    let positive = resources.iter().filter(|(_, amount)| amount.is_positive());
-    let open = positive.map(|(name, _)| name).filter(|name| {
-        !is_limited(name)
-            && !resources
-                .names()
-                .any(|other| are_of_the_same(name, other) && is_limited(other))
+    let all = || resources.iter().zip(&limited);
+    let open = all().filter(|((_, amount), is_limited)| !**is_limited && amount.is_positive());
+    let open = open.map(|((name, _), _)| name).filter(|name| {
+        let mut others = all();
+        !others.any(|((other, _), is_limited)| *is_limited && are_of_the_same(name, other))
     });
     open.cloned().collect()
 }
 
-/// The resources of a footprint that a limit counts.
-pub(crate) fn limited<'f>(
-    limits: &'f [Counted<'_>],
-    footprint: &'f Footprint,
-) -> BTreeSet<&'f Name> {
+/// For each resource of a footprint, in their order, whether a limit counts it.
+pub(crate) fn limited(limits: &[Counted<'_>], footprint: &Footprint) -> Vec<bool> {
     let resources = &footprint.resources;
-    let mut limited = BTreeSet::new();
+    let mut limited = vec![false; resources.len()];
     for limit in limits {
-        if limited.len() == resources.len() {
+        if limited.iter().all(|is_limited| *is_limited) {
             break;
         }
         if limit.counts(footprint) {
-            limited.extend(resources.common(limit.hard()).map(|(name, ..)| name));
+            for (place, _) in resources.common_places(limit.hard()) {
+                limited[place] = true;
+            }
         }
     }
     limited

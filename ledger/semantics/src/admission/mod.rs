@@ -159,6 +159,7 @@ pub fn evaluate<L: Limit>(
     }
     demand.refuse_uncovered(&cover, attempt)?;
 
+    let is_lone = charges.len() == 1;
     let mut totals = None;
     for charge in &mut charges {
         let limit = &limits[charge.limit];
@@ -167,7 +168,10 @@ pub fn evaluate<L: Limit>(
         charge.delta = grown
             .map(|(name, growth, _)| (name.clone(), growth.clone()))
             .collect();
-        if attempt.subresource != "status" && Total::of(&mut totals, limit, growth).exceeds(limit) {
+        // The totals of all names are worth computing only for several limits that count the same.
+        let may_exceed = attempt.subresource != "status"
+            && (is_lone || Total::of(&mut totals, limit, growth).exceeds(limit));
+        if may_exceed {
             refuse_excess(limit, &charge.delta)?;
         }
     }

@@ -23,8 +23,7 @@ impl State {
     /// A live object.
     #[must_use]
     pub fn object(&self, namespace: &str, uid: &Uid) -> Option<ObjectView> {
-        let namespace = self.namespaces.place(namespace)?;
-        let place = self.objects.find(namespace, uid)?;
+        let place = self.object_place(namespace, uid)?;
         Some(self.object_view(place))
     }
 

@@ -1,8 +1,8 @@
 # `make verify` is what has to pass before a change is merged.
 
-.PHONY: verify fmt fmt-check lint test sim soak doc deny machete advisories build dist static image image-start packages sbom run cluster bench bench-bridge apiserver apiserver-race fuzz docs-tables manifests docs
+.PHONY: verify fmt fmt-check lint test test-more sim soak doc deny machete advisories build dist static image image-start packages sbom run cluster bench bench-bridge apiserver apiserver-race fuzz docs-tables manifests docs
 
-verify: fmt-check lint test doc deny machete image-start
+verify: fmt-check lint test test-more doc deny machete image-start
 
 fmt:
 	cargo fmt --all
@@ -14,9 +14,13 @@ lint:
 	cargo clippy --workspace --all-targets --locked -- --deny warnings
 	cargo clippy -p quota-ledger -p quota-replication -p quota-bridge --all-targets --features planted-bugs --locked -- --deny warnings
 
-# Installs what the tests start, then runs them all.
+# Installs what the tests start, then runs them all, of the longest ones a sample.
 test:
 	tests/run
+
+# The longest tests whole.
+test-more:
+	tests/more
 
 # The simulation alone: QUOTAD_SIM_SEEDS=1000000 make sim
 sim:

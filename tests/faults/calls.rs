@@ -24,7 +24,7 @@ use crate::{
 const WORKERS: usize = 6;
 
 /// Between the calls that are tried by default, of one kind of fault.
-const STEP: u64 = 31;
+const STEP: u64 = 157;
 
 const FILLING: usize = 130;
 

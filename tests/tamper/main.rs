@@ -29,7 +29,7 @@ use ledger::{Ledger, copy_directory, files, scratch};
 use mutation::{Kind, Mutation, Random, SINGLE, apply, kind, roll_back_set};
 
 /// How often each combination is tried, unless the environment says otherwise.
-const CASES: u64 = 10;
+const CASES: u64 = 3;
 
 /// Longest time that a check of this ledger can take.
 const LIMIT: Duration = Duration::from_secs(60);

@@ -2,7 +2,7 @@
 //! stopped, the network between them and to the clients is cut, the stream loses messages or begins anew, the clock
 //! jumps. In the end everything that was acknowledged is in the ledger, and every event has counted exactly once.
 //!
-//! `QUOTAD_TORTURE_CYCLES` says how many faults (40; 12 for a cluster), `QUOTAD_SOAK_HOURS` for how long instead,
+//! `QUOTAD_TORTURE_CYCLES` says how many faults (each kind once), `QUOTAD_SOAK_HOURS` for how long instead,
 //! `QUOTAD_TORTURE_SEED` which ones; the seed is printed. Every kind of fault is done at least once. With
 //! `QUOTAD_TORTURE_KEEP`, what a failed run leaves is kept: its ledger, and what was logged.
 
@@ -102,22 +102,22 @@ struct Handed {
 
 #[test]
 fn nothing_acknowledged_is_lost_and_nothing_counts_twice_whoever_is_killed() {
-    torture(40, Single::prepare);
+    torture(Single::prepare);
 }
 
 #[test]
 fn nothing_is_lost_and_nothing_counts_twice_while_a_cluster_loses_its_leaders() {
-    torture(12, Clustered::prepare);
+    torture(Clustered::prepare);
 }
 
-fn torture<S: Scene>(cycles: u64, prepare: impl FnOnce(&Path) -> S) {
+fn torture<S: Scene>(prepare: impl FnOnce(&Path) -> S) {
     let seed = number("QUOTAD_TORTURE_SEED").unwrap_or_else(|| {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         u64::from(now.subsec_nanos())
     });
     let cycles = match number::<f64>("QUOTAD_SOAK_HOURS") {
         Some(hours) => Cycles::Until(Instant::now() + Duration::from_secs_f64(3600.0 * hours)),
-        None => Cycles::Count(number("QUOTAD_TORTURE_CYCLES").unwrap_or(cycles)),
+        None => Cycles::Count(number("QUOTAD_TORTURE_CYCLES").unwrap_or(S::ALL.len() as u64)),
     };
     println!("seed {seed}");
     let started = Instant::now();

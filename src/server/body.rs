@@ -31,11 +31,13 @@ struct Arriving {
     share: Share,
 }
 
-const ARRIVING: u8 = 0;
-const COMPLETE: u8 = 1;
-const TOO_LARGE: u8 = 2;
-const STALLED: u8 = 3;
-const CROWDED_OUT: u8 = 4;
+/// Not read, not even in part: the handler needs no body, or not yet.
+const UNREAD: u8 = 0;
+const ARRIVING: u8 = 1;
+const COMPLETE: u8 = 2;
+const TOO_LARGE: u8 = 3;
+const STALLED: u8 = 4;
+const CROWDED_OUT: u8 = 5;
 
 impl Progress {
     pub(super) fn is_arriving(&self) -> bool {
@@ -52,6 +54,12 @@ impl Progress {
 
     pub(super) fn is_crowded_out(&self) -> bool {
         self.0.state.load(Ordering::Relaxed) == CROWDED_OUT
+    }
+
+    fn begin(&self) {
+        if self.0.state.load(Ordering::Relaxed) == UNREAD {
+            self.set(ARRIVING);
+        }
     }
 
     fn set(&self, state: u8) {
@@ -86,7 +94,7 @@ impl<B: HttpBody> Bounded<B> {
         let state = if body.is_end_stream() {
             COMPLETE
         } else {
-            ARRIVING
+            UNREAD
         };
         let progress = Progress(Arc::new(Arriving {
             state: AtomicU8::new(state),
@@ -129,6 +137,7 @@ where
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        self.progress.begin();
         let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {
             let pause = self.pause;
             let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(pause)));

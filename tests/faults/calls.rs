@@ -24,7 +24,7 @@ use crate::{
 const WORKERS: usize = 6;
 
 /// Between the calls that are tried by default, of one kind of fault.
-const STEP: u64 = 157;
+const STEP: u64 = 311;
 
 const FILLING: usize = 130;
 
@@ -191,33 +191,67 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
+/// The faults of one kind that fired in a session, and what was wrong after each.
+struct Tried {
+    session: &'static str,
+    fault: Fault,
+    runs: Vec<Run>,
+    wrong: Vec<String>,
+}
+
 /// Tries the calls of a session in turn, `step` apart, until one is not reached any more.
-fn try_calls(before: &Before, fault: Fault, first: u64, step: u64) -> (Vec<Run>, Vec<String>) {
-    let (next, stop) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
-    let runs = Mutex::new(Vec::new());
-    let wrong = Mutex::new(Vec::new());
+fn try_calls(
+    (session, before): &(&'static str, Before),
+    fault: Fault,
+    first: u64,
+    step: u64,
+) -> Tried {
+    let mut tried = Tried {
+        session,
+        fault,
+        runs: Vec::new(),
+        wrong: Vec::new(),
+    };
+    for number in 0.. {
+        let (run, found) = Run::of(before, fault, first + step * number);
+        let name = |what: String| format!("after {session}: {}: {what}", run.name());
+        let found: Vec<_> = found.into_iter().map(name).collect();
+        found.iter().for_each(|what| println!("{what}"));
+        tried.wrong.extend(found);
+        if run.fired.is_none() {
+            break;
+        }
+        tried.runs.push(run);
+    }
+    tried
+}
+
+/// Tries each kind of fault in each session.
+fn try_all(step: u64) -> Vec<Tried> {
+    let sessions = [
+        ("nothing", Before::nothing()),
+        ("some life", Before::some_life()),
+    ];
+    let kinds = || Fault::ALL.into_iter().enumerate();
+    let all = sessions
+        .iter()
+        .flat_map(|session| kinds().map(move |kind| (session, kind)));
+    let left = Mutex::new(all);
+    let tried = Mutex::new(Vec::new());
+    let next = || left.lock().unwrap().next();
     std::thread::scope(|scope| {
         for _ in 0..WORKERS {
             scope.spawn(|| {
-                loop {
-                    let n = first + step * next.fetch_add(1, Ordering::Relaxed);
-                    if n > stop.load(Ordering::Relaxed) {
-                        return;
-                    }
-                    let (run, found) = Run::of(before, fault, n);
-                    if run.fired.is_none() {
-                        stop.fetch_min(n, Ordering::Relaxed);
-                    }
-                    let name = |what: String| format!("{}: {what}", run.name());
-                    let found: Vec<_> = found.into_iter().map(name).collect();
-                    found.iter().for_each(|what| println!("{what}"));
-                    wrong.lock().unwrap().extend(found);
-                    runs.lock().unwrap().push(run);
+                while let Some((session, (place, fault))) = next() {
+                    // Each kind looks at other calls.
+                    let first = 1 + place as u64 * 7 % step;
+                    let found = try_calls(session, fault, first, step);
+                    tried.lock().unwrap().push(found);
                 }
             });
         }
     });
-    (runs.into_inner().unwrap(), wrong.into_inner().unwrap())
+    tried.into_inner().unwrap()
 }
 
 #[test]
@@ -231,33 +265,23 @@ fn whatever_call_to_the_disk_is_the_last_or_fails_nothing_acknowledged_is_lost()
     let mut tried = 0;
     let mut ends: BTreeMap<(Fault, End), u64> = BTreeMap::new();
     let mut files: BTreeMap<(String, End), u64> = BTreeMap::new();
-    for (name, before) in [
-        ("nothing", Before::nothing()),
-        ("some life", Before::some_life()),
-    ] {
-        for (place, fault) in Fault::ALL.into_iter().enumerate() {
-            // Each kind looks at other calls.
-            let first = 1 + place as u64 * 7 % step;
-            let (runs, found) = try_calls(&before, fault, first, step);
-            wrong.extend(
-                found
-                    .into_iter()
-                    .map(|what| format!("after {name}: {what}")),
-            );
-            let fired = runs.iter().filter(|run| run.fired.is_some());
-            assert!(fired.clone().count() > 0, "{fault:?} never fired");
-            println!(
-                "after {name}: {fault:?} fired {} times",
-                fired.clone().count()
-            );
-            for run in fired {
-                tried += 1;
-                *ends.entry((fault, run.end.clone())).or_default() += 1;
-                let (operation, file) = run.fired.as_ref().unwrap();
-                let kind: String = file.chars().filter(|char| !char.is_ascii_digit()).collect();
-                let key = (format!("{operation} {kind}"), run.end.clone());
-                *files.entry(key).or_default() += 1;
-            }
+    for Tried {
+        session,
+        fault,
+        runs,
+        wrong: found,
+    } in try_all(step)
+    {
+        wrong.extend(found);
+        assert!(!runs.is_empty(), "{fault:?} never fired");
+        println!("after {session}: {fault:?} fired {} times", runs.len());
+        for run in runs {
+            tried += 1;
+            *ends.entry((fault, run.end.clone())).or_default() += 1;
+            let (operation, file) = run.fired.as_ref().unwrap();
+            let kind: String = file.chars().filter(|char| !char.is_ascii_digit()).collect();
+            let key = (format!("{operation} {kind}"), run.end.clone());
+            *files.entry(key).or_default() += 1;
         }
     }
     println!("{tried} faults fired: {ends:#?}");

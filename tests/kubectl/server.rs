@@ -1,10 +1,10 @@
 //! A ledger in memory, served at a port of its own, and the kubectls to be found.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
-    sync::Arc,
+    sync::{Arc, LazyLock},
 };
 
 use quota_core::{
@@ -309,70 +309,31 @@ impl From<Output> for Said {
 }
 
 impl Kubectl {
-    /// Every kubectl to be found, for one server: those on the path, those beside them with a version in their name,
-    /// and those that `KUBECTLS` lists.
+    /// The oldest and the newest kubectl to be found, for one server; with `QUOTAD_KUBECTLS=all`, one of each version.
     pub(crate) fn all(server: &Server) -> Vec<Self> {
         Self::all_at(&format!("http://{}", server.address))
     }
 
     /// The same for any server.
     pub(crate) fn all_at(url: &str) -> Vec<Self> {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let named: Vec<_> = std::env::var_os("KUBECTLS")
+        static BY_VERSION: LazyLock<BTreeMap<u32, PathBuf>> = LazyLock::new(programs);
+        let all = std::env::var("QUOTAD_KUBECTLS").is_ok_and(|setting| setting == "all");
+        let ends = [BY_VERSION.keys().next(), BY_VERSION.keys().next_back()];
+        let chosen = BY_VERSION
             .iter()
-            .flat_map(std::env::split_paths)
-            .collect();
-        let on_path = std::env::split_paths(&path).flat_map(|directory| {
-            let plain = std::fs::canonicalize(directory.join("kubectl")).ok();
-            let beside = plain.as_deref().and_then(Path::parent).map(Path::to_owned);
-            let beside = beside
-                .and_then(|directory| std::fs::read_dir(directory).ok())
-                .into_iter()
-                .flatten()
-                .flatten();
-            let versioned = beside.map(|entry| entry.path()).filter(|path| {
-                path.file_name()
-                    .and_then(|name| name.to_str())
-                    .is_some_and(|name| name.starts_with("kubectl.1."))
-            });
-            plain
-                .clone()
-                .into_iter()
-                .chain(versioned)
-                .collect::<Vec<_>>()
-        });
-        let programs: BTreeSet<_> = named.into_iter().chain(on_path).collect();
-        assert!(
-            !programs.is_empty(),
-            "there is no kubectl on the path: install one (Debian: kubernetes-client)"
-        );
-        let all = programs
-            .into_iter()
-            .filter_map(|program| Self::new(program, url));
-        let by_version: std::collections::BTreeMap<_, _> =
-            all.map(|kubectl| (kubectl.minor, kubectl)).collect();
-        assert!(!by_version.is_empty(), "no kubectl can be run");
-        by_version.into_values().collect()
+            .filter(|(minor, _)| all || ends.contains(&Some(*minor)));
+        chosen
+            .map(|(minor, program)| Self::new(*minor, program, url))
+            .collect()
     }
 
-    fn new(program: PathBuf, url: &str) -> Option<Self> {
-        let output = Command::new(&program)
-            .args(["version", "--client", "-o", "json"])
-            .output()
-            .ok()?;
-        let version: serde_json::Value = serde_json::from_slice(&output.stdout).ok()?;
-        let minor = version["clientVersion"]["minor"]
-            .as_str()?
-            .trim_end_matches('+')
-            .parse()
-            .ok()?;
-        let home = TempDir::new().unwrap();
-        Some(Self {
-            program,
+    fn new(minor: u32, program: &Path, url: &str) -> Self {
+        Self {
+            program: program.to_owned(),
             server: url.to_owned(),
-            home,
             minor,
-        })
+            home: TempDir::new().unwrap(),
+        }
     }
 
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
@@ -422,4 +383,44 @@ impl Kubectl {
         std::fs::write(&path, text).unwrap();
         path.to_str().unwrap().to_owned()
     }
+}
+
+/// One kubectl of each minor version, of those on the path, those beside them with a version in their name, and those
+/// that `KUBECTLS` lists.
+fn programs() -> BTreeMap<u32, PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let named = std::env::var_os("KUBECTLS");
+    let named = named.iter().flat_map(std::env::split_paths);
+    let on_path = std::env::split_paths(&path).flat_map(|directory| {
+        let plain = std::fs::canonicalize(directory.join("kubectl")).ok();
+        let beside = plain.as_deref().and_then(Path::parent);
+        let beside = beside.and_then(|directory| std::fs::read_dir(directory).ok());
+        let beside = beside.into_iter().flatten().flatten();
+        let versioned = beside.map(|entry| entry.path()).filter(|path| {
+            let name = path.file_name().and_then(|name| name.to_str());
+            name.is_some_and(|name| name.starts_with("kubectl.1."))
+        });
+        versioned.chain(plain).collect::<Vec<_>>()
+    });
+    let programs: BTreeSet<_> = named.chain(on_path).collect();
+    assert!(
+        !programs.is_empty(),
+        "there is no kubectl on the path: install one (Debian: kubernetes-client)"
+    );
+    let by_version = programs
+        .into_iter()
+        .filter_map(|program| Some((minor_version(&program)?, program)));
+    let by_version: BTreeMap<_, _> = by_version.collect();
+    assert!(!by_version.is_empty(), "no kubectl can be run");
+    by_version
+}
+
+fn minor_version(program: &Path) -> Option<u32> {
+    let output = Command::new(program)
+        .args(["version", "--client", "-o", "json"])
+        .output()
+        .ok()?;
+    let version: serde_json::Value = serde_json::from_slice(&output.stdout).ok()?;
+    let minor = version["clientVersion"]["minor"].as_str()?;
+    minor.trim_end_matches('+').parse().ok()
 }

@@ -133,19 +133,28 @@ fn copy_directory(from: &Path, to: &Path) {
 /// The system assigns ports from 32768 on, so a port there that is free now may be taken before it is used.
 const PORTS: Range<u16> = 16_000..32_000;
 
-/// In which lane of `tests/all` this process runs, 0 or 1: processes of different lanes run at the same time, so each lane
-/// has ports of its own.
+/// In which lane of `tests/all` this process runs, from 0 on: processes of different lanes run at the same time, so each
+/// lane has ports of its own.
 const LANE: &str = "QUOTAD_TEST_LANE";
+
+/// The lanes of `tests/all`.
+const LANES: u16 = 3;
 
 /// A port without a listener. Each port is returned once per process.
 pub fn free_port() -> u16 {
     static NEXT: OnceLock<AtomicU64> = OnceLock::new();
     let next = NEXT.get_or_init(|| AtomicU64::new(RandomState::new().hash_one(0) >> 1));
-    let half = u16::try_from(PORTS.len() / 2).unwrap();
-    let ports = match std::env::var(LANE).as_deref() {
-        Ok("0") => PORTS.start..PORTS.start + half,
-        Ok("1") => PORTS.start + half..PORTS.end,
-        _ => PORTS,
+    let share = u16::try_from(PORTS.len()).unwrap() / LANES;
+    let ports = match std::env::var(LANE) {
+        Ok(lane) => {
+            let lane = lane.parse::<u16>().unwrap();
+            assert!(
+                lane < LANES,
+                "tests/all has more lanes than there are ports for"
+            );
+            PORTS.start + share * lane..PORTS.start + share * (lane + 1)
+        }
+        Err(_) => PORTS,
     };
     loop {
         let place = next.fetch_add(1, Ordering::Relaxed) % ports.len() as u64;

@@ -1,13 +1,6 @@
 //! Every call to the disk in turn is where the process is killed, or fails.
 
-use std::{
-    collections::BTreeMap,
-    path::Path,
-    sync::{
-        Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::{collections::BTreeMap, path::Path, sync::Mutex};
 
 use tempfile::TempDir;
 

@@ -22,7 +22,8 @@ const ANY: &str = "*";
 #[derive(Debug, Default)]
 pub(super) struct LocalHost {
     address: Option<IpAddr>,
-    allowed: OnceLock<HeaderValue>,
+    /// A copy: the header itself would keep the connection's buffer, of which it is a part.
+    allowed: OnceLock<Box<[u8]>>,
 }
 
 impl LocalHost {
@@ -48,7 +49,8 @@ impl Hosts {
     pub(super) fn check<B>(&self, request: &Request<B>, local: &LocalHost) -> Result<(), String> {
         let uri = request.uri().authority().map(Authority::as_str);
         let headers = || request.headers().get_all(header::HOST).iter();
-        let is_known = |host: &HeaderValue| local.allowed.get() == Some(host);
+        let known = local.allowed.get().map(|host| &**host);
+        let is_known = |host: &HeaderValue| known == Some(host.as_bytes());
         if uri.is_none() && headers().all(is_known) {
             return Ok(());
         }
@@ -58,7 +60,7 @@ impl Hosts {
             return Err(host.to_owned());
         }
         if let Some(host) = headers().next() {
-            local.allowed.get_or_init(|| host.clone());
+            local.allowed.get_or_init(|| host.as_bytes().into());
         }
         Ok(())
     }

@@ -282,25 +282,27 @@ impl Cluster {
         }
     }
 
-    /// All messages of the stream.
+    /// All messages of the stream, once its servers have chosen a leader after the last fault.
     pub(crate) fn read_log(&self) -> Vec<Vec<u8>> {
-        let last = self.info().unwrap()["state"]["last_seq"].as_u64().unwrap();
-        self.runtime.block_on(async {
-            let context = async_nats::jetstream::new(self.client.clone());
-            let stream = context.get_stream(&self.names.stream).await.unwrap();
-            let mut log = Vec::new();
-            for sequence in 1..=last {
-                log.push(
-                    stream
-                        .get_raw_message(sequence)
-                        .await
-                        .unwrap()
-                        .payload
-                        .to_vec(),
-                );
+        let began = Instant::now();
+        loop {
+            match self.runtime.block_on(self.try_read_log()) {
+                Ok(log) => return log,
+                Err(error) => assert!(began.elapsed() < Duration::from_secs(60), "{error}"),
             }
-            log
-        })
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    async fn try_read_log(&self) -> Result<Vec<Vec<u8>>, async_nats::Error> {
+        let context = async_nats::jetstream::new(self.client.clone());
+        let stream = context.get_stream(&self.names.stream).await?;
+        let last = stream.cached_info().state.last_sequence;
+        let mut log = Vec::new();
+        for sequence in 1..=last {
+            log.push(stream.get_raw_message(sequence).await?.payload.to_vec());
+        }
+        Ok(log)
     }
 
     fn end_all(&mut self) {

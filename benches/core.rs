@@ -4,12 +4,10 @@
 
 #![allow(missing_docs, reason = "criterion's macros")]
 
-#[path = "support/world.rs"]
-mod world;
-
 use std::{collections::HashMap, hint::black_box};
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use quota_bench_support::world::{self, fold, uid};
 use quota_core::{
     codec,
     decide::{self, FingerprintedRequest, Policy},
@@ -17,7 +15,6 @@ use quota_core::{
     state::State,
 };
 use quota_semantics::{Name, object::Footprint, quantity::Quantity, uid::Uid};
-use world::{fold, uid};
 
 const NAMESPACES: u64 = 100;
 const OBJECTS: u64 = 100_000;

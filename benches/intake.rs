@@ -5,9 +5,6 @@
 #![allow(missing_docs, unreachable_pub, reason = "a program")]
 #![allow(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
 
-#[path = "support/events.rs"]
-mod events;
-
 use std::{collections::BTreeMap, hint::black_box, sync::Arc};
 
 use bytes::Bytes;
@@ -15,7 +12,7 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use quota_semantics::Timestamp;
 use quotad::intake::payload::Reader;
 
-use events::{PlainEvent, WatchedPod};
+use quota_bench_support::events::{self, PlainEvent, WatchedPod};
 
 const PLAIN_EVENTS: u64 = 1_000;
 

@@ -30,6 +30,7 @@ use crate::{
 };
 use job::{CancelOnDrop, Job, Waiting};
 use queue::{Next, Queue};
+use turn::Accounts;
 pub(crate) use turn::Turn;
 
 /// Answers with at most this many amounts are made at once: that takes less than a millisecond.
@@ -200,7 +201,7 @@ impl Pool {
             };
             drop(queue);
             if let Some(job) = waiting.take() {
-                self.serve(&principal, waiting, job);
+                self.serve(&principal, &waiting, job);
             }
             queue = self.queue.lock();
             if queue.done(&principal) {
@@ -209,16 +210,17 @@ impl Pool {
         }
     }
 
-    fn serve(&'static self, principal: &Name, waiting: Waiting, job: Job) {
+    fn serve(&'static self, principal: &Name, waiting: &Waiting, job: Job) {
         if self.kind == Kind::Answers {
             metrics::large_answer();
         }
-        let turn = Turn::begin(self, principal, waiting);
+        let turn = Turn::begin(self, principal, waiting.is_cancelled());
         job(&turn);
         turn.end();
     }
+}
 
-    /// Charges a principal for processor time. Answers how long it has to wait now.
+impl Accounts for Pool {
     fn charge(&self, principal: &Name, work: Duration) -> Duration {
         if self.kind == Kind::Past {
             return Duration::ZERO;
@@ -227,5 +229,9 @@ impl Pool {
         let mut queue = self.queue.lock();
         queue.accounts.charge(principal, work, &ACTIVITY, now);
         queue.wait_of(principal, now)
+    }
+
+    fn pauses_for_others_only(&self) -> bool {
+        self.kind == Kind::Past
     }
 }

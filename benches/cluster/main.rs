@@ -14,9 +14,8 @@ mod etcd;
 mod outages;
 mod rates;
 mod report;
-#[path = "../support/mod.rs"]
-mod support;
 
+use quota_bench_support as support;
 use std::{collections::BTreeMap, time::Duration};
 
 use outages::Fault;
@@ -36,7 +35,7 @@ fn main() {
         support::setting("BENCH_SECONDS", 4.0),
     );
     let directory = support::directory();
-    let (mut runs, mut sent, mut syncs) = (Runs::new(), Sent::new(), Vec::new());
+    let (mut runs, mut sent, mut syncs) = (Runs::default(), Sent::new(), Vec::new());
     for round in 1..=rounds {
         syncs.push(disk::fdatasync_us(directory.path(), SYNCS));
         for system in System::all() {

@@ -34,7 +34,7 @@ pub fn text(
          The servers alone: one client, connected to the one that leads the stream, stores one message of the leader's after the \
          other, each behind the one before. Writing 4 KiB and fdatasync takes this disk {} ms (p50).\n\n{}\n\
          Time without grants in seconds, of clients that ask another node after one second:\n\n{}\nTargets:\n\n{}",
-        machine::description(),
+        machine::description(env!("BUILD_PROFILE")),
         rates(medians),
         ms(floor.sync_us),
         servers(medians, floor),

@@ -15,11 +15,10 @@ mod postgres;
 mod redis;
 mod report;
 mod reviews;
-#[path = "../support/mod.rs"]
-mod support;
 mod tls;
 
 use plan::{Bench, Case, System};
+use quota_bench_support as support;
 use support::measured::Runs;
 
 fn main() {
@@ -40,7 +39,7 @@ fn main() {
         std::process::exit(1);
     }
     let bench = Bench::new(cases);
-    let mut runs = Runs::new();
+    let mut runs = Runs::default();
     let mut disk = Vec::new();
     for round in 1..=bench.rounds {
         disk.push(bench.disk());

@@ -18,7 +18,7 @@ type Medians = BTreeMap<(Case, System), Measured>;
 pub fn text(medians: &Medians, fdatasync_us: f64, bench: &Bench) -> String {
     let rounds = format!(
         "{}. {}. {}. Medians of {} rounds of {} s after the warm-up, all systems in turn.",
-        machine::description(),
+        machine::description(env!("BUILD_PROFILE")),
         machine::said("redis-server", &["--version"]).unwrap_or_default(),
         postgres_version(),
         bench.rounds,

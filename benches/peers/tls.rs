@@ -18,7 +18,7 @@ use rustls::{
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
-use super::support::programs;
+use crate::support::programs;
 
 /// What the certificate is made for.
 const HOST: &str = "localhost";

@@ -12,10 +12,9 @@ mod intake;
 mod ledgers;
 mod serving;
 mod subject;
-#[path = "../support/mod.rs"]
-mod support;
 mod tenants;
 
+use quota_bench_support as support;
 use std::env;
 
 use subject::{Bench, Target};
@@ -54,7 +53,7 @@ fn main() {
     }
     let text = format!(
         "{}. Medians of {} rounds.\n\n{}",
-        support::machine::description(),
+        support::machine::description(env!("BUILD_PROFILE")),
         bench.rounds,
         subject::table(&targets)
     );

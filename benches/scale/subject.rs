@@ -2,7 +2,7 @@
 
 use tempfile::TempDir;
 
-use super::support::{
+use crate::support::{
     self,
     document::{Table, met},
     measured::median,

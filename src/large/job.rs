@@ -7,42 +7,40 @@ use std::sync::{
 
 use parking_lot::Mutex;
 
-use super::Turn;
+use super::turn::Turn;
 
 /// The work that makes an answer.
 pub(super) type Job = Box<dyn FnOnce(&Turn) + Send>;
 
 /// A job that waits for its turn, and can be cancelled.
 #[derive(Clone, Default)]
-pub(super) struct Waiting(Arc<Cancellable>);
-
-#[derive(Default)]
-struct Cancellable {
-    job: Mutex<Option<Job>>,
-    is_cancelled: AtomicBool,
+pub(super) struct Waiting {
+    job: Arc<Mutex<Option<Job>>>,
+    is_cancelled: Arc<AtomicBool>,
 }
 
 impl Waiting {
     pub(super) fn new(job: impl FnOnce(&Turn) + Send + 'static) -> Self {
         let job: Job = Box::new(job);
-        Self(Arc::new(Cancellable {
-            job: Mutex::new(Some(job)),
-            is_cancelled: AtomicBool::new(false),
-        }))
+        Self {
+            job: Arc::new(Mutex::new(Some(job))),
+            is_cancelled: Arc::default(),
+        }
     }
 
     /// Takes the job, unless it was cancelled.
     pub(super) fn take(&self) -> Option<Job> {
-        self.0.job.lock().take()
+        self.job.lock().take()
     }
 
     fn cancel(&self) {
-        self.0.is_cancelled.store(true, Ordering::Relaxed);
+        self.is_cancelled.store(true, Ordering::Relaxed);
         drop(self.take());
     }
 
-    pub(super) fn is_cancelled(&self) -> bool {
-        self.0.is_cancelled.load(Ordering::Relaxed)
+    /// Becomes true when the job is cancelled.
+    pub(super) fn is_cancelled(&self) -> Arc<AtomicBool> {
+        self.is_cancelled.clone()
     }
 }
 

@@ -3,13 +3,16 @@
 use std::{
     cell::RefCell,
     io::{self, Write},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 use quota_semantics::Name;
 use serde::Serialize;
 
-use super::{Kind, Pool, job::Waiting};
 use crate::{
     cpu_throttle::{self, Meter},
     pacing::{ACTIVITY, LONGEST},
@@ -25,11 +28,20 @@ struct Cancelled;
 /// work that is long enough to pause cannot run elsewhere.
 pub(crate) struct Turn(Option<RefCell<Served>>);
 
+/// The accounts of the principals, which pay for the processor time of their answers.
+pub(super) trait Accounts: Sync {
+    /// Charges a principal for processor time. Answers how long it has to wait now.
+    fn charge(&self, principal: &Name, work: Duration) -> Duration;
+
+    /// Whether work pauses only while other principals are active.
+    fn pauses_for_others_only(&self) -> bool;
+}
+
 /// A running job: its principal, its request, and the processor time since the last charge.
 struct Served {
-    pool: &'static Pool,
+    accounts: &'static dyn Accounts,
     principal: Name,
-    waiting: Waiting,
+    is_cancelled: Arc<AtomicBool>,
     meter: Meter,
     /// How long the job has been delayed because others were active.
     delayed: Duration,
@@ -40,11 +52,15 @@ impl Turn {
     pub(super) const SHORT: Self = Self(None);
 
     /// A turn on a thread of the pool.
-    pub(super) fn begin(pool: &'static Pool, principal: &Name, waiting: Waiting) -> Self {
+    pub(super) fn begin(
+        accounts: &'static dyn Accounts,
+        principal: &Name,
+        is_cancelled: Arc<AtomicBool>,
+    ) -> Self {
         Self(Some(RefCell::new(Served {
-            pool,
+            accounts,
             principal: principal.clone(),
-            waiting,
+            is_cancelled,
             meter: Meter::start(),
             delayed: Duration::ZERO,
         })))
@@ -54,7 +70,9 @@ impl Turn {
     pub(super) fn end(self) {
         if let Some(served) = self.0 {
             let mut served = served.into_inner();
-            served.pool.charge(&served.principal, served.meter.lap());
+            served
+                .accounts
+                .charge(&served.principal, served.meter.lap());
         }
     }
 
@@ -65,17 +83,17 @@ impl Turn {
         let is_in_vain = {
             let served = &mut *served.borrow_mut();
             cpu_throttle::pause_for(|| {
-                let (pool, principal) = (served.pool, &served.principal);
-                let wait = pool.charge(principal, served.meter.lap());
+                let (accounts, principal) = (served.accounts, &served.principal);
+                let wait = accounts.charge(principal, served.meter.lap());
                 let wait = wait.min(LONGEST.saturating_sub(served.delayed));
                 served.delayed += wait;
-                let pauses = pool.kind == Kind::Answers
+                let pauses = !accounts.pauses_for_others_only()
                     || ACTIVITY
                         .of_others_until(principal, Instant::now())
                         .is_some();
                 pauses.then_some(wait)
             });
-            served.waiting.is_cancelled()
+            served.is_cancelled.load(Ordering::Relaxed)
         };
         if is_in_vain {
             std::panic::resume_unwind(Box::new(Cancelled));

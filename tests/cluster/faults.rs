@@ -7,15 +7,13 @@ use std::{
 
 use rustix::process::Signal;
 
-use crate::{
+use crate::support::{
+    PATIENCE,
+    cluster::NODES,
     linear::clients::Yard,
-    support::{
-        PATIENCE,
-        cluster::NODES,
-        nodes::{Cut, LOG, Nodes, Part},
-        quotad::agent,
-        random::Random,
-    },
+    nodes::{Cut, LOG, Nodes, Part},
+    quotad::agent,
+    random::Random,
 };
 
 /// Whom it meets.

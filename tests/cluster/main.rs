@@ -10,8 +10,6 @@
 mod clocks;
 mod faults;
 mod forwarded;
-#[path = "../linear/parts/mod.rs"]
-mod linear;
 mod newer;
 mod producer;
 mod rolling;
@@ -35,13 +33,13 @@ use std::{
 };
 
 use faults::{Fault, strike, wait_for_grants};
-use linear::{
-    clients::{self, CLIENTS, Client, HARD, Habits, NAMESPACES, Yard, entries_of, set_quotas},
-    history::{Operation, Reply, Request},
-    search, witness,
-};
 use support::{
     cluster::NODES,
+    linear::{
+        clients::{self, CLIENTS, Client, HARD, Habits, NAMESPACES, Yard, entries_of, set_quotas},
+        history::{Operation, Reply, Request},
+        search, witness,
+    },
     nodes::Nodes,
     programs::quotactl,
     quotad::{REQUEST, agent},

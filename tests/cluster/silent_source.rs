@@ -7,9 +7,11 @@ use rustix::process::Signal;
 use crate::{
     End,
     faults::wait_for_grants,
-    linear::clients::{CLIENTS, Client, NAMESPACES, Yard},
     number, producer, scratch,
-    support::nodes::{LOG, Nodes, Part},
+    support::{
+        linear::clients::{CLIENTS, Client, NAMESPACES, Yard},
+        nodes::{LOG, Nodes, Part},
+    },
     yard,
 };
 

@@ -10,11 +10,11 @@ use ureq::{
 };
 
 use crate::{
-    linear::clients::{name, reservation, set_quotas},
     scratch,
     support::{
         PATIENCE,
         cluster::NODES,
+        linear::clients::{name, reservation, set_quotas},
         nodes::{Nodes, Part, Setup},
         programs::quotactl,
         quotad::agent,

@@ -1,12 +1,12 @@
 //! The checkers are checked: by histories that are right, and by such that are not.
 
-use crate::{
-    parts::{
+use crate::support::{
+    linear::{
         history::{Operation, Reply, Request, step},
         search::is_linearizable,
         witness::{Entry, Kind, check},
     },
-    support::random::Random,
+    random::Random,
 };
 
 const HARD: i64 = 10;

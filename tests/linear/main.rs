@@ -7,17 +7,18 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod checkers;
-mod parts;
 use quota_test_support as support;
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use parts::{
-    clients::{CLIENTS, Client, HARD, Habits, NAMESPACES, Yard, entries_of, set_quotas},
-    history::{Operation, Reply},
-    search, witness,
+use support::{
+    linear::{
+        clients::{CLIENTS, Client, HARD, Habits, NAMESPACES, Yard, entries_of, set_quotas},
+        history::{Operation, Reply},
+        search, witness,
+    },
+    quotad::Quotad,
 };
-use support::quotad::Quotad;
 use tempfile::TempDir;
 
 /// How long an answer is waited for.

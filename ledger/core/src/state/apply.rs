@@ -264,7 +264,7 @@ impl State {
 
     /// Removes an object from the tables and the sums, if it is there.
     fn uncount(&mut self, key: Key<'_>) {
-        let Some(place) = self.find_object(key) else {
+        let Some(place) = self.find_object(key.0, key.1) else {
             return;
         };
         let Some(object) = self.objects.remove(place) else {
@@ -287,7 +287,7 @@ impl State {
     }
 
     fn refresh(&mut self, entry: &Entry, key: Key<'_>, version: u64, ends_reservation: bool) {
-        let Some(place) = self.find_object(key) else {
+        let Some(place) = self.find_object(key.0, key.1) else {
             return;
         };
         let object = self.objects.get_mut(place);
@@ -302,7 +302,7 @@ impl State {
     }
 
     fn lapse(&mut self, entry: &Entry, key: Key<'_>, footprint: &Footprint) {
-        let Some(place) = self.find_object(key) else {
+        let Some(place) = self.find_object(key.0, key.1) else {
             return;
         };
         self.objects.set_lapse(place, Timestamp::MAX);
@@ -365,7 +365,7 @@ impl State {
     /// Marks an object that was observed alive as listed in all open relists of its kind.
     fn mark_alive(&mut self, key: Key<'_>) {
         if !self.relists.is_empty()
-            && let Some(place) = self.find_object(key)
+            && let Some(place) = self.find_object(key.0, key.1)
         {
             self.mark(place, None);
         }
@@ -390,11 +390,7 @@ impl State {
         self.relists.mark(resource, namespace, place, source);
     }
 
-    pub(super) fn find_object(&self, (namespace, uid): Key<'_>) -> Option<u32> {
-        self.object_place(namespace, uid)
-    }
-
-    pub(super) fn object_place(&self, namespace: &str, uid: &Uid) -> Option<u32> {
+    pub(super) fn find_object(&self, namespace: &str, uid: &Uid) -> Option<u32> {
         // By uid first: mostly nothing is found, and then the namespace need not be looked up.
         let is_here = |place: &u32| {
             let object = self.objects.get(*place);
@@ -432,7 +428,7 @@ impl State {
     }
 
     pub(super) fn footprint_shared(&self, namespace: &str, uid: &Uid) -> Option<&Arc<Footprint>> {
-        let place = self.object_place(namespace, uid)?;
+        let place = self.find_object(namespace, uid)?;
         Some(self.footprints.get(self.objects.get(place).footprint))
     }
 }

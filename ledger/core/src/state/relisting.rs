@@ -99,7 +99,7 @@ impl State {
         resource: &Name,
         namespace: &Name,
     ) -> bool {
-        let place = self.find_object((namespace, uid));
+        let place = self.find_object(namespace, uid);
         let is_open = |scope: &RelistScope| {
             let relist = self.relists.open.get(scope);
             relist.is_some_and(|relist| {
@@ -155,7 +155,7 @@ impl State {
         if self.relists.is_empty() {
             return false;
         }
-        let Some(place) = self.find_object((namespace, uid)) else {
+        let Some(place) = self.find_object(namespace, uid) else {
             return false;
         };
         let object = self.objects.get(place);
@@ -212,7 +212,7 @@ impl State {
         now: Timestamp,
     ) -> Option<ObjectView> {
         let relist = self.relists.open.get(scope)?;
-        let place = self.find_object((namespace, uid))?;
+        let place = self.find_object(namespace, uid)?;
         self.is_unlisted(scope, relist, place, now)
             .then(|| self.object_view(place))
     }

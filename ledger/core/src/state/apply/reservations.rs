@@ -101,7 +101,7 @@ impl State {
         };
         let reservation = tracked.reservation.clone();
         let footprint = reservation.footprint.with_resources(resources.clone());
-        if let Some(place) = self.find_object(key) {
+        if let Some(place) = self.find_object(key.0, key.1) {
             self.recount_object(entry, place, &footprint);
             self.end(entry, key, End::Committed);
             return;

@@ -23,7 +23,7 @@ impl State {
     /// A live object.
     #[must_use]
     pub fn object(&self, namespace: &str, uid: &Uid) -> Option<ObjectView> {
-        let place = self.object_place(namespace, uid)?;
+        let place = self.find_object(namespace, uid)?;
         Some(self.object_view(place))
     }
 

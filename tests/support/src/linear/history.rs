@@ -2,7 +2,7 @@
 
 /// What was requested, in whole units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Request {
+pub enum Request {
     /// To hold so many.
     Reserve(i64),
     /// To give back all that is held: so many.
@@ -13,7 +13,7 @@ pub(crate) enum Request {
 
 /// The reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reply {
+pub enum Reply {
     Done,
     /// There was no room, as of this sequence.
     Denied(u64),
@@ -21,25 +21,25 @@ pub(crate) enum Reply {
 
 /// One operation of one client.
 #[derive(Clone, Debug)]
-pub(crate) struct Operation {
-    pub(crate) namespace: usize,
-    pub(crate) uid: String,
-    pub(crate) request: Request,
+pub struct Operation {
+    pub namespace: usize,
+    pub uid: String,
+    pub request: Request,
     /// When it was requested, in nanoseconds since the beginning.
-    pub(crate) called: u64,
+    pub called: u64,
     /// When it was answered, and how. None: it may have happened or not, at any time since.
-    pub(crate) answer: Option<(u64, Reply)>,
+    pub answer: Option<(u64, Reply)>,
 }
 
 impl Operation {
     /// When it was over at the latest.
-    pub(crate) fn returned(&self) -> u64 {
+    pub fn returned(&self) -> u64 {
         self.answer.map_or(u64::MAX, |(returned, _)| returned)
     }
 }
 
 /// The held amount after the request, if the reply is possible with the held amount before; none: it is impossible.
-pub(crate) fn step(held: i64, hard: i64, request: Request, reply: Reply) -> Option<i64> {
+pub fn step(held: i64, hard: i64, request: Request, reply: Reply) -> Option<i64> {
     match (request, reply) {
         (Request::Reserve(units), Reply::Done) => (held + units <= hard).then_some(held + units),
         (Request::Reserve(units), Reply::Denied(_)) => (held + units > hard).then_some(held),

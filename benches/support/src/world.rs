@@ -1,7 +1,5 @@
 //! What the core is measured with: namespaces with quotas, objects in them, and requests for more.
 
-#![allow(dead_code, reason = "each measurement uses a part")]
-
 use std::sync::Arc;
 
 use quota_core::{
@@ -19,12 +17,14 @@ use quota_semantics::{
 
 const BEGIN: i64 = 1_770_000_000_000_000_000;
 
-pub(crate) fn list(items: &[(&str, &str)]) -> ResourceList {
+/// Amounts by their names; an amount that is none counts as zero.
+pub fn list(items: &[(&str, &str)]) -> ResourceList {
     let pair = |(name, text): &(&str, &str)| (Name::from(*name), text.parse().unwrap_or_default());
     items.iter().map(pair).collect()
 }
 
-pub(crate) fn uid(number: u64) -> Uid {
+/// The uid of this number.
+pub fn uid(number: u64) -> Uid {
     let hash = blake3::hash(&number.to_le_bytes());
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&hash.as_bytes()[..16]);
@@ -32,12 +32,12 @@ pub(crate) fn uid(number: u64) -> Uid {
 }
 
 /// One of so many namespaces, called as `quotactl bench -n team` calls them.
-pub(crate) fn namespace(number: u64, namespaces: u64) -> Name {
+pub fn namespace(number: u64, namespaces: u64) -> Name {
     Name::from(format!("team-{}", number % namespaces.max(1)))
 }
 
 /// One of fifty sizes, as workloads have them.
-pub(crate) fn footprint(number: u64) -> Footprint {
+pub fn footprint(number: u64) -> Footprint {
     let cpu = format!("{}m", 100 + number % 50);
     Footprint {
         resources: list(&[
@@ -53,7 +53,7 @@ pub(crate) fn footprint(number: u64) -> Footprint {
 }
 
 /// Room for all that is measured.
-pub(crate) fn compute() -> ResourceList {
+pub fn compute() -> ResourceList {
     list(&[
         ("pods", "10M"),
         ("requests.cpu", "10M"),
@@ -61,7 +61,8 @@ pub(crate) fn compute() -> ResourceList {
     ])
 }
 
-pub(crate) fn quota(namespace: Name, name: &str, uid: Uid, hard: ResourceList) -> Event {
+/// A quota is set.
+pub fn quota(namespace: Name, name: &str, uid: Uid, hard: ResourceList) -> Event {
     Event::QuotaSet(Arc::new(QuotaRecord {
         namespace,
         name: Name::from(name),
@@ -75,13 +76,8 @@ pub(crate) fn quota(namespace: Name, name: &str, uid: Uid, hard: ResourceList) -
     }))
 }
 
-pub(crate) fn pod(
-    uid: Uid,
-    namespace: Name,
-    name: String,
-    version: u64,
-    footprint: Footprint,
-) -> Event {
+/// A pod is observed.
+pub fn pod(uid: Uid, namespace: Name, name: String, version: u64, footprint: Footprint) -> Event {
     Event::ObjectObserved(Box::new(Observed {
         uid,
         namespace,
@@ -95,7 +91,7 @@ pub(crate) fn pod(
 }
 
 /// Entries of these events, as a stream brings them.
-pub(crate) fn entries(events: impl Iterator<Item = Event>) -> impl Iterator<Item = Entry> {
+pub fn entries(events: impl Iterator<Item = Event>) -> impl Iterator<Item = Entry> {
     let actor = Actor::named("stream/OBJECTS");
     events.enumerate().map(move |(index, event)| Entry {
         sequence: index as u64 + 1,
@@ -105,7 +101,8 @@ pub(crate) fn entries(events: impl Iterator<Item = Event>) -> impl Iterator<Item
     })
 }
 
-pub(crate) fn fold(entries: &[Entry]) -> State {
+/// The state after these entries.
+pub fn fold(entries: &[Entry]) -> State {
     let mut state = State::default();
     for entry in entries {
         state.apply(entry);
@@ -114,7 +111,7 @@ pub(crate) fn fold(entries: &[Entry]) -> State {
 }
 
 /// A request for a pod of this number.
-pub(crate) fn reserve_request(uid: Uid, namespace: Name, number: u64) -> Request {
+pub fn reserve_request(uid: Uid, namespace: Name, number: u64) -> Request {
     Request {
         uid,
         namespace,

@@ -51,12 +51,13 @@ impl Measured {
 /// All runs of a case of a system.
 pub struct Runs<K>(BTreeMap<K, Vec<Measured>>);
 
-impl<K: Ord + Copy> Runs<K> {
-    /// None yet.
-    pub const fn new() -> Self {
+impl<K> Default for Runs<K> {
+    fn default() -> Self {
         Self(BTreeMap::new())
     }
+}
 
+impl<K: Ord + Copy> Runs<K> {
     /// Says what a run gave, and keeps it.
     pub fn add(
         &mut self,

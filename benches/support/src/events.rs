@@ -12,8 +12,10 @@ const RECORDING: &str = "tests/vectors/history-a.events.jsonl";
 /// A watch event of a pod: the fields that count, and none else.
 #[derive(Deserialize)]
 pub struct WatchedPod {
+    /// Passed over.
     #[serde(rename = "type")]
     pub _event_type: IgnoredAny,
+    /// The pod.
     pub object: Pod,
 }
 
@@ -21,13 +23,20 @@ pub struct WatchedPod {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PlainEvent {
+    /// `ADDED`, `MODIFIED` or `DELETED`.
     #[serde(rename = "type")]
     pub event_type: String,
+    /// The namespace of the object.
     pub namespace: Name,
+    /// Its resource, with its group.
     pub resource: Name,
+    /// Its name.
     pub name: Box<str>,
+    /// Its uid.
     pub uid: Uid,
+    /// Its version.
     pub resource_version: String,
+    /// What it counts for.
     pub usage: ResourceList,
 }
 

@@ -7,7 +7,7 @@ use super::history::{Operation, Reply, Request, step};
 
 /// What an entry says of a reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
     Granted,
     Released,
     Committed,
@@ -15,13 +15,13 @@ pub(crate) enum Kind {
 
 /// An entry of the ledger.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
-    pub(crate) sequence: u64,
-    pub(crate) namespace: usize,
-    pub(crate) uid: String,
-    pub(crate) kind: Kind,
+pub struct Entry {
+    pub sequence: u64,
+    pub namespace: usize,
+    pub uid: String,
+    pub kind: Kind,
     /// What is granted or committed.
-    pub(crate) units: i64,
+    pub units: i64,
 }
 
 const fn kind_of(request: Request) -> Kind {
@@ -33,7 +33,7 @@ const fn kind_of(request: Request) -> Kind {
 }
 
 /// Everything that is wrong.
-pub(crate) fn check(operations: &[Operation], entries: &[Entry], hard: i64) -> Vec<String> {
+pub fn check(operations: &[Operation], entries: &[Entry], hard: i64) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut of_uid: BTreeMap<(&str, u8), &Entry> = BTreeMap::new();
     for entry in entries {
@@ -73,7 +73,7 @@ pub(crate) fn check(operations: &[Operation], entries: &[Entry], hard: i64) -> V
 
 /// The operations, and what the ledger says became of those that were not answered: they were carried out, at whatever
 /// time, or are left out. Many that may have happened or not leave a search too much to try.
-pub(crate) fn resolved(operations: &[Operation], entries: &[Entry]) -> Vec<Operation> {
+pub fn resolved(operations: &[Operation], entries: &[Entry]) -> Vec<Operation> {
     let done: BTreeSet<_> = entries
         .iter()
         .map(|entry| (entry.uid.as_str(), entry.kind as u8))

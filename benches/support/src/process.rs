@@ -13,6 +13,8 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use super::programs;
+
 /// How long a start may take.
 const PATIENCE: Duration = Duration::from_secs(600);
 
@@ -22,6 +24,7 @@ pub struct Process {
 }
 
 impl Process {
+    /// Its process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -97,7 +100,7 @@ impl Quotad {
     /// Starts it with these further arguments and its ledger in `data`, and waits until it serves.
     pub fn start(directory: &Path, arguments: &[&str]) -> Self {
         let begin = Instant::now();
-        let child = Command::new(env!("CARGO_BIN_EXE_quotad"))
+        let child = Command::new(programs::quotad())
             .current_dir(directory)
             .env_clear()
             .env("QUOTAD_SHUTDOWN__DRAIN", "0s")

@@ -16,45 +16,45 @@ use super::{
     history::{Operation, Reply, Request},
     witness::{Entry, Kind},
 };
-use crate::support::{PATIENCE, quotad::agent, random::Random};
+use crate::{PATIENCE, quotad::agent, random::Random};
 
-pub(crate) const CLIENTS: u64 = 8;
+pub const CLIENTS: u64 = 8;
 const UNITS: &str = "requests.example.com/units";
-pub(crate) const HARD: i64 = 24;
+pub const HARD: i64 = 24;
 
 /// So many namespaces are worked on at a time.
-pub(crate) const NAMESPACES: usize = 4;
+pub const NAMESPACES: usize = 4;
 
 /// How clients go about it.
-pub(crate) struct Habits {
+pub struct Habits {
     /// Operations of each client, at most.
-    pub(crate) operations: u64,
+    pub operations: u64,
     /// How long an answer is waited for.
-    pub(crate) timeout: Duration,
+    pub timeout: Duration,
     /// Between two operations.
-    pub(crate) rest: Duration,
+    pub rest: Duration,
 }
 
 /// What clients share.
-pub(crate) struct Yard {
+pub struct Yard {
     /// Where the ledger is.
     apis: Mutex<Vec<String>>,
     habits: Habits,
     seed: u64,
     began: Instant,
     /// How many are done.
-    pub(crate) operations: AtomicU64,
+    pub operations: AtomicU64,
     /// How many of them are grants.
     grants: AtomicU64,
     /// Clients that go on.
-    pub(crate) clients: AtomicU64,
+    pub clients: AtomicU64,
     /// Of the namespaces that are worked on.
     first: AtomicUsize,
     is_over: AtomicBool,
 }
 
 impl Yard {
-    pub(crate) fn new(apis: Vec<String>, habits: Habits, seed: u64) -> Self {
+    pub fn new(apis: Vec<String>, habits: Habits, seed: u64) -> Self {
         Self {
             apis: Mutex::new(apis),
             habits,
@@ -69,26 +69,26 @@ impl Yard {
     }
 
     /// From now on the ledger is there.
-    pub(crate) fn move_to(&self, apis: Vec<String>) {
+    pub fn move_to(&self, apis: Vec<String>) {
         *self.apis.lock().unwrap() = apis;
     }
 
     /// From now on other namespaces are worked on. What is held in those before is given back there.
-    pub(crate) fn turn_to(&self, first: usize) {
+    pub fn turn_to(&self, first: usize) {
         self.first.store(first, Ordering::Relaxed);
     }
 
     /// Clients finish what they do.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
     /// How many were granted.
-    pub(crate) fn grants(&self) -> u64 {
+    pub fn grants(&self) -> u64 {
         self.grants.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn elapsed(&self) -> Duration {
+    pub fn elapsed(&self) -> Duration {
         self.began.elapsed()
     }
 
@@ -97,11 +97,11 @@ impl Yard {
     }
 }
 
-pub(crate) fn name(namespace: usize) -> String {
+pub fn name(namespace: usize) -> String {
     format!("team-{namespace}")
 }
 
-pub(crate) struct Client<'a> {
+pub struct Client<'a> {
     number: u64,
     random: Random,
     yard: &'a Yard,
@@ -114,7 +114,7 @@ pub(crate) struct Client<'a> {
 }
 
 impl<'a> Client<'a> {
-    pub(crate) fn new(number: u64, yard: &'a Yard) -> Self {
+    pub fn new(number: u64, yard: &'a Yard) -> Self {
         Self {
             number,
             random: Random::new(yard.seed, &format!("client {number}")),
@@ -126,7 +126,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    pub(crate) fn run(mut self) -> Vec<Operation> {
+    pub fn run(mut self) -> Vec<Operation> {
         for number in 0..self.yard.habits.operations {
             if self.yard.is_over.load(Ordering::Relaxed) {
                 break;
@@ -250,7 +250,7 @@ impl<'a> Client<'a> {
 }
 
 /// What is sent to reserve.
-pub(crate) fn reservation(uid: &str, units: i64) -> Value {
+pub fn reservation(uid: &str, units: i64) -> Value {
     json!({
         "reservedBy": {"apiVersion": "example.com/v1", "kind": "Widget", "name": uid, "uid": uid},
         "reserved": {UNITS: units.to_string()}, "ttl": "10m"
@@ -258,7 +258,7 @@ pub(crate) fn reservation(uid: &str, units: i64) -> Value {
 }
 
 /// Sets the quotas of so many namespaces.
-pub(crate) fn set_quotas(api: &str, namespaces: usize) {
+pub fn set_quotas(api: &str, namespaces: usize) {
     let agent = agent(PATIENCE);
     for namespace in (0..namespaces).map(name) {
         let manifest = json!({
@@ -272,7 +272,7 @@ pub(crate) fn set_quotas(api: &str, namespaces: usize) {
 }
 
 /// What entries of the ledger say of reservations.
-pub(crate) fn entries_of(all: &[Value]) -> Vec<Entry> {
+pub fn entries_of(all: &[Value]) -> Vec<Entry> {
     all.iter().filter_map(entry).collect()
 }
 

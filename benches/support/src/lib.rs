@@ -1,6 +1,6 @@
-//! What the measurements with real processes share.
-
-#![allow(dead_code, reason = "each measurement uses a part")]
+//! What the measurements share: the world that the core is measured with, processes, figures and their report.
+//!
+//! Each function panics where a measurement cannot go on.
 
 pub mod disk;
 pub mod document;
@@ -8,10 +8,11 @@ pub mod events;
 pub mod machine;
 pub mod measured;
 pub mod process;
-pub use quota_test_support::programs;
 pub mod world;
 
 use std::{env, path::PathBuf, str::FromStr};
+
+pub use quota_test_support::programs;
 
 /// Whether this was started to measure: cargo runs benches without `--bench` to see whether they start.
 pub fn is_wanted() -> bool {

@@ -27,6 +27,7 @@ pub struct Table {
 }
 
 impl Table {
+    /// A table with these titles and no rows.
     pub fn new(titles: &[&str]) -> Self {
         let text = format!(
             "| {} |\n|{}\n",
@@ -36,6 +37,7 @@ impl Table {
         Self { text }
     }
 
+    /// Adds a row.
     pub fn row<T: AsRef<str>>(&mut self, cells: impl IntoIterator<Item = T>) {
         self.text.push('|');
         for cell in cells {
@@ -46,6 +48,7 @@ impl Table {
         self.text.push('\n');
     }
 
+    /// The table, as text.
     pub fn text(&self) -> &str {
         &self.text
     }

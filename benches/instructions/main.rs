@@ -6,12 +6,8 @@
 
 #![allow(missing_docs, reason = "a program")]
 
-#[path = "instructions/baseline.rs"]
 mod baseline;
-#[path = "instructions/cases.rs"]
 mod cases;
-#[path = "support/world.rs"]
-mod world;
 
 use std::{env, process::ExitCode};
 

@@ -25,7 +25,7 @@ struct Search<'a> {
 }
 
 /// The operations of one namespace, of which nothing is held at the beginning.
-pub(crate) fn is_linearizable(operations: &[Operation], hard: i64) -> bool {
+pub fn is_linearizable(operations: &[Operation], hard: i64) -> bool {
     Search::new(operations, hard).run()
 }
 

@@ -2,8 +2,8 @@
 
 use std::{fs, process::Command};
 
-/// A line that says when and on what.
-pub fn description() -> String {
+/// A line that says when and on what, and with which profile of cargo the programs were built.
+pub fn description(profile: &str) -> String {
     let processors = std::thread::available_parallelism().map_or(0, usize::from);
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpuinfo
@@ -20,11 +20,10 @@ pub fn description() -> String {
         .map_or(0, |kib| kib / 1024 / 1024);
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     format!(
-        "{date}, {processors} processors ({model}), {memory} GiB, Linux {}, {}, profile {}, load generator on the same \
+        "{date}, {processors} processors ({model}), {memory} GiB, Linux {}, {}, profile {profile}, load generator on the same \
          machine",
         kernel.trim(),
         rustc(),
-        env!("BUILD_PROFILE"),
         date = now(),
     )
 }

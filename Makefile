@@ -72,21 +72,22 @@ build:
 	cargo build --release --locked
 
 # What packages and images hold.
+SHIPPED := quotad quotactl quota-bridge
 dist:
-	cargo build --profile dist --locked --workspace --bins
+	cargo build --profile dist --locked $(addprefix -p ,$(SHIPPED)) --bins
 
 # The same as static programs, which run on any Linux of this machine's kind. Needs the static C library, glibc 2.34 or
 # newer, which Debian has in libc6-dev: it finds names without loading anything. The target is named, so that what only
 # builds the programs is not static.
 STATIC := $(shell uname -m)-unknown-linux-gnu
 static:
-	RUSTFLAGS="-C target-feature=+crt-static" cargo build --profile dist --locked --workspace --bins --target $(STATIC)
-	cd target/$(STATIC)/dist && sha256sum quotad quotactl quota-bridge >SHA256SUMS
+	RUSTFLAGS="-C target-feature=+crt-static" cargo build --profile dist --locked $(addprefix -p ,$(SHIPPED)) --bins --target $(STATIC)
+	cd target/$(STATIC)/dist && sha256sum $(SHIPPED) >SHA256SUMS
 
 # The OCI image, in target/image.
 image: static
 	rm -rf target/image
-	deploy/image/build target/image $(addprefix target/$(STATIC)/dist/,quotad quotactl quota-bridge)
+	deploy/image/build target/image $(addprefix target/$(STATIC)/dist/,$(SHIPPED))
 
 # Its programs, started from its root alone, which only root can.
 image-start: image

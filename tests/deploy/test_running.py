@@ -96,7 +96,7 @@ class Running(unittest.TestCase):
         self.nats = f"nats://127.0.0.1:{self.ports['nats']}"
         store = str(self.work / "nats")
         self.start("nats", "nats-server", "-js", "-sd", store, "-a", "127.0.0.1", "-p", str(self.ports["nats"]))
-        self.start("api", PROGRAMS / "examples/fake-api", f"127.0.0.1:{self.ports['api server']}")
+        self.start("api", PROGRAMS / "fake-api", f"127.0.0.1:{self.ports['api server']}")
         self.api = Api(f"http://127.0.0.1:{self.ports['api server']}")
         until("the API server answers", lambda: self.api.call("/version"))
         until("nats-server answers", lambda: socket.create_connection(("127.0.0.1", self.ports["nats"])).close() or True)

@@ -144,7 +144,7 @@ class Dashboard(unittest.TestCase):
         cls.start("quotad", PROGRAMS / "quotad", f"--listen=127.0.0.1:{api}", f"--admin.listen=127.0.0.1:{admin}",
                   f"--nats.url=nats://127.0.0.1:{nats}", "--nats.watermark=bridge", "--data-dir=data",
                   "--reservations.max_pending=50")
-        cls.start("fake-api", PROGRAMS / "examples" / "fake-api", kubernetes.removeprefix("http://"))
+        cls.start("fake-api", PROGRAMS / "fake-api", kubernetes.removeprefix("http://"))
         cls.start("bridge", PROGRAMS / "quota-bridge", f"--api={kubernetes}", f"--nats.url=nats://127.0.0.1:{nats}",
                   f"--admin.listen=127.0.0.1:{bridge}", "--watermark.every=500ms")
         until("the API server answers", lambda: reachable(kubernetes + "/version"))

@@ -128,7 +128,7 @@ case "${selected[*]}" in
 run) [ $release = yes ] && program=quotad ;;
 "run --bin quotactl") exec "$README_PROGRAMS/quotactl" "$@" ;;
 "run -p quota-bridge --bin quota-bridge") program=quota-bridge ;;
-"run -p quota-bridge --example fake-api") program=examples/fake-api; set -- "$README_KUBERNETES" ;;
+"run -p fake-api") program=fake-api; set -- "$README_KUBERNETES" ;;
 esac
 exec "$README_PROGRAMS/${program:?there is no such program: ${selected[*]}}" "$@" >>"$README_LOG" 2>&1
 "#;
@@ -331,7 +331,7 @@ fn last_line(text: &str) -> &str {
 
 #[test]
 fn the_readme_can_be_followed() {
-    programs::build(&["quotad", "quotactl", "quota-bridge"]);
+    programs::build(&["quotad", "quotactl", "quota-bridge", "fake-api"]);
     let blocks = blocks_of("README.md");
     let run: Vec<_> = blocks.iter().filter(|block| block.is_run).collect();
     let mut shell = Shell::start();

@@ -6,14 +6,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a bench fails by panicking")]
 
-#[allow(dead_code, reason = "the tests use the rest")]
-#[path = "../tests/bridge/programs.rs"]
-mod programs;
-#[path = "../examples/fake-api/server.rs"]
-mod server;
-#[path = "../examples/fake-api/world.rs"]
-mod world;
-
 use std::{
     fs,
     path::PathBuf,
@@ -22,13 +14,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use programs::{Program, until};
+use fake_api::{server, world::World};
 use quota_bridge::{discovery::Served, kind::Reader};
 use quota_semantics::{admission::Charging, object::GroupResource, quantity::Quantity};
-use quota_test_support::nats;
+use quota_test_support::{nats, process::Program, programs, wait_for};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use world::World;
 
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -38,6 +29,10 @@ const POD_BYTES: usize = 5500;
 
 /// Events of a second, where their delay is measured.
 const RATE: u32 = 500;
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    wait_for(what, PATIENCE, || is_so().then_some(()));
+}
 
 fn main() {
     // Cargo runs benches without `--bench` to see whether they start.
@@ -183,7 +178,7 @@ impl Scene {
         };
         let quotad = start("quotad", &["--listen=127.0.0.1:0"]);
         until("the stream is there", || {
-            (get(&format!("{}/readyz", quotad.url("admin"))).0 == 200).then_some(())
+            get(&format!("{}/readyz", quotad.url("admin"))).0 == 200
         });
         let began = Instant::now();
         let bridge = start(
@@ -204,7 +199,7 @@ impl Scene {
     /// Waits until everything is listed and published.
     fn listed(&self) {
         let url = format!("{}/readyz", self.bridge.url("admin"));
-        until("all is listed", || (get(&url).0 == 200).then_some(()));
+        until("all is listed", || get(&url).0 == 200);
     }
 
     /// How many pods the ledger counts.
@@ -219,7 +214,7 @@ impl Scene {
     }
 
     fn until_used(&self, count: u64) {
-        until("the ledger has it", || (self.used() == count).then_some(()));
+        until("the ledger has it", || self.used() == count);
     }
 
     /// The most memory that the bridge had, and has, in MiB.
@@ -236,7 +231,7 @@ impl Scene {
 fn program(name: &str) -> PathBuf {
     match std::env::var_os("PROGRAMS") {
         Some(directory) => PathBuf::from(directory).join(name),
-        None => PathBuf::from(env!("CARGO_BIN_EXE_quota-bridge")).with_file_name(name),
+        None => programs::directory().join(name),
     }
 }
 

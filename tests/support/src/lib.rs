@@ -12,6 +12,7 @@ pub mod cluster;
 pub mod linear;
 pub mod nats;
 pub mod nodes;
+pub mod process;
 pub mod programs;
 pub mod proxy;
 pub mod publisher;
@@ -33,5 +34,17 @@ pub async fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
         }
         assert!(Instant::now() < deadline, "never happened: {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// As [`until`], without a runtime, for at most so long.
+pub fn wait_for<T>(what: &str, patience: Duration, mut ask: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + patience;
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(Instant::now() < deadline, "never happened: {what}");
+        std::thread::sleep(Duration::from_millis(10));
     }
 }

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::{
     leaders::{LEASE, leads},
-    programs::until,
     scene::Scene,
+    until,
 };
 
 pub(crate) const WEBHOOKS: &str = "validatingwebhookconfigurations.admissionregistration.k8s.io";

@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 use super::{
     leaders::{LEASE, leads},
     namespaces::namespace,
-    programs::{Program, until},
+    process::Program,
     scene::{Scene, ask, metric, pod, until_ready},
+    until,
     world::{Fault, Request},
 };
 

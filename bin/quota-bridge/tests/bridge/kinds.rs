@@ -5,8 +5,9 @@ use std::fs;
 use serde_json::json;
 
 use super::{
-    programs::{Program, until},
+    process::Program,
     scene::{Scene, quota, until_ready},
+    until,
     world::{Fault, Request},
 };
 
@@ -59,7 +60,7 @@ fn a_kind_comes_with_a_quota_and_its_definition_and_goes_with_it() {
 #[test]
 fn a_server_without_aggregated_discovery_is_asked_group_by_group() {
     let scene = Scene::new();
-    scene.world.lock().minor = 20;
+    scene.world.set_minor(20);
     define(&scene);
     widgets(&scene, "w", 5);
     scene
@@ -107,13 +108,13 @@ fn a_token_that_is_renewed_is_read_again() {
          clusters: [{{name: c, cluster: {{server: '{server}'}}}}]\nusers: [{{name: u, user: {{tokenFile: token}}}}]\n"
     );
     fs::write(&config, text).unwrap();
-    scene.world.lock().token = Some("one".to_owned());
+    scene.world.require_token("one");
     let config = config.to_str().unwrap();
     let mut command = scene.command_between(&["--kubeconfig", config], &scene.nats.url());
     let bridge = Program::start(&mut command);
     until_ready(&bridge);
     scene.settle();
-    scene.world.lock().token = Some("two".to_owned());
+    scene.world.require_token("two");
     scene.world.cut();
     scene.churn("renewed");
     fs::write(&token, "two").unwrap();

@@ -6,9 +6,10 @@ use rustix::process::Signal;
 
 use super::{
     nats,
-    programs::{Program, until},
+    process::Program,
     proxy::{Mode, Proxy},
     scene::{Scene, metric, until_ready},
+    until,
 };
 
 pub(crate) const LEASE: [&str; 4] = [

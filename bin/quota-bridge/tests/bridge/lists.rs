@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::{
-    programs::until,
     scene::{Scene, metric, pod, until_ready},
+    until,
     world::{Fault, Request},
 };
 

@@ -12,21 +12,21 @@ mod leaders;
 mod lists;
 mod many;
 mod namespaces;
-#[allow(dead_code, reason = "a bench uses the rest")]
-mod programs;
 mod rules;
 mod scene;
-#[path = "../../examples/fake-api/server.rs"]
-mod server;
 mod streams;
 mod watches;
 mod watermarks;
-#[path = "../../examples/fake-api/world.rs"]
-mod world;
 
 use std::time::Duration;
 
-use quota_test_support::{nats, proxy};
+use fake_api::{server, world};
+use quota_test_support::{nats, process, proxy, wait_for};
 
 /// How long something may take that has to happen at some time.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Asks again until the answer is there.
+pub(crate) fn until<T>(what: &str, ask: impl FnMut() -> Option<T>) -> T {
+    wait_for(what, PATIENCE, ask)
+}

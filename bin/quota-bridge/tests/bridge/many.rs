@@ -3,8 +3,9 @@
 use serde_json::json;
 
 use super::{
-    programs::{Program, until},
+    process::Program,
     scene::{Scene, metric, pod, until_ready},
+    until,
 };
 
 const NAMESPACES: u64 = 50_000;

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{
-    programs::until,
     scene::{Scene, ask, get, pod, until_ready},
+    until,
 };
 
 /// A namespace with the label of a team.

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::{
     certificates::WEBHOOKS,
-    programs::until,
     scene::{Scene, quota, until_ready},
+    until,
 };
 
 /// What the API server asks about besides what it always asks about.

@@ -1,18 +1,20 @@
 //! A cluster, NATS, the ledger, and the bridge between them.
 
-use std::{collections::BTreeSet, path::Path, process::Command, time::Instant};
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::OnceLock,
+    time::Instant,
+};
 
 use planted::Bug;
+use quota_test_support::programs;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-use super::{
-    PATIENCE, nats,
-    programs::{Program, program, quotactl, until},
-    server,
-    world::World,
-};
+use super::{PATIENCE, nats, process::Program, server, until, world::World};
 
 /// The kinds whose objects are compared.
 const KINDS: [&str; 6] = [
@@ -44,6 +46,13 @@ pub(crate) fn quota(hard: Value) -> Value {
     json!({"spec": {"hard": hard}})
 }
 
+/// A program of another crate. Cargo builds only those of the crate that is tested, so that this builds the others.
+fn program(name: &str) -> PathBuf {
+    static BUILT: OnceLock<()> = OnceLock::new();
+    BUILT.get_or_init(|| programs::build(&["quotad", "quotactl"]));
+    programs::directory().join(name)
+}
+
 /// A daemon of its own in this directory, that consumes the stream.
 pub(crate) fn daemon(nats: &nats::Server, directory: &Path, arguments: &[&str]) -> Program {
     let mut command = Command::new(program("quotad"));
@@ -59,6 +68,26 @@ pub(crate) fn daemon(nats: &nats::Server, directory: &Path, arguments: &[&str]) 
         .arg(format!("--nats.url={}", nats.url()))
         .args(arguments);
     Program::start(&mut command)
+}
+
+/// Runs `quotactl` to its end: code, output, messages.
+fn quotactl(server: &str, arguments: &[&str], input: &str) -> (i32, String, String) {
+    let mut child = Command::new(program("quotactl"))
+        .args(arguments)
+        .args(["--server", server])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (
+        output.status.code().unwrap(),
+        text(output.stdout),
+        text(output.stderr),
+    )
 }
 
 impl Scene {
@@ -202,14 +231,7 @@ impl Scene {
 
     /// No entry of the ledger ends an object that lives.
     pub(crate) fn nothing_alive_was_ended(&self) {
-        let live: BTreeSet<String> = {
-            let inner = self.world.lock();
-            inner
-                .objects
-                .values()
-                .map(|object| object.uid.clone())
-                .collect()
-        };
+        let live = self.world.uids();
         let wrong: Vec<_> = self
             .ended()
             .into_iter()

@@ -4,9 +4,10 @@ use async_nats::jetstream;
 use rustix::process::Signal;
 
 use super::{
-    programs::{Program, until},
+    process::Program,
     proxy::{Mode, Proxy},
     scene::{Scene, metric, until_ready},
+    until,
 };
 
 fn stream<T>(

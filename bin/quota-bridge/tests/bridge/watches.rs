@@ -1,8 +1,9 @@
 //! Watches that are cut, too old, silent, or of another time.
 
 use super::{
-    programs::{Program, until},
+    process::Program,
     scene::{Scene, metric, pod, until_ready},
+    until,
     world::{Fault, Request},
 };
 
@@ -152,7 +153,7 @@ fn versions_that_go_back_while_no_bridge_runs_are_noticed_by_the_ledger() {
     until_ready(&bridge);
     scene.settle();
     let restore = lose_history(&scene);
-    let reached = scene.world.lock().revision;
+    let reached = scene.world.revision();
     until("watermarks of what will be lost", || {
         (scene.watermark_version("pods") >= reached).then_some(())
     });

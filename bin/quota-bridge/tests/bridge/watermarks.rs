@@ -9,8 +9,9 @@ use quota_semantics::Timestamp;
 use serde_json::Value;
 
 use super::{
-    programs::{Program, until},
+    process::Program,
     scene::{Scene, daemon, pod, until_ready},
+    until,
 };
 
 /// All lines of the stream, in order.
@@ -136,7 +137,7 @@ fn an_idle_kind_is_known_by_a_second_watch() {
 #[test]
 fn an_idle_kind_of_a_server_that_does_not_say_how_far_it_is_is_listed() {
     let scene = Scene::new();
-    scene.world.lock().minor = 30;
+    scene.world.set_minor(30);
     let bridge = scene.bridge(&[]);
     until_ready(&bridge);
     scene.settle();

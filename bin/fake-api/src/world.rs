@@ -1,9 +1,7 @@
 //! What a cluster holds, its history, and what goes wrong.
 
-#![allow(dead_code, reason = "the example uses a part of what the tests use")]
-
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
@@ -63,14 +61,22 @@ pub(crate) struct Logged {
 pub(crate) type Key = (String, String, String);
 pub(crate) type Objects = BTreeMap<Key, Arc<Stored>>;
 
+/// What etcd held at some time.
+pub struct Backup {
+    revision: u64,
+    objects: Objects,
+}
+
 /// Which requests go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Request {
+pub enum Request {
+    /// Which kinds there are.
     Discovery,
     /// The first page of a list.
     List,
     /// Another page of it.
     Continue,
+    /// A watch from a version on.
     Watch,
     /// A watch that begins with a list.
     WatchList,
@@ -80,7 +86,7 @@ pub(crate) enum Request {
 
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub enum Fault {
     /// This status, and that many seconds to wait.
     Status(u16, u32),
     /// The answer is cut in its middle; a watch within its next event.
@@ -128,13 +134,18 @@ pub(crate) struct Inner {
 
 /// A cluster. Clones share it.
 #[derive(Clone)]
-pub(crate) struct World {
+pub struct World {
     inner: Arc<Mutex<Inner>>,
     changed: watch::Sender<()>,
 }
 
 impl World {
-    pub(crate) fn new() -> Self {
+    /// A cluster of a recent version, with the kinds that the ledger and the bridge know, and without objects of users.
+    #[expect(
+        clippy::new_without_default,
+        reason = "a new cluster is no default value"
+    )]
+    pub fn new() -> Self {
         let builtin = [
             ("", "v1", "pods", "Pod", true),
             ("", "v1", "services", "Service", true),
@@ -226,25 +237,14 @@ impl World {
     }
 
     /// Creates or replaces an object, and gives it back as stored. The error is a status and what it says.
-    pub(crate) fn put(
-        &self,
-        kind: &str,
-        namespace: &str,
-        object: Value,
-    ) -> Result<String, (u16, String)> {
+    pub fn put(&self, kind: &str, namespace: &str, object: Value) -> Result<String, (u16, String)> {
         let stored = self.lock().put(kind, namespace, object)?;
         self.changed.send_replace(());
         Ok(stored)
     }
 
     /// Creates an object of a namespace; to be called where it has to succeed.
-    pub(crate) fn create(
-        &self,
-        kind: &str,
-        namespace: &str,
-        name: &str,
-        mut object: Value,
-    ) -> Value {
+    pub fn create(&self, kind: &str, namespace: &str, name: &str, mut object: Value) -> Value {
         object["metadata"]["name"] = json!(name);
         let text = self.put(kind, namespace, object);
         text.map_or(Value::Null, |text| {
@@ -253,21 +253,21 @@ impl World {
     }
 
     /// Deletes an object, if it is there.
-    pub(crate) fn delete(&self, kind: &str, namespace: &str, name: &str) -> Option<String> {
+    pub fn delete(&self, kind: &str, namespace: &str, name: &str) -> Option<String> {
         let deleted = self.lock().delete(kind, namespace, name);
         self.changed.send_replace(());
         deleted
     }
 
     /// An object, as JSON.
-    pub(crate) fn get(&self, kind: &str, namespace: &str, name: &str) -> Option<Value> {
+    pub fn get(&self, kind: &str, namespace: &str, name: &str) -> Option<Value> {
         let key = (kind.to_owned(), namespace.to_owned(), name.to_owned());
         let object = self.lock().objects.get(&key).cloned()?;
         serde_json::from_str(&object.text).ok()
     }
 
     /// The objects of a kind, as JSON.
-    pub(crate) fn list(&self, kind: &str) -> Vec<Value> {
+    pub fn list(&self, kind: &str) -> Vec<Value> {
         let inner = self.lock();
         let objects = inner.objects.values().filter(|object| object.kind == kind);
         objects
@@ -275,8 +275,30 @@ impl World {
             .collect()
     }
 
+    /// The uids of all objects.
+    pub fn uids(&self) -> BTreeSet<String> {
+        let inner = self.lock();
+        let objects = inner.objects.values();
+        objects.map(|object| object.uid.clone()).collect()
+    }
+
+    /// The version of the latest change.
+    pub fn revision(&self) -> u64 {
+        self.lock().revision
+    }
+
+    /// From now on it is Kubernetes 1.`minor`, with what servers of that version can.
+    pub fn set_minor(&self, minor: u32) {
+        self.lock().minor = minor;
+    }
+
+    /// From now on only requests with this token are answered.
+    pub fn require_token(&self, token: &str) {
+        self.lock().token = Some(token.to_owned());
+    }
+
     /// Plans faults of a kind (`*`: of all).
-    pub(crate) fn plan(&self, kind: &str, request: Request, fault: Fault, times: usize) {
+    pub fn plan(&self, kind: &str, request: Request, fault: Fault, times: usize) {
         self.lock().faults.push(Planned {
             kind: kind.to_owned(),
             request,
@@ -286,23 +308,23 @@ impl World {
     }
 
     /// Whether planned faults have not all happened.
-    pub(crate) fn is_planned(&self) -> bool {
+    pub fn is_planned(&self) -> bool {
         !self.lock().faults.is_empty()
     }
 
     /// No faults any more.
-    pub(crate) fn heal(&self) {
+    pub fn heal(&self) {
         self.lock().faults.clear();
     }
 
     /// Cuts all watches.
-    pub(crate) fn cut(&self) {
+    pub fn cut(&self) {
         self.lock().generation += 1;
         self.changed.send_replace(());
     }
 
     /// Forgets the history up to now, and cuts all watches.
-    pub(crate) fn compact(&self) {
+    pub fn compact(&self) {
         {
             let mut inner = self.lock();
             inner.revision += 1;
@@ -314,18 +336,21 @@ impl World {
     }
 
     /// What etcd holds, to be restored.
-    pub(crate) fn backup(&self) -> (u64, Objects) {
+    pub fn backup(&self) -> Backup {
         let inner = self.lock();
-        (inner.revision, inner.objects.clone())
+        Backup {
+            revision: inner.revision,
+            objects: inner.objects.clone(),
+        }
     }
 
     /// Restores a backup: versions go back.
-    pub(crate) fn restore(&self, (revision, objects): (u64, Objects)) {
+    pub fn restore(&self, backup: Backup) {
         {
             let mut inner = self.lock();
-            inner.revision = revision;
+            inner.revision = backup.revision;
             inner.compacted = 0;
-            inner.objects = objects;
+            inner.objects = backup.objects;
             inner.log.clear();
             inner.pages.clear();
         }
@@ -333,7 +358,7 @@ impl World {
     }
 
     /// Cuts the API server off from etcd, or connects it again.
-    pub(crate) fn cut_off(&self, is: bool) {
+    pub fn cut_off(&self, is: bool) {
         {
             let mut inner = self.lock();
             inner.cached = is.then(|| (inner.revision, inner.objects.clone()));
@@ -341,8 +366,8 @@ impl World {
         self.changed.send_replace(());
     }
 
-    /// How often such a request was made.
-    pub(crate) fn requests(&self, kind: &str, request: &str) -> u64 {
+    /// How often such a request was made: `request` is the name of a [`Request`].
+    pub fn requests(&self, kind: &str, request: &str) -> u64 {
         let key = (kind.to_owned(), request.to_owned());
         self.lock().requests.get(&key).copied().unwrap_or(0)
     }

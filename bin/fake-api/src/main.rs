@@ -1,13 +1,8 @@
-//! An API server without a cluster: enough of Kubernetes' API for `quota-bridge`, and for `curl`.
-//!
-//! `cargo run -p quota-bridge --example fake-api -- 127.0.0.1:8001`
-
-mod server;
-mod world;
+//! The API server as a program: `cargo run -p fake-api -- 127.0.0.1:8001`
 
 use std::net::SocketAddr;
 
-use world::World;
+use fake_api::{server, world::World};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {

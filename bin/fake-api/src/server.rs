@@ -1,10 +1,6 @@
 //! The HTTP side: lists in pages, watches, discovery, single objects.
 
-#![allow(dead_code, reason = "the example uses a part of what the tests use")]
-
-#[path = "discovery.rs"]
 mod discovery;
-#[path = "watcher.rs"]
 mod watcher;
 
 use std::{collections::HashMap, io, sync::Arc};
@@ -24,7 +20,8 @@ use crate::world::{Fault, Kind, Request, SILENCE, Stored, World};
 /// Most bytes of an object that is sent.
 const OBJECT_MAX_BYTES: usize = 4 << 20;
 
-pub(crate) async fn serve(listener: TcpListener, world: World) -> io::Result<()> {
+/// Serves this world at this listener, for as long as it is polled.
+pub async fn serve(listener: TcpListener, world: World) -> io::Result<()> {
     let router = Router::new().fallback(answer).with_state(world);
     axum::serve(listener, router).await
 }

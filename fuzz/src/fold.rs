@@ -1,27 +1,8 @@
 //! Histories: the fold, the naive fold, and the stored forms, all compared with each other.
 
-// The worlds of the laws, so that there is only one model of a history.
-#[path = "../../ledger/tests/laws/groups.rs"]
-#[allow(dead_code, reason = "the laws ask for more")]
-mod groups;
-#[path = "../../ledger/tests/laws/history.rs"]
-#[allow(dead_code, reason = "the laws ask for more")]
-mod history;
-#[path = "../../ledger/tests/laws/listings.rs"]
-#[allow(dead_code, reason = "the laws ask for more")]
-mod listings;
-#[path = "../../ledger/tests/laws/steps.rs"]
-#[allow(dead_code, reason = "the laws ask for more")]
-mod steps;
-#[path = "../../ledger/tests/laws/things.rs"]
-mod things;
-
 use arbitrary::{Result, Unstructured};
 use quota_core::{codec, state::State};
-
-use history::World;
-use listings::Listing;
-use steps::Step;
+use quota_histories::{listings::Listing, steps::Step, world::World};
 
 /// Steps of one history.
 const STEPS_MAX: usize = 64;

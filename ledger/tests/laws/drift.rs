@@ -9,15 +9,14 @@ use quota_core::{
     event::Observed,
     state::{ObjectView, State},
 };
+use quota_histories::{
+    steps::Step,
+    things::{footprint, observed},
+    world::World,
+};
 use quota_semantics::{Span, Timestamp, uid::Uid};
 
-use super::{
-    fold,
-    history::World,
-    steps::Step,
-    strategy::steps,
-    things::{footprint, observed},
-};
+use super::{fold, strategy::steps};
 
 /// All existing pods, by number: amount, version, and whether the pod is being deleted.
 type Listing = BTreeMap<u8, (u64, u64, bool)>;

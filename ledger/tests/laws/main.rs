@@ -6,15 +6,10 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 mod drift;
-mod groups;
-mod history;
-mod listings;
 mod names;
 mod relists;
 mod remembered;
-mod steps;
 mod strategy;
-mod things;
 
 use std::collections::BTreeMap;
 
@@ -26,10 +21,9 @@ use quota_core::{
     event::{Entry, Event},
     state::{Holder, LimitKind, Part, State},
 };
+use quota_histories::{groups, steps::Step, world::World};
 use quota_semantics::{Timestamp, quantity::Quantity};
 
-use history::World;
-use steps::Step;
 use strategy::steps;
 
 fn fold(entries: &[Entry]) -> State {

@@ -7,13 +7,12 @@ use quota_core::{
     decide::{Basis, Request, Sighting},
     event::Event,
 };
-use quota_semantics::{Name, object::Traits, quantity::Quantity, uid::Uid};
-
-use super::{
-    history::{World, seen},
+use quota_histories::{
     steps::Step,
     things::{footprint, namespace, observed, reserve_request},
+    world::{World, seen},
 };
+use quota_semantics::{Name, object::Traits, quantity::Quantity, uid::Uid};
 
 const HARD: u64 = 6;
 

@@ -7,9 +7,10 @@ use quota_core::{
     event::{Entry, Event},
     state::{End, State},
 };
+use quota_histories::world::World;
 use quota_semantics::{Name, uid::Uid};
 
-use super::{fold, history::World, reread, strategy::steps};
+use super::{fold, reread, strategy::steps};
 
 type Key = (Name, Uid);
 

@@ -11,11 +11,9 @@ mod session;
 mod settings;
 mod settle;
 mod stream;
-#[path = "../laws/things.rs"]
-#[allow(dead_code, reason = "shared with the laws")]
-mod things;
 mod world;
 
+use quota_histories::things;
 use world::World;
 
 /// Runs one seed, and prints everything that happens.

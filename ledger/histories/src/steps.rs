@@ -1,20 +1,24 @@
 //! The steps of histories.
 
-use super::listings::Listing;
+use crate::listings::Listing;
 
 /// A step. Numbers are small, so that steps collide.
 #[derive(Clone, Debug)]
-pub(crate) enum Step {
+#[allow(
+    missing_docs,
+    reason = "the fields are numbers of what their names say"
+)]
+pub enum Step {
+    /// A quota is set.
     SetQuota {
         namespace: u8,
         quota: u8,
         hard: u64,
         scope: u8,
     },
-    DeleteQuota {
-        namespace: u8,
-        quota: u8,
-    },
+    /// A quota is deleted.
+    DeleteQuota { namespace: u8, quota: u8 },
+    /// Somebody reserves an amount.
     Reserve {
         namespace: u8,
         uid: u8,
@@ -24,6 +28,7 @@ pub(crate) enum Step {
         replica: bool,
         ttl: i64,
     },
+    /// Somebody reserves what an existing object grows by.
     Update {
         namespace: u8,
         uid: u8,
@@ -52,9 +57,7 @@ pub(crate) enum Step {
         scales: bool,
     },
     /// Workloads become charged for their pods, or cease to be.
-    Charge {
-        charges: bool,
-    },
+    Charge { charges: bool },
     /// A charged workload is observed.
     ObserveWorkload {
         namespace: u8,
@@ -63,20 +66,17 @@ pub(crate) enum Step {
         replicas: u64,
         version: u64,
     },
-    Release {
-        namespace: u8,
-        uid: u8,
-    },
-    Extend {
-        namespace: u8,
-        uid: u8,
-        ttl: i64,
-    },
+    /// A reservation is released.
+    Release { namespace: u8, uid: u8 },
+    /// A reservation is given a later end.
+    Extend { namespace: u8, uid: u8, ttl: i64 },
+    /// A reservation is committed, with its own amount or another one.
     Commit {
         namespace: u8,
         uid: u8,
         amount: Option<u64>,
     },
+    /// An object is observed.
     Observe {
         namespace: u8,
         uid: u8,
@@ -87,6 +87,7 @@ pub(crate) enum Step {
         terminating: bool,
         lapse: Option<i64>,
     },
+    /// A quota of the cluster is observed.
     Adopt {
         namespace: u8,
         quota: u8,
@@ -94,10 +95,8 @@ pub(crate) enum Step {
         version: u64,
         hard: u64,
     },
-    Delete {
-        namespace: u8,
-        uid: u8,
-    },
+    /// The deletion of an object is observed.
+    Delete { namespace: u8, uid: u8 },
     /// A group is set; `selector` chooses its namespaces, `parent` its parent.
     SetGroup {
         group: u8,
@@ -111,9 +110,8 @@ pub(crate) enum Step {
         /// A source reports it in this version.
         shown: Option<u64>,
     },
-    DeleteGroup {
-        group: u8,
-    },
+    /// A group is deleted.
+    DeleteGroup { group: u8 },
     /// A namespace is observed with some labels, or is deleted.
     Namespace {
         namespace: u8,
@@ -125,8 +123,5 @@ pub(crate) enum Step {
     /// A relist continues, or a record is corrected.
     Listing(Listing),
     /// The clock moves, also back; the sources may be behind it.
-    Pass {
-        seconds: i64,
-        behind: i64,
-    },
+    Pass { seconds: i64, behind: i64 },
 }

@@ -7,29 +7,28 @@ use quota_core::{
 };
 use quota_semantics::{Name, Timestamp};
 
-use super::groups;
-use super::things::{footprint, known, namespace, observed, uid};
+use crate::groups;
+use crate::things::{footprint, known, namespace, observed, uid};
 
 /// The source of the relists: the actor of all steps.
 pub(crate) const SOURCE: &str = "test";
 
 /// A step of a relist, or a correction.
 #[derive(Clone, Debug)]
-pub(crate) enum Listing {
-    Begin {
-        kind: u8,
-        namespace: Option<u8>,
-    },
-    List {
-        uid: u8,
-    },
-    ListNamespace {
-        namespace: u8,
-        uid: u8,
-    },
-    ListGroup {
-        group: u8,
-    },
+#[allow(
+    missing_docs,
+    reason = "the fields are numbers of what their names say"
+)]
+pub enum Listing {
+    /// A relist begins, of all namespaces or of one.
+    Begin { kind: u8, namespace: Option<u8> },
+    /// An object is listed.
+    List { uid: u8 },
+    /// A namespace is listed.
+    ListNamespace { namespace: u8, uid: u8 },
+    /// A group is listed, as it is recorded.
+    ListGroup { group: u8 },
+    /// The list is complete.
     Finish {
         kind: u8,
         namespace: Option<u8>,
@@ -38,12 +37,12 @@ pub(crate) enum Listing {
         version: u64,
     },
     /// Ends the objects that the closed relist has not listed, from a place on.
-    Sweep {
-        from: u32,
-        most: u32,
-    },
+    Sweep { from: u32, most: u32 },
+    /// The closed relist is over.
     Over,
+    /// Messages of the source are missing.
     Gap,
+    /// The record of an object is corrected, or ended (`gone`), as it is recorded (`seen`) or as if there were none.
     Repair {
         uid: u8,
         amount: u64,
@@ -53,7 +52,7 @@ pub(crate) enum Listing {
     },
 }
 
-pub(crate) fn scope(kind: u8, space: Option<u8>) -> RelistScope {
+fn scope(kind: u8, space: Option<u8>) -> RelistScope {
     RelistScope {
         resource: Name::from(match kind {
             0 => "pods",

@@ -16,8 +16,8 @@ use quota_semantics::{
     uid::Uid,
 };
 
-use super::history::seen;
-use super::things::{OBJECT_LABEL, spec};
+use crate::things::{OBJECT_LABEL, spec};
+use crate::world::seen;
 
 /// The desired state of a group in a step.
 pub(crate) struct Wanted {
@@ -132,7 +132,7 @@ pub(crate) fn delete(state: &State, number: u8) -> Vec<Event> {
 }
 
 /// The used and reserved amount of each group, and its limit.
-pub(crate) fn held(state: &State) -> BTreeMap<Name, (Quantity, Quantity)> {
+pub fn held(state: &State) -> BTreeMap<Name, (Quantity, Quantity)> {
     let views = state.groups_page("", usize::MAX).0.into_iter();
     let of = |view: GroupView| {
         let figure = view.figures.into_iter().next()?.figure;

@@ -18,7 +18,7 @@ use quota_semantics::{
     uid::Uid,
 };
 
-use super::{
+use crate::{
     groups, listings,
     steps::Step,
     things::{
@@ -28,16 +28,19 @@ use super::{
 
 /// The transaction, the naive fold beside it, and the history.
 #[derive(Default)]
-pub(crate) struct World {
-    pub(crate) state: State,
-    pub(crate) naive: Naive,
-    pub(crate) entries: Vec<Entry>,
+pub struct World {
+    /// What the entries make.
+    pub state: State,
+    /// The same, by the simple fold.
+    pub naive: Naive,
+    /// The history.
+    pub entries: Vec<Entry>,
     /// Requests whose reservations are still remembered.
-    pub(crate) requests: Vec<Request>,
+    pub requests: Vec<Request>,
     /// The grant of the last step.
-    pub(crate) granted: Option<Arc<Reservation>>,
+    granted: Option<Arc<Reservation>>,
     /// The admission of the last step, and its request.
-    pub(crate) admitted: Option<(Request, bool, Admitted)>,
+    pub admitted: Option<(Request, bool, Admitted)>,
     open: OpenBatch,
     clock: i64,
     watermark: Option<Timestamp>,
@@ -45,11 +48,13 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn run(steps: &[Step]) -> Self {
+    /// A world in which these steps have happened.
+    pub fn run(steps: &[Step]) -> Self {
         Self::run_checking(steps, |_| {})
     }
 
-    pub(crate) fn run_checking(steps: &[Step], check: impl Fn(&Self)) -> Self {
+    /// As [`World::run`], with a check after each step.
+    pub fn run_checking(steps: &[Step], check: impl Fn(&Self)) -> Self {
         let mut world = Self::default();
         for step in steps {
             world.step(step);
@@ -58,13 +63,15 @@ impl World {
         world
     }
 
-    pub(crate) fn now(&self) -> Timestamp {
+    /// What the clock shows: never less than the time of an entry.
+    pub fn now(&self) -> Timestamp {
         Timestamp::EPOCH
             .plus(Span::from_seconds(1_000_000 + self.clock))
             .max(self.state.head().time)
     }
 
-    pub(crate) fn record(&mut self, events: Vec<Event>) {
+    /// Writes entries with these events.
+    pub fn record(&mut self, events: Vec<Event>) {
         let now = self.now();
         let mut transaction = WriteTransaction::new(&mut self.state, &mut self.open, now);
         transaction.record(&Actor::named("test"), events);
@@ -74,7 +81,8 @@ impl World {
         }
     }
 
-    pub(crate) fn reserve(&mut self, request: &Request) -> Result<Reserved, Refusal> {
+    /// Decides on a request to reserve, and writes what follows.
+    pub fn reserve(&mut self, request: &Request) -> Result<Reserved, Refusal> {
         let reserved = decide::reserve(
             &self.state,
             self.now(),
@@ -86,8 +94,8 @@ impl World {
         Ok(reserved)
     }
 
-    /// Returns whether a reservation was granted.
-    pub(crate) fn step(&mut self, step: &Step) -> bool {
+    /// Lets a step happen. Returns whether a reservation was granted.
+    pub fn step(&mut self, step: &Step) -> bool {
         self.granted = None;
         self.admitted = None;
         let watermark = self.watermark.unwrap_or(Timestamp::MAX);
@@ -198,7 +206,7 @@ impl World {
     }
 
     /// Checks that the grant of the last step exceeds no limit.
-    pub(crate) fn check_grant(&self) {
+    pub fn check_grant(&self) {
         let Some(granted) = &self.granted else { return };
         for held in self.naive.held(&granted.namespace, &granted.uid) {
             // The amount for which a workload and its pods count together may grow by less.
@@ -207,7 +215,8 @@ impl World {
         }
     }
 
-    pub(crate) fn admit(&mut self, request: Request, measure: Measure, holds: bool) -> bool {
+    /// Decides on what an API server asks, and writes what follows. Returns whether it could be decided.
+    pub fn admit(&mut self, request: Request, measure: Measure, holds: bool) -> bool {
         let review = Review {
             request: request.clone().into(),
             measure,
@@ -486,7 +495,8 @@ fn by() -> By {
     By::holder("test")
 }
 
-pub(crate) fn seen(state: &State, sighting: &Sighting) -> Vec<Event> {
+/// The events that follow from what is observed.
+pub fn seen(state: &State, sighting: &Sighting) -> Vec<Event> {
     match decide::observe(state, sighting.clone()) {
         Verdict::Accepted(events) => events,
         Verdict::Ignored(_) => Vec::new(),

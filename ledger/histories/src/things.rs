@@ -18,11 +18,13 @@ use quota_semantics::{
 /// The label of objects by which groups select.
 pub(crate) const OBJECT_LABEL: &str = "app";
 
-pub(crate) fn namespace(number: u8) -> Name {
+/// The name of a namespace.
+pub fn namespace(number: u8) -> Name {
     Name::from(format!("team-{number}"))
 }
 
-pub(crate) fn uid(number: u8) -> Uid {
+/// The uid of an object.
+pub fn uid(number: u8) -> Uid {
     // Both forms of a uid are used.
     if number.is_multiple_of(2) {
         Uid::from_uuid([number; 16])
@@ -31,7 +33,8 @@ pub(crate) fn uid(number: u8) -> Uid {
     }
 }
 
-pub(crate) fn footprint(amount: u64, pod: bool, terminating: bool) -> Footprint {
+/// A pod, or an object without traits, with so much CPU.
+pub fn footprint(amount: u64, pod: bool, terminating: bool) -> Footprint {
     let units = Quantity::from_units(i64::try_from(amount).unwrap());
     let resources = [("pods", Quantity::from_units(1)), ("requests.cpu", units)];
     Footprint {
@@ -81,6 +84,7 @@ pub(crate) fn pod(amount: u64, is_replica: bool, terminating: bool) -> Footprint
     }
 }
 
+/// A charged workload that counts for itself and for its replicas.
 pub(crate) fn workload(amount: u64, replicas: u64) -> Footprint {
     let units = Quantity::from_units(i64::try_from(amount).unwrap());
     let count = Name::from("count/deployments.apps");
@@ -95,7 +99,8 @@ pub(crate) fn workload(amount: u64, replicas: u64) -> Footprint {
     itself.scaled(replicas).unwrap()
 }
 
-pub(crate) fn spec(hard: u64, scope: u8) -> Spec {
+/// The spec of a quota of CPU; `scope` chooses its scopes.
+pub fn spec(hard: u64, scope: u8) -> Spec {
     let hard = Quantity::from_units(i64::try_from(hard).unwrap());
     let scopes = match scope {
         0 | 1 => Vec::new(),
@@ -109,6 +114,7 @@ pub(crate) fn spec(hard: u64, scope: u8) -> Spec {
     }
 }
 
+/// A namespace with a label, as it is observed.
 pub(crate) fn known(space: u8, number: u8, version: u64, label: u8) -> Arc<NamespaceRecord> {
     Arc::new(NamespaceRecord {
         name: namespace(space),
@@ -119,7 +125,8 @@ pub(crate) fn known(space: u8, number: u8, version: u64, label: u8) -> Arc<Names
     })
 }
 
-pub(crate) fn observed(
+/// An object as it is observed.
+pub fn observed(
     number: u8,
     space: u8,
     resource: &str,
@@ -140,7 +147,8 @@ pub(crate) fn observed(
     }
 }
 
-pub(crate) fn reserve_request(
+/// A request to reserve, as somebody without an API server makes it.
+pub fn reserve_request(
     number: u8,
     space: u8,
     name: Option<u8>,

@@ -250,7 +250,7 @@ impl Cluster {
         Some(stream["cluster"].clone())
     }
 
-    /// Makes the stream of events, with a copy on each server.
+    /// Makes the stream of events, with a copy on each server. The leader refuses while it has not heard of the others.
     #[tokio::main(flavor = "current_thread")]
     pub async fn create_stream(&self, name: &str) {
         let context = publisher::connect(&self.urls()).await;
@@ -261,7 +261,11 @@ impl Cluster {
             num_replicas: NODES,
             ..Config::default()
         };
-        context.create_stream(config).await.unwrap();
+        let deadline = Instant::now() + ELECTIONS;
+        while let Err(error) = context.create_stream(&config).await {
+            assert!(Instant::now() < deadline, "no stream is made: {error}");
+            tokio::time::sleep(TICK).await;
+        }
     }
 
     /// Has the leader of a stream hand over to another server, and answers whether it does.

@@ -5,6 +5,8 @@
 
 mod reservations;
 
+use reservations::Claims;
+
 use std::sync::Arc;
 
 use super::{
@@ -232,7 +234,8 @@ impl State {
 
     fn observe(&mut self, entry: &Entry, observed: &Observed) {
         let key = (&observed.namespace, &observed.uid);
-        self.change_claims(key, Change::Remove);
+        let claims = self.claims_of(key);
+        self.change_claims(claims, Change::Remove);
         self.change_waiting(key, Change::Remove);
         self.uncount(key);
         let namespace = self.ensure_namespace(&observed.namespace);
@@ -251,14 +254,25 @@ impl State {
         let place = self.objects.insert(object);
         self.namespaces.get_mut(namespace).objects.push(place);
         self.count_object(namespace, &observed.footprint, Change::Add);
-        self.mark_alive(key);
-        if self.replaces(key.0, key.1, observed.version) {
-            self.settle_commit(entry, key, End::Observed);
+        self.mark(place, None);
+        let Claims { pending, committed } = claims;
+        let is_replaced = |&place: &u32| {
+            let commit = &self.reservations.get(place).reservation;
+            commit.is_awaiting(observed.version)
+        };
+        let replaced = committed.filter(is_replaced);
+        let ended = pending.filter(|_| observed.ends_reservation);
+        if let Some(place) = replaced {
+            self.settle_commit(place, entry, key.0, End::Observed);
         }
-        if observed.ends_reservation {
-            self.settle(entry, key, End::Observed);
+        if let Some(place) = ended {
+            self.settle(place, entry, key.0, End::Observed);
         }
-        self.change_claims(key, Change::Add);
+        let left = Claims {
+            pending: pending.filter(|_| ended.is_none()),
+            committed: committed.filter(|_| replaced.is_none()),
+        };
+        self.change_claims(left, Change::Add);
         self.change_waiting(key, Change::Add);
     }
 
@@ -292,7 +306,7 @@ impl State {
         };
         let object = self.objects.get_mut(place);
         object.version = version;
-        self.mark_alive(key);
+        self.mark(place, None);
         if self.replaces(key.0, key.1, version) {
             self.end_commit(entry, key, End::Observed);
         }
@@ -315,7 +329,8 @@ impl State {
         let uid = object.uid.clone();
         let namespace = self.namespaces.get(object.namespace).name.clone();
         let key = (&namespace, &uid);
-        self.change_claims(key, Change::Remove);
+        let claims = self.claims_of(key);
+        self.change_claims(claims, Change::Remove);
         self.change_waiting(key, Change::Remove);
         let held = self.footprints.hold(footprint);
         let object = self.objects.get_mut(place);
@@ -325,7 +340,7 @@ impl State {
         let before = self.footprints.release(before);
         self.count_object(namespace, &before, Change::Remove);
         self.count_object(namespace, footprint, Change::Add);
-        self.change_claims(key, Change::Add);
+        self.change_claims(claims, Change::Add);
         self.change_waiting(key, Change::Add);
     }
 
@@ -354,19 +369,22 @@ impl State {
 
     /// Removes an object, and all claims for it.
     fn take_away(&mut self, entry: &Entry, key: Key<'_>) {
-        self.change_claims(key, Change::Remove);
+        let claims = self.claims_of(key);
+        self.change_claims(claims, Change::Remove);
         self.change_waiting(key, Change::Remove);
         self.uncount(key);
-        self.settle_commit(entry, key, End::Observed);
-        self.settle(entry, key, End::Observed);
+        if let Some(place) = claims.committed {
+            self.settle_commit(place, entry, key.0, End::Observed);
+        }
+        if let Some(place) = claims.pending {
+            self.settle(place, entry, key.0, End::Observed);
+        }
         self.change_waiting(key, Change::Add);
     }
 
     /// Marks an object that was observed alive as listed in all open relists of its kind.
     fn mark_alive(&mut self, key: Key<'_>) {
-        if !self.relists.is_empty()
-            && let Some(place) = self.find_object(key.0, key.1)
-        {
+        if let Some(place) = self.find_object(key.0, key.1) {
             self.mark(place, None);
         }
     }
@@ -384,6 +402,9 @@ impl State {
     }
 
     fn mark(&mut self, place: u32, source: Option<&Name>) {
+        if self.relists.is_empty() {
+            return;
+        }
         let object = self.objects.get(place);
         let resource = self.resources.get(object.resource);
         let namespace = &self.namespaces.get(object.namespace).name;

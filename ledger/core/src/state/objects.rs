@@ -29,6 +29,13 @@ pub(crate) struct Object {
     pub(crate) position: u32,
 }
 
+impl Object {
+    fn is_named_as(&self, other: &Self) -> bool {
+        let place = |object: &Self| (object.namespace, object.resource);
+        place(self) == place(other) && self.name.as_bytes() == other.name.as_bytes()
+    }
+}
+
 record!(Object {
     uid,
     name,
@@ -112,31 +119,33 @@ impl Objects {
     }
 
     fn index(&mut self, place: u32) {
-        let object = self.get(place);
-        let older = self.find_name(object.namespace, object.resource, object.name.as_bytes());
-        let collides = self.all_with(&object.uid).next().is_some();
-        if let Some(older) = older {
-            self.unindex_name(older);
-        }
-        self.collisions += usize::from(collides);
         let Self {
             slab,
             by_uid,
             by_name,
             lapses,
+            collisions,
             hasher,
             ..
         } = self;
         let object = slab.get(place).expect("just stored");
-        let uid_hash = |object: &Object| hasher.hash_one(&object.uid);
-        let name_hash =
+        let uid_of = |object: &Object| hasher.hash_one(&object.uid);
+        let name_of =
             |object: &Object| hasher.hash_one((object.namespace, object.resource, &object.name));
-        let uid_at = |place: u32| slab.get(place).map_or(0, uid_hash);
-        let name_at = |place: u32| slab.get(place).map_or(0, name_hash);
+        let uid_at = |place: u32| slab.get(place).map_or(0, uid_of);
+        let name_at = |place: u32| slab.get(place).map_or(0, name_of);
+        let (uid_hash, name_hash) = (uid_of(object), name_of(object));
+        let is_same_uid = |&other: &u32| slab.get(other).is_some_and(|it| it.uid == object.uid);
+        let is_same_name = |&other: &u32| slab.get(other).is_some_and(|it| it.is_named_as(object));
+        *collisions += usize::from(by_uid.find(uid_hash, is_same_uid).is_some());
+        // The newest object has the name.
+        if let Ok(older) = by_name.find_entry(name_hash, is_same_name) {
+            older.remove();
+        }
         make_room(by_uid, uid_at);
         make_room(by_name, name_at);
-        by_uid.insert_unique(uid_hash(object), place, |&place| uid_at(place));
-        by_name.insert_unique(name_hash(object), place, |&place| name_at(place));
+        by_uid.insert_unique(uid_hash, place, |&place| uid_at(place));
+        by_name.insert_unique(name_hash, place, |&place| name_at(place));
         if object.lapse < Timestamp::MAX {
             lapses.insert((object.lapse, place));
         }
@@ -161,8 +170,10 @@ impl Objects {
         }
         self.unindex_name(place);
         let removed = self.slab.remove(place)?;
-        let collided = self.all_with(&removed.uid).next().is_some();
-        self.collisions -= usize::from(collided);
+        if self.collisions > 0 {
+            let collided = self.all_with(&removed.uid).next().is_some();
+            self.collisions -= usize::from(collided);
+        }
         Some(removed)
     }
 

@@ -8,10 +8,17 @@ use crate::{
     state::{
         State,
         sums::Change,
-        tracked::{End, Ended},
+        tracked::{End, Ended, Tracked},
     },
 };
 use quota_semantics::{Timestamp, object::Footprint, resource::ResourceList, uid::Uid};
+
+/// The places of the reservations that claim amounts for an object.
+#[derive(Clone, Copy)]
+pub(super) struct Claims {
+    pub(super) pending: Option<u32>,
+    pub(super) committed: Option<u32>,
+}
 
 impl State {
     pub(super) fn grant(&mut self, entry: &Entry, reservation: &Arc<Reservation>) {
@@ -131,18 +138,12 @@ impl State {
     pub(super) fn end(&mut self, entry: &Entry, key: Key<'_>, how: End) {
         if let Some((place, _)) = self.reservations.find_pending(key.0, key.1) {
             self.change_claim(place, Change::Remove);
-            self.settle_at(place, entry, key.0, how);
+            self.settle(place, entry, key.0, how);
         }
     }
 
-    /// Ends a reservation.
-    pub(super) fn settle(&mut self, entry: &Entry, (namespace, uid): Key<'_>, how: End) {
-        if let Some((place, _)) = self.reservations.find_pending(namespace, uid) {
-            self.settle_at(place, entry, namespace, how);
-        }
-    }
-
-    fn settle_at(&mut self, place: u32, entry: &Entry, namespace: &str, how: End) {
+    /// Ends a reservation whose claim was removed.
+    pub(super) fn settle(&mut self, place: u32, entry: &Entry, namespace: &str, how: End) {
         self.bearers.remove(place);
         self.reservations.end(place, self.ended(entry, how));
         if let Some(namespace) = self.namespaces.place(namespace) {
@@ -154,15 +155,12 @@ impl State {
     pub(super) fn end_commit(&mut self, entry: &Entry, key: Key<'_>, how: End) {
         if let Some((place, _)) = self.reservations.find_committed(key.0, key.1) {
             self.change_claim(place, Change::Remove);
-            self.settle_commit(entry, key, how);
+            self.settle_commit(place, entry, key.0, how);
         }
     }
 
-    /// Ends a commit.
-    pub(super) fn settle_commit(&mut self, entry: &Entry, (namespace, uid): Key<'_>, how: End) {
-        let Some((place, _)) = self.reservations.find_committed(namespace, uid) else {
-            return;
-        };
+    /// Ends a commit whose claim was removed.
+    pub(super) fn settle_commit(&mut self, place: u32, entry: &Entry, namespace: &str, how: End) {
         self.bearers.remove(place);
         self.reservations.end_commit(place, self.ended(entry, how));
         if let Some(namespace) = self.namespaces.place(namespace) {
@@ -177,14 +175,19 @@ impl State {
         committed.is_some_and(|(_, tracked)| tracked.reservation.is_awaiting(version))
     }
 
+    /// The reservations that claim amounts for an object.
+    pub(super) fn claims_of(&self, (namespace, uid): Key<'_>) -> Claims {
+        let reservations = &self.reservations;
+        let place = |(place, _): (u32, &Tracked)| place;
+        Claims {
+            pending: reservations.find_pending(namespace, uid).map(place),
+            committed: reservations.find_committed(namespace, uid).map(place),
+        }
+    }
+
     /// Adds or removes the claims for an object. Claims depend on the present footprint of the object.
-    pub(super) fn change_claims(&mut self, (namespace, uid): Key<'_>, direction: Change) {
-        let claims = [
-            self.reservations.find_pending(namespace, uid),
-            self.reservations.find_committed(namespace, uid),
-        ];
-        let places = claims.map(|claim| claim.map(|(place, _)| place));
-        for place in places.into_iter().flatten() {
+    pub(super) fn change_claims(&mut self, claims: Claims, direction: Change) {
+        for place in [claims.pending, claims.committed].into_iter().flatten() {
             self.change_claim(place, direction);
         }
     }

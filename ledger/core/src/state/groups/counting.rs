@@ -54,6 +54,9 @@ impl State {
     ) {
         let namespace = self.namespaces.get_mut(place);
         let excess = namespace.count(footprint, direction);
+        if namespace.chain.is_empty() {
+            return;
+        }
         for link in namespace.chain.clone().iter() {
             if self.groups.counts(link, footprint) {
                 let parts = Parts::all(footprint);
@@ -72,6 +75,9 @@ impl State {
     ) {
         let namespace = self.namespaces.get_mut(place);
         let excess = namespace.claim(claim, target, observed, direction);
+        if namespace.chain.is_empty() {
+            return;
+        }
         for link in namespace.chain.clone().iter() {
             let counts = |footprint: &Footprint| self.groups.counts(link, footprint);
             if let Some(amounts) = hold(counts, target, observed) {

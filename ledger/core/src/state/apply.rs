@@ -5,9 +5,9 @@
 
 mod reservations;
 
-use reservations::Claims;
-
 use std::sync::Arc;
+
+use reservations::Claims;
 
 use super::{
     DEAD_LETTERS_MAX, State,

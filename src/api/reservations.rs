@@ -95,8 +95,12 @@ pub(super) fn grant(
     })?;
     transaction.record(actor, reserved.events);
     note(&reserved.notices);
+    let status = match reserved.status {
+        Some(status) => status,
+        None => remembered(transaction.state(), request)?,
+    };
     Ok(Granted {
-        status: remembered(transaction.state(), request)?,
+        status,
         replayed: reserved.replayed,
         warnings: warnings(&request.namespace, &reserved.notices, &reserved.unlimited),
     })

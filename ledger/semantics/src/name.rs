@@ -19,7 +19,7 @@ impl Name {
 
 impl Default for Name {
     fn default() -> Self {
-        Self(Arc::from(""))
+        Self(Arc::default())
     }
 }
 

@@ -12,7 +12,8 @@ use crate::{
     quantity::{Quantity, Scale},
 };
 
-/// The longest list that is searched linearly.
+/// The longest list that is searched linearly: most names differ in length, which is faster to compare than their
+/// order.
 const SHORT: usize = 8;
 
 /// If one list is this many times longer than another, searching it for each name of the other is faster than merging
@@ -56,7 +57,6 @@ impl ResourceList {
     /// The quantity of a name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Quantity> {
-        // Most names differ in length, which is faster to compare than their order.
         if self.0.len() <= SHORT {
             let found = self.0.iter().find(|(other, _)| other == name);
             return found.map(|(_, quantity)| quantity);
@@ -86,9 +86,15 @@ impl ResourceList {
         } else {
             (other, self)
         };
+        let is_linear = long.len() <= SHORT;
         let is_sparse = short.len().saturating_mul(SPARSE) < long.len();
         let mut from = 0;
         let common = short.names().enumerate().filter_map(move |(at, name)| {
+            if is_linear {
+                let found = long.0[from..].iter().position(|(other, _)| other == name)?;
+                from += found + 1;
+                return Some((at, from - 1));
+            }
             if is_sparse {
                 from += long.0[from..].partition_point(|(other, _)| *other < *name);
             }

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     event::{Event, Sequence},
-    state::{Counted, Overlay, State, Tracked},
+    state::{self, Counted, Overlay, State, Tracked},
 };
 use quota_semantics::{
     Name, Timestamp,
@@ -190,7 +190,10 @@ fn settle(
     // A user of the API server gets no warning for an object that no quota limits: most namespaces limit little.
     let unlimited = match charged.is_empty() {
         true => Vec::new(),
-        false => case.unlimited_to_warn_of(&limits, policy),
+        false => {
+            let unlimited = state::unlimited(&limits, &case.target);
+            case.unlimited_to_warn_of(&limits, &unlimited, policy)
+        }
     };
     let counts = !charged.is_empty() || case.is_new_workload() || needs_later(state, &case);
     let events = if holds && counts {

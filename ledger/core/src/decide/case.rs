@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     event::{Event, Reservation},
-    state::{Counted, Overlay, State},
+    state::{self, Counted, Holding, Overlay, State},
 };
 use quota_semantics::{
     Span, Timestamp,
@@ -58,11 +58,9 @@ impl<'a> Case<'a> {
         overlay: Overlay,
     ) -> Self {
         let SameNameReservations { own, mut foreign } = namesakes(state, by, request, &overlay);
-        let case = Self::taking_the_place_of(state, by, request, own, overlay);
-        Self {
-            not_owned: case.not_owned.or_else(|| foreign.pop()),
-            ..case
-        }
+        let mut case = Self::taking_the_place_of(state, by, request, own, overlay);
+        case.not_owned = case.not_owned.or_else(|| foreign.pop());
+        case
     }
 
     pub(super) fn taking_the_place_of(
@@ -132,10 +130,10 @@ impl<'a> Case<'a> {
     }
 
     /// The amounts to hold beyond those counted or held already.
-    pub(super) fn wanted(&self) -> ResourceList {
+    pub(super) fn wanted(&self) -> Cow<'_, ResourceList> {
         match &self.before {
-            Some(before) => self.target.delta_over(before),
-            None => self.target.resources.clone(),
+            Some(before) => Cow::Owned(self.target.delta_over(before)),
+            None => Cow::Borrowed(&self.target.resources),
         }
     }
 
@@ -160,8 +158,7 @@ impl<'a> Case<'a> {
         policy: &Policy,
     ) -> Result<Vec<Charge>, Refusal> {
         let wanted = self.wanted();
-        if let Some(group) = state.undecided_group(&self.request.namespace, &wanted.without_zeros())
-        {
+        if let Some(group) = state.undecided_group(&self.request.namespace, &wanted) {
             return Err(Refusal::NotReady {
                 namespace: self.request.namespace.clone(),
                 group: group.clone(),
@@ -194,16 +191,22 @@ impl<'a> Case<'a> {
         state: &'s State,
         overlay: &'s Overlay,
     ) -> Vec<Counted<'s>> {
-        let limits = state.counted(&self.request.namespace, &self.target, overlay);
+        let mut limits = state.counted(&self.request.namespace, &self.target, overlay);
+        self.decide(&mut limits);
         limits
-            .into_iter()
-            .map(|limit| self.decided(limit))
-            .collect()
     }
 
-    pub(super) fn decided<'s>(&self, limit: Counted<'s>) -> Counted<'s> {
+    /// Prepares the limits for the decision.
+    pub(super) fn decide(&self, limits: &mut [Counted<'_>]) {
         let pending = self.pending.map(|pending| &pending.footprint);
-        limit.decided(&self.target, pending, self.observed)
+        for limit in limits {
+            limit.decide(&self.target, pending, self.observed);
+        }
+    }
+
+    /// The limits that a new reservation counts against.
+    pub(super) fn holding(&self, limits: &[Counted<'_>]) -> Holding {
+        state::holding(limits, &self.target, self.observed)
     }
 
     pub(super) fn admitted(
@@ -316,21 +319,23 @@ impl<'a> Case<'a> {
             )?;
         }
         let granted = request.reservation(self.target.clone().into_owned(), now, ttl);
-        let superseded = self
-            .superseded
-            .iter()
-            .map(|uid| Event::ReservationSuperseded {
+        let mut events = Vec::with_capacity(self.superseded.len() + 2);
+        for uid in &self.superseded {
+            events.push(Event::ReservationSuperseded {
                 uid: uid.clone(),
                 namespace: request.namespace.clone(),
                 by: request.uid.clone(),
             });
-        let awaited = self.bearer.clone().map(|bearer| Event::NameAwaited {
-            uid: request.uid.clone(),
-            namespace: request.namespace.clone(),
-            bearer,
-        });
-        let granted = Event::ReservationGranted(Arc::new(granted));
-        Ok(superseded.chain([granted]).chain(awaited).collect())
+        }
+        events.push(Event::ReservationGranted(Arc::new(granted)));
+        if let Some(bearer) = &self.bearer {
+            events.push(Event::NameAwaited {
+                uid: request.uid.clone(),
+                namespace: request.namespace.clone(),
+                bearer: bearer.clone(),
+            });
+        }
+        Ok(events)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Granting reservations.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use planted::Bug;
 
@@ -9,8 +9,8 @@ use super::{
     explain::looked_at,
 };
 use crate::{
-    event::Event,
-    state::{self, Overlay, State, Tracked},
+    event::{Event, Reservation},
+    state::{self, Overlay, ReservationStatus, State, Tracked},
 };
 use quota_semantics::{Name, Span, Timestamp};
 
@@ -19,6 +19,9 @@ use quota_semantics::{Name, Span, Timestamp};
 pub struct Reserved {
     /// The events to record.
     pub events: Vec<Event>,
+    /// The status of a new reservation once the events are recorded; none: a recorded one is grown, or was granted to
+    /// the same request.
+    pub status: Option<ReservationStatus>,
     /// Whether the same request was granted before.
     pub replayed: bool,
     /// Notices about the request.
@@ -106,10 +109,11 @@ pub fn check(
     let case = Case::of(state, by, request, Overlay::default());
     let limits = case.limits(state);
     let charges = case.evaluate(state, &limits, now, policy)?;
+    let unlimited = state::unlimited(&limits, &case.target);
     Ok(Checked {
         quotas: looked_at(&limits, &case.wanted(), usize::MAX).0,
-        unlimited: state::unlimited(&limits, &case.target),
-        warn_of: case.unlimited_to_warn_of(&limits, policy),
+        warn_of: case.unlimited_to_warn_of(&limits, &unlimited, policy),
+        unlimited,
         notices: case.notices(limits, &charges),
     })
 }
@@ -130,6 +134,7 @@ fn decide(
         }
         let before = Reserved {
             events: Vec::new(),
+            status: None,
             replayed: true,
             notices: Vec::new(),
             unlimited: Vec::new(),
@@ -150,14 +155,29 @@ fn decide(
     let limits = case.limits(state);
     let charges = case.evaluate(state, &limits, now, policy)?;
     case.check_share(state, by, policy)?;
-    let unlimited = case.unlimited_to_warn_of(&limits, policy);
+    let holding = case.holding(&limits);
+    let unlimited = case.unlimited_to_warn_of(&limits, &holding.unlimited, policy);
+    let notices = case.notices(limits, &charges);
+    let events = case.grant(state, now, ttl, policy)?;
     let reserved = Reserved {
-        notices: case.notices(limits, &charges),
-        unlimited,
-        events: case.grant(state, now, ttl, policy)?,
+        status: granted(&events).map(|reservation| ReservationStatus {
+            reservation: reservation.clone(),
+            end: None,
+            holding: Some(holding),
+        }),
+        events,
         replayed: false,
+        notices,
+        unlimited,
     };
     Ok((reserved, case.overlay))
+}
+
+fn granted(events: &[Event]) -> Option<&Arc<Reservation>> {
+    events.iter().find_map(|event| match event {
+        Event::ReservationGranted(reservation) => Some(reservation),
+        _ => None,
+    })
 }
 
 /// The reservation that was granted for the same request before. An update counts as the same only while its

@@ -46,8 +46,8 @@ impl Case<'_> {
         let soonest = state.soonest_for(namespace, EXPLAINED_MAX)?;
         // For most denials this shows that no expiration helps.
         let limits = self.limits(state).into_iter();
-        let limits = limits.map(Counted::without_reservations);
-        let limits: Vec<_> = limits.map(|limit| self.decided(limit)).collect();
+        let mut limits: Vec<_> = limits.map(Counted::without_reservations).collect();
+        self.decide(&mut limits);
         self.admitted(&limits, policy).ok()?;
         let requested = self.request.footprint.resources.len();
         let mut overlay = self.overlay.clone();

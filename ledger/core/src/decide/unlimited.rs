@@ -24,14 +24,15 @@ pub enum Unlimited {
 }
 
 impl Case<'_> {
-    /// The names to warn of.
+    /// The names to warn of, among those of the object that nothing limits.
     pub(super) fn unlimited_to_warn_of(
         &self,
         limits: &[Counted<'_>],
+        unlimited: &[Name],
         policy: &Policy,
     ) -> Vec<Name> {
         match policy.unlimited {
-            Unlimited::Warn => self.unlimited(limits),
+            Unlimited::Warn => self.reported(limits, unlimited),
             Unlimited::Allow | Unlimited::Deny => Vec::new(),
         }
     }
@@ -45,23 +46,23 @@ impl Case<'_> {
         if policy.unlimited != Unlimited::Deny {
             return Ok(());
         }
-        let names = self.unlimited(limits);
+        let names = self.reported(limits, &state::unlimited(limits, &self.target));
         match names.is_empty() {
             true => Ok(()),
             false => Err(Denial::InsufficientQuota { names }),
         }
     }
 
-    /// The names that nothing limits, among the amounts requested beyond those counted or held already.
+    /// Those of the names that nothing limits that are requested beyond the amounts counted or held already.
     ///
     /// For an object, whose names the caller did not choose, one name stands for each thing: `requests.cpu` for `cpu`
     /// and `limits.cpu` as well. The count of its kind is among the names only if nothing else of the object is
     /// limited.
-    fn unlimited(&self, limits: &[Counted<'_>]) -> Vec<Name> {
-        let mut names = state::unlimited(limits, &self.target);
-        if names.is_empty() {
-            return names;
+    fn reported(&self, limits: &[Counted<'_>], unlimited: &[Name]) -> Vec<Name> {
+        if unlimited.is_empty() {
+            return Vec::new();
         }
+        let mut names = unlimited.to_vec();
         let wanted = self.wanted();
         names.retain(|name| wanted.get(name).is_some_and(Quantity::is_positive));
         if self.request.object.is_none() {

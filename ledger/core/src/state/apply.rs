@@ -237,23 +237,16 @@ impl State {
         let claims = self.claims_of(key);
         self.change_claims(claims, Change::Remove);
         self.change_waiting(key, Change::Remove);
-        self.uncount(key);
-        let namespace = self.ensure_namespace(&observed.namespace);
-        let object = Object {
-            uid: observed.uid.clone(),
-            name: (&*observed.name).into(),
-            version: observed.version,
-            entry: entry.sequence,
-            lapse: observed.lapse.unwrap_or(Timestamp::MAX),
-            namespace,
-            resource: self.resources.hold(&observed.resource),
-            footprint: self.footprints.hold(&observed.footprint),
-            position: u32::try_from(self.namespaces.get(namespace).objects.len())
-                .unwrap_or(u32::MAX),
+        let place = match self.find_object(key.0, key.1) {
+            Some(place) if self.stays(place, observed) => {
+                self.renew(place, entry, observed);
+                place
+            }
+            before => {
+                before.into_iter().for_each(|place| self.uncount(place));
+                self.count(entry, observed)
+            }
         };
-        let place = self.objects.insert(object);
-        self.namespaces.get_mut(namespace).objects.push(place);
-        self.count_object(namespace, &observed.footprint, Change::Add);
         self.mark(place, None);
         let Claims { pending, committed } = claims;
         let is_replaced = |&place: &u32| {
@@ -276,11 +269,28 @@ impl State {
         self.change_waiting(key, Change::Add);
     }
 
-    /// Removes an object from the tables and the sums, if it is there.
-    fn uncount(&mut self, key: Key<'_>) {
-        let Some(place) = self.find_object(key.0, key.1) else {
-            return;
+    /// Adds an object to the tables and the sums.
+    fn count(&mut self, entry: &Entry, observed: &Observed) -> u32 {
+        let namespace = self.ensure_namespace(&observed.namespace);
+        let object = Object {
+            uid: observed.uid.clone(),
+            name: (&*observed.name).into(),
+            version: observed.version,
+            entry: entry.sequence,
+            lapse: lapse_of(observed),
+            namespace,
+            resource: self.resources.hold(&observed.resource),
+            footprint: self.footprints.hold(&observed.footprint),
+            position: position_of(self.namespaces.get(namespace).objects.len()),
         };
+        let place = self.objects.insert(object);
+        self.namespaces.get_mut(namespace).objects.push(place);
+        self.count_object(namespace, &observed.footprint, Change::Add);
+        place
+    }
+
+    /// Removes an object from the tables and the sums.
+    fn uncount(&mut self, place: u32) {
         let Some(object) = self.objects.remove(place) else {
             return;
         };
@@ -292,12 +302,42 @@ impl State {
         self.resources.release(object.resource);
         let footprint = self.footprints.release(object.footprint);
         self.count_object(object.namespace, &footprint, Change::Remove);
-        let namespace = self.namespaces.get_mut(object.namespace);
-        namespace.objects.swap_remove(object.position as usize);
-        if let Some(&moved) = namespace.objects.get(object.position as usize) {
+        let siblings = &mut self.namespaces.get_mut(object.namespace).objects;
+        siblings.swap_remove(object.position as usize);
+        if let Some(&moved) = siblings.get(object.position as usize) {
             self.objects.get_mut(moved).position = object.position;
         }
         self.drop_namespace_if_empty(object.namespace);
+    }
+
+    /// Whether an object keeps its entries in the tables in this version: it has the same name, which no newer object
+    /// bears, and its namespace exists without it.
+    fn stays(&self, place: u32, observed: &Observed) -> bool {
+        let object = self.objects.get(place);
+        **self.resources.get(object.resource) == observed.resource
+            && self.objects.is_newest_named(place, &observed.name)
+            && self.namespaces.get(object.namespace).outlives_an_object()
+    }
+
+    /// Replaces an object by a newer version of it, with the same result as removing and adding it.
+    fn renew(&mut self, place: u32, entry: &Entry, observed: &Observed) {
+        let object = self.objects.get(place);
+        let (namespace, position) = (object.namespace, object.position);
+        let before = self.footprints.release(object.footprint);
+        self.count_object(namespace, &before, Change::Remove);
+        let footprint = self.footprints.hold(&observed.footprint);
+        let siblings = &mut self.namespaces.get_mut(namespace).objects;
+        let last = siblings.len() - 1;
+        siblings.swap(position as usize, last);
+        let moved = siblings[position as usize];
+        self.objects.get_mut(moved).position = position;
+        self.objects.set_lapse(place, lapse_of(observed));
+        let object = self.objects.get_mut(place);
+        object.version = observed.version;
+        object.entry = entry.sequence;
+        object.footprint = footprint;
+        object.position = position_of(last);
+        self.count_object(namespace, &observed.footprint, Change::Add);
     }
 
     fn refresh(&mut self, entry: &Entry, key: Key<'_>, version: u64, ends_reservation: bool) {
@@ -372,7 +412,9 @@ impl State {
         let claims = self.claims_of(key);
         self.change_claims(claims, Change::Remove);
         self.change_waiting(key, Change::Remove);
-        self.uncount(key);
+        if let Some(place) = self.find_object(key.0, key.1) {
+            self.uncount(place);
+        }
         if let Some(place) = claims.committed {
             self.settle_commit(place, entry, key.0, End::Observed);
         }
@@ -452,6 +494,15 @@ impl State {
         let place = self.find_object(namespace, uid)?;
         Some(self.footprints.get(self.objects.get(place).footprint))
     }
+}
+
+fn lapse_of(observed: &Observed) -> Timestamp {
+    observed.lapse.unwrap_or(Timestamp::MAX)
+}
+
+/// A position in the list of a namespace.
+fn position_of(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or(u32::MAX)
 }
 
 /// The footprint of a lapsed object: only its count.

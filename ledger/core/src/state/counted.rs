@@ -104,20 +104,20 @@ impl Counted<'_> {
         }
     }
 
-    /// The limit for a decision about `target`, with the pending and the observed footprint of the same object.
-    pub(crate) fn decided(
-        self,
+    /// Prepares the limit for a decision about `target`, with the pending and the observed footprint of the same object.
+    pub(crate) fn decide(
+        &mut self,
         target: &Footprint,
         pending: Option<&Footprint>,
         observed: Option<&Footprint>,
-    ) -> Self {
+    ) {
         let all = [Some(target), pending, observed];
         if all
             .into_iter()
             .flatten()
             .all(|footprint| footprint.traits.is_plain())
         {
-            return self;
+            return;
         }
         let held = |footprint| {
             let amounts = self.hold(footprint, observed).unwrap_or_default();
@@ -127,8 +127,7 @@ impl Counted<'_> {
         if let Some(pending) = pending {
             parts = parts.beyond(&held(pending));
         }
-        let growth = Some(self.balance.growth(parts, self.used_only));
-        Self { growth, ..self }
+        self.growth = Some(self.balance.growth(parts, self.used_only));
     }
 
     /// The growth of the counted amounts, if it differs from the growth of the object's amounts.

@@ -59,7 +59,7 @@ pub use view::{
 pub(crate) use counted::Counted;
 pub(crate) use overlay::Overlay;
 pub(crate) use tracked::Tracked;
-pub(crate) use unlimited::{REQUESTS, are_of_the_same, is_count, limited, unlimited};
+pub(crate) use unlimited::{REQUESTS, are_of_the_same, holding, is_count, limited, unlimited};
 
 use crate::event::{Cursor, Sequence};
 use bearers::Bearers;

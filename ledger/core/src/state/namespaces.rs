@@ -256,6 +256,13 @@ impl Namespace {
         self.observed.is_none() && !self.holds_anything()
     }
 
+    /// Whether it would exist with one object less.
+    pub(crate) fn outlives_an_object(&self) -> bool {
+        self.observed.is_some()
+            || self.objects.len() > 1
+            || !(self.quotas.is_empty() && self.pending.is_empty() && self.committed.is_empty())
+    }
+
     /// Whether it has quotas, objects or reservations.
     pub(crate) fn holds_anything(&self) -> bool {
         !(self.quotas.is_empty()

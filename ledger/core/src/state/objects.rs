@@ -112,6 +112,14 @@ impl Objects {
         self.by_name.find(hash, same).copied()
     }
 
+    /// Whether the object at this place has this name, and no newer one of its namespace and resource has it.
+    pub(crate) fn is_newest_named(&self, place: u32, name: &str) -> bool {
+        let object = self.get(place);
+        let name = name.as_bytes();
+        object.name.as_bytes() == name
+            && self.find_name(object.namespace, object.resource, name) == Some(place)
+    }
+
     pub(crate) fn insert(&mut self, object: Object) -> u32 {
         let place = self.slab.insert(object);
         self.index(place);
@@ -164,7 +172,9 @@ impl Objects {
     pub(crate) fn remove(&mut self, place: u32) -> Option<Object> {
         let object = self.slab.get(place)?;
         let hash = self.hasher.hash_one(&object.uid);
-        self.lapses.remove(&(object.lapse, place));
+        if object.lapse < Timestamp::MAX {
+            self.lapses.remove(&(object.lapse, place));
+        }
         if let Ok(entry) = self.by_uid.find_entry(hash, |&other| other == place) {
             entry.remove();
         }
@@ -180,6 +190,9 @@ impl Objects {
     pub(crate) fn set_lapse(&mut self, place: u32, lapse: Timestamp) {
         let object = self.get_mut(place);
         let before = std::mem::replace(&mut object.lapse, lapse);
+        if before == lapse {
+            return;
+        }
         self.lapses.remove(&(before, place));
         if lapse < Timestamp::MAX {
             self.lapses.insert((lapse, place));

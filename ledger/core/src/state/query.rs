@@ -98,8 +98,8 @@ impl State {
             return (0, amounts.len());
         };
         let reserved = &namespace.sums.reserved;
-        let new = amounts.names().filter(|name| reserved.get(name).is_none());
-        (reserved.len(), new.count())
+        let existing = amounts.common_places(reserved).count();
+        (reserved.len(), amounts.len() - existing)
     }
 
     /// The sums of a namespace; empty if the namespace is.

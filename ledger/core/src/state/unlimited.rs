@@ -28,12 +28,14 @@ pub(crate) fn is_count(name: &str) -> bool {
 
 /// Whether two names are for the same thing: `cpu`, `requests.cpu` and `limits.cpu`; `pods` and `count/pods`.
 pub(crate) fn are_of_the_same(name: &str, other: &str) -> bool {
-    fn bare(name: &str) -> &str {
-        let prefixes = [COUNT, REQUESTS, LIMITS];
-        let bare = prefixes.iter().find_map(|prefix| name.strip_prefix(prefix));
-        bare.unwrap_or(name)
-    }
     bare(name) == bare(other)
+}
+
+/// The thing that a name is for.
+fn bare(name: &str) -> &str {
+    let prefixes = [COUNT, REQUESTS, LIMITS];
+    let bare = prefixes.iter().find_map(|prefix| name.strip_prefix(prefix));
+    bare.unwrap_or(name)
 }
 
 /// The resources of a footprint that no limit counts, by name. A name is left out if another name of the footprint for
@@ -44,8 +46,9 @@ pub(crate) fn unlimited(limits: &[Counted<'_>], footprint: &Footprint) -> Vec<Na
     let all = || resources.iter().zip(&limited);
     let open = all().filter(|((_, amount), is_limited)| !**is_limited && amount.is_positive());
     let open = open.map(|((name, _), _)| name).filter(|name| {
-        let mut others = all();
-        !others.any(|((other, _), is_limited)| *is_limited && are_of_the_same(name, other))
+        let bare_name = bare(name);
+        let mut others = all().filter(|(_, is_limited)| **is_limited);
+        !others.any(|((other, _), _)| bare(other) == bare_name)
     });
     open.cloned().collect()
 }
@@ -67,31 +70,40 @@ pub(crate) fn limited(limits: &[Counted<'_>], footprint: &Footprint) -> Vec<bool
     limited
 }
 
+/// The limits that apply to a claim for `target`, and the resources that none of them limits, given the observed
+/// footprint of the object.
+pub(crate) fn holding(
+    limits: &[Counted<'_>],
+    target: &Footprint,
+    observed: Option<&Footprint>,
+) -> Holding {
+    let mut holding = Holding {
+        unlimited: unlimited(limits, target),
+        ..Holding::default()
+    };
+    for limit in limits {
+        let holds = limit.hold(target, observed).is_some_and(|amounts| {
+            let mut held = amounts.common(limit.hard());
+            held.any(|(_, amount, _)| amount.is_positive())
+        });
+        let names = match limit.kind() {
+            LimitKind::ResourceQuota => &mut holding.quotas,
+            LimitKind::ClusterResourceQuota => &mut holding.groups,
+        };
+        names.extend(holds.then(|| limit.name().clone()));
+    }
+    holding
+}
+
 impl State {
-    /// The limits that apply to the claim of a reservation, and the resources that none of them limits; none if the
-    /// reservation has ended and claims nothing.
+    /// The limits that apply to the claim of a reservation; none if the reservation has ended and claims nothing.
     pub(super) fn holding(&self, tracked: &Tracked) -> Option<Holding> {
         let (_, footprint) = tracked.claim()?;
         let reservation = &tracked.reservation;
         let overlay = Overlay::default();
         let limits = self.counted(&reservation.namespace, footprint, &overlay);
-        let mut holding = Holding {
-            unlimited: unlimited(&limits, footprint),
-            ..Holding::default()
-        };
         let observed = self.observed_footprint(reservation);
-        for limit in &limits {
-            let holds = limit.hold(footprint, observed).is_some_and(|amounts| {
-                let mut held = amounts.common(limit.hard());
-                held.any(|(_, amount, _)| amount.is_positive())
-            });
-            let names = match limit.kind() {
-                LimitKind::ResourceQuota => &mut holding.quotas,
-                LimitKind::ClusterResourceQuota => &mut holding.groups,
-            };
-            names.extend(holds.then(|| limit.name().clone()));
-        }
-        Some(holding)
+        Some(holding(&limits, footprint, observed))
     }
 }
 

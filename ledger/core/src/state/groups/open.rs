@@ -177,13 +177,13 @@ impl Groups {
 
 impl State {
     /// A group that is undecided for a namespace since the labels of the namespace are unknown, among those that matter
-    /// for these names.
+    /// for these amounts; zeros do not matter.
     #[must_use]
     pub(crate) fn undecided_group(&self, namespace: &Name, wanted: &ResourceList) -> Option<&Name> {
         if self.groups.is_empty() || self.observed_namespace(namespace).is_some() {
             return None;
         }
-        let group = self.groups.undecided(namespace, wanted)?;
+        let group = self.groups.undecided(namespace, &wanted.without_zeros())?;
         Some(&self.groups.get(group).record.name)
     }
 

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use futures::{StreamExt as _, stream::FuturesUnordered};
 use tokio_util::sync::CancellationToken;
 
 /// Reasons to end a connection from outside.
@@ -35,17 +36,25 @@ impl<F: Future<Output = ()>> Ends<F> {
         given_up: impl Future<Output = (&'static str, Duration)>,
     ) {
         let mut connection = pin!(connection);
+        let reason = async {
+            tokio::select! {
+                () = self.stop.cancelled() => None,
+                () = self.invalid => {
+                    tracing::debug!(%address, "the caller's certificate is no longer valid");
+                    Some(patience)
+                }
+                (why, rest) = given_up => {
+                    tracing::debug!(%address, why, "connection dropped");
+                    Some(rest)
+                }
+            }
+        };
+        // Polled only when woken, unlike a plain future: all connections share the lock of the token.
+        let mut reason = FuturesUnordered::from_iter([reason]);
         let rest = tokio::select! {
+            biased;
             ended = connection.as_mut() => return log_lost(address, ended),
-            () = self.stop.cancelled() => None,
-            () = self.invalid => {
-                tracing::debug!(%address, "the caller's certificate is no longer valid");
-                Some(patience)
-            }
-            (why, rest) = given_up => {
-                tracing::debug!(%address, why, "connection dropped");
-                Some(rest)
-            }
+            Some(rest) = reason.next() => rest,
         };
         connection.as_mut().drain();
         let ended = match rest {

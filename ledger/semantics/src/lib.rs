@@ -19,4 +19,4 @@ pub mod yaml;
 pub use actor::Actor;
 pub use name::Name;
 pub use period::{ParsePeriodError, Period};
-pub use time::{Span, Timestamp, in_microseconds};
+pub use time::{Span, Timestamp, TimestampText, in_microseconds};

@@ -5,7 +5,7 @@ use std::{borrow::Borrow, fmt, ops::Deref, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 /// A name: cheap to clone, compared by its text.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Name(Arc<str>);
 
@@ -14,12 +14,6 @@ impl Name {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
-    }
-}
-
-impl Default for Name {
-    fn default() -> Self {
-        Self(Arc::default())
     }
 }
 

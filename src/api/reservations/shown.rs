@@ -109,10 +109,10 @@ pub(in crate::api) fn write_fields(this: &Reservation<'_>, out: &mut String) -> 
     if let Some(detail) = &this.detail {
         field(out, ",\"detail\":", detail);
     }
-    timed(out, ",\"createdTime\":", this.created_time)?;
-    timed(out, ",\"expirationTime\":", this.expiration_time)?;
+    timed(out, ",\"createdTime\":", this.created_time);
+    timed(out, ",\"expirationTime\":", this.expiration_time);
     if let Some(ended) = this.ended_time {
-        timed(out, ",\"endedTime\":", ended)?;
+        timed(out, ",\"endedTime\":", ended);
     }
     if let Some(quotas) = &this.quotas {
         listed(out, ",\"quotas\":", quotas);
@@ -141,14 +141,17 @@ pub(in crate::api) const LAGGING: &str = ",\"lagging\":true";
 /// Appends the position of the ledger after other fields.
 pub(in crate::api) fn write_head(out: &mut String, Head { sequence, time }: &Head) -> fmt::Result {
     write!(out, ",\"asOf\":{{\"sequence\":{sequence}")?;
-    timed(out, ",\"time\":", *time)?;
+    timed(out, ",\"time\":", *time);
     out.push('}');
     Ok(())
 }
 
 /// Appends a time field, in the format of [`in_microseconds`](quota_semantics::in_microseconds).
-fn timed(out: &mut String, key: &str, time: Timestamp) -> fmt::Result {
-    quoted(out, key, &time.whole_microseconds())
+fn timed(out: &mut String, key: &str, time: Timestamp) {
+    out.push_str(key);
+    out.push('"');
+    out.push_str(time.whole_microseconds().text().as_str());
+    out.push('"');
 }
 
 /// Appends a field whose value never needs escapes.

@@ -160,7 +160,9 @@ impl Overlay {
             let uid = tracked.reservation.uid.clone();
             (uid, Some(&tracked.owner))
         });
-        let is_there = |uid: &Uid| !self.ended.contains(&(namespace.clone(), uid.clone()));
+        let is_there = |uid: &Uid| {
+            self.ended.is_empty() || !self.ended.contains(&(namespace.clone(), uid.clone()))
+        };
         let mut all: BTreeMap<_, _> = of_state.filter(|(uid, _)| is_there(uid)).collect();
         if !self.granted.is_empty() {
             let target = (namespace.clone(), resource.clone(), name.into());

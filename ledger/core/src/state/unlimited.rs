@@ -42,6 +42,13 @@ fn bare(name: &str) -> &str {
 /// the same thing is limited: for a pod, `memory` if `requests.memory` is limited.
 pub(crate) fn unlimited(limits: &[Counted<'_>], footprint: &Footprint) -> Vec<Name> {
     let resources = &footprint.resources;
+    let limits_all = |limit: &Counted<'_>| {
+        limit.counts(footprint) && resources.common_places(limit.hard()).count() == resources.len()
+    };
+    // The usual case for a request that names its amounts.
+    if limits.first().is_some_and(limits_all) {
+        return Vec::new();
+    }
     let limited = limited(limits, footprint);
     let all = || resources.iter().zip(&limited);
     let open = all().filter(|((_, amount), is_limited)| !**is_limited && amount.is_positive());

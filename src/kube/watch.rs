@@ -94,7 +94,7 @@ pub(super) async fn watch(
         bookmarks: params.allow_watch_bookmarks,
         marks_beginning: params.send_initial_events && params.allow_watch_bookmarks,
         lines,
-        has_columns: false,
+        sent_columns: false,
         sent: HashMap::new(),
         seen: from.unwrap_or(head),
     };
@@ -144,7 +144,7 @@ struct Watch {
     marks_beginning: bool,
     lines: mpsc::Sender<Bytes>,
     /// Whether the columns were sent: only the first event of a table has them.
-    has_columns: bool,
+    sent_columns: bool,
     sent: HashMap<Key, SentObject>,
     /// The version up to which all changes were sent to the client.
     seen: Sequence,
@@ -400,7 +400,7 @@ impl Watch {
     }
 
     fn table(&mut self, version: &str, resource_version: &str, rows: Vec<Value>) -> Value {
-        let columns = match std::mem::replace(&mut self.has_columns, true) {
+        let columns = match std::mem::replace(&mut self.sent_columns, true) {
             true => Value::Null,
             false => table::columns(self.scope.kind),
         };

@@ -98,8 +98,8 @@ pub enum Operation {
     Flush,
     /// Make the content of a file durable.
     SyncFile,
-    /// Make the names in a directory durable, or a whole file.
-    SyncDirectory,
+    /// Make the names in a directory durable, or a file with its metadata.
+    SyncAll,
     /// Rename a file.
     Rename,
     /// Remove a file or a directory.
@@ -217,7 +217,7 @@ impl fmt::Display for Operation {
             Self::Write => "write",
             Self::Flush => "flush",
             Self::SyncFile => "fdatasync",
-            Self::SyncDirectory => "fsync",
+            Self::SyncAll => "fsync",
             Self::Rename => "rename",
             Self::Remove => "remove",
             Self::Close => "close",

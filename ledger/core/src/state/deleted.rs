@@ -45,8 +45,11 @@ impl Deleted {
             uids,
             ..Self::default()
         };
-        let places: Vec<u32> = deleted.uids.iter().map(|(place, _)| place).collect();
-        places.into_iter().for_each(|place| deleted.enter(place));
+        let places = deleted.uids.iter();
+        let places = places.map(|(place, gone)| (deleted.hasher.hash_one(&gone.uid), place));
+        for (hash, place) in places.collect::<Vec<_>>() {
+            deleted.enter(hash, place);
+        }
         deleted
     }
 
@@ -55,15 +58,20 @@ impl Deleted {
     }
 
     pub(crate) fn contains(&self, namespace: &str, uid: &Uid) -> bool {
+        self.find(self.hasher.hash_one(uid), namespace, uid)
+    }
+
+    fn find(&self, hash: u64, namespace: &str, uid: &Uid) -> bool {
         let same = |&place: &u32| {
             let gone = self.uids.get(place);
             gone.is_some_and(|gone| gone.is(namespace, uid))
         };
-        self.index.find(self.hasher.hash_one(uid), same).is_some()
+        self.index.find(hash, same).is_some()
     }
 
     pub(crate) fn remember(&mut self, namespace: Name, uid: Uid) {
-        if self.contains(&namespace, &uid) {
+        let hash = self.hasher.hash_one(&uid);
+        if self.find(hash, &namespace, &uid) {
             return;
         }
         let (place, forgotten) = self.uids.push(Gone { uid, namespace });
@@ -73,20 +81,20 @@ impl Deleted {
                 entry.remove();
             }
         }
-        self.enter(place);
+        self.enter(hash, place);
     }
 
-    fn enter(&mut self, place: u32) {
+    fn enter(&mut self, hash: u64, place: u32) {
         let Self {
             uids,
             index,
             hasher,
         } = self;
-        let hash = |&place: &u32| {
+        let rehash = |&place: &u32| {
             let gone = uids.get(place);
             gone.map_or(0, |gone| hasher.hash_one(&gone.uid))
         };
-        index.insert_unique(hash(&place), place, hash);
+        index.insert_unique(hash, place, rehash);
     }
 }
 

@@ -173,7 +173,7 @@ impl Disk for RealDisk {
     fn sync_directory(&self, directory: &Path) -> Result<(), Error> {
         fs::File::open(directory)
             .and_then(|file| file.sync_all())
-            .map_err(|source| Error::io(directory, Operation::SyncDirectory, source))
+            .map_err(|source| Error::io(directory, Operation::SyncAll, source))
     }
 
     fn free_space(&self, path: &Path) -> Result<u64, Error> {

@@ -209,7 +209,7 @@ fn copy_directory(from: &Path, to: &Path) -> std::io::Result<()> {
 fn fsync(path: &Path) -> Result<(), Error> {
     fs::File::open(path)
         .and_then(|file| file.sync_all())
-        .map_err(|source| Error::io(path, Operation::SyncDirectory, source))
+        .map_err(|source| Error::io(path, Operation::SyncAll, source))
 }
 
 /// Waits until an earlier handle of this process has released sled's file: sled closes it on its own, when its threads

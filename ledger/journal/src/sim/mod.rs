@@ -177,7 +177,7 @@ impl Disk for SimDisk {
         fail(
             self.state().sync_directory(directory),
             directory,
-            Operation::SyncDirectory,
+            Operation::SyncAll,
         )
     }
 

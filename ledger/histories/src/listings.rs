@@ -8,7 +8,7 @@ use quota_core::{
 use quota_semantics::{Name, Timestamp};
 
 use crate::groups;
-use crate::things::{footprint, known, namespace, observed, uid};
+use crate::things::{footprint, namespace, namespace_record, observed, uid};
 
 /// The source of the relists: the actor of all steps.
 pub(crate) const SOURCE: &str = "test";
@@ -96,7 +96,7 @@ pub(crate) fn events(state: &State, now: Timestamp, listing: &Listing) -> Vec<Ev
             uid: number,
         } => listed(
             state,
-            &Sighting::Namespace(known(namespace, number, 0, number)),
+            &Sighting::Namespace(namespace_record(namespace, number, 0, number)),
         ),
         Listing::ListGroup { group } => {
             let recorded = state.group_record(&groups::group(group));

@@ -115,7 +115,12 @@ pub fn spec(hard: u64, scope: u8) -> Spec {
 }
 
 /// A namespace with a label, as it is observed.
-pub(crate) fn known(space: u8, number: u8, version: u64, label: u8) -> Arc<NamespaceRecord> {
+pub(crate) fn namespace_record(
+    space: u8,
+    number: u8,
+    version: u64,
+    label: u8,
+) -> Arc<NamespaceRecord> {
     Arc::new(NamespaceRecord {
         name: namespace(space),
         uid: uid(number),

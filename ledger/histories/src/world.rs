@@ -22,7 +22,8 @@ use crate::{
     groups, listings,
     steps::Step,
     things::{
-        self, footprint, known, namespace, observed, pod, reserve_request, spec, uid, workload,
+        self, footprint, namespace, namespace_record, observed, pod, reserve_request, spec, uid,
+        workload,
     },
 };
 
@@ -457,7 +458,7 @@ impl World {
                         adopts: true,
                         version,
                     },
-                    false => Sighting::Namespace(known(space, number, version, label)),
+                    false => Sighting::Namespace(namespace_record(space, number, version, label)),
                 };
                 seen(state, &sighting)
             }

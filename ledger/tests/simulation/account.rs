@@ -32,7 +32,7 @@ pub(crate) struct Account {
     pub(crate) entries: Vec<Entry>,
     pub(crate) fold: Fold,
     /// All entries up to here were acknowledged.
-    pub(crate) told: u64,
+    pub(crate) acknowledged: u64,
     /// The positions that were reported as durable, and the chain there.
     positions: BTreeMap<u64, Hash>,
     /// The digests of the state at some of those positions.
@@ -299,7 +299,7 @@ impl Account {
 
     /// Records that the ledger was reported as durable up to here.
     pub(crate) fn publish(&mut self, durable: &Durable) {
-        self.told = self.told.max(durable.sequence);
+        self.acknowledged = self.acknowledged.max(durable.sequence);
         self.positions.insert(durable.sequence, durable.hash);
     }
 
@@ -312,9 +312,9 @@ impl Account {
     pub(crate) fn recovered(&mut self, durable: &Durable, state: &State) -> Checked {
         let last = durable.sequence;
         ensure!(
-            last >= self.told,
+            last >= self.acknowledged,
             "I4: {} was acknowledged, but the ledger ends at {last}",
-            self.told
+            self.acknowledged
         );
         ensure!(
             last <= self.entries.len() as u64,

@@ -20,7 +20,7 @@ const OBJECTS: u8 = 240;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Client {
     /// The request without an answer yet, with its number.
-    pub(crate) asked: Option<(u64, Op)>,
+    pub(crate) pending: Option<(u64, Op)>,
     /// Whether the request is in the daemon's queue, as far as the client can tell.
     pub(crate) is_sent: bool,
 }
@@ -75,14 +75,14 @@ impl Clients {
         if self.all[client].is_sent {
             return None;
         }
-        self.repeated = self.all[client].asked.is_some();
-        if self.all[client].asked.is_none() {
+        self.repeated = self.all[client].pending.is_some();
+        if self.all[client].pending.is_none() {
             self.number += 1;
             let op = self.op(random, settings);
-            self.all[client].asked = Some((self.number, op));
+            self.all[client].pending = Some((self.number, op));
         }
         self.all[client].is_sent = true;
-        self.all[client].asked.clone()
+        self.all[client].pending.clone()
     }
 
     fn op(&mut self, random: &mut Random, settings: &Settings) -> Op {
@@ -110,7 +110,7 @@ impl Clients {
                 .map_or_else(|| quota(space, random, settings), Op::Reserve),
             12 => {
                 // The ledger remembers one reservation of an object: an update replaces the creation.
-                let number = self.known(random);
+                let number = self.requested_before(random);
                 self.granted.remove(&number);
                 self.updated.insert(number);
                 let footprint = footprint(random.below(5), true, false);
@@ -127,11 +127,11 @@ impl Clients {
                 ))
             }
             13..=14 => {
-                let number = self.known(random);
+                let number = self.requested_before(random);
                 Op::Release(self.space(number, space), number)
             }
             15 => {
-                let number = self.known(random);
+                let number = self.requested_before(random);
                 Op::Extend(
                     self.space(number, space),
                     number,
@@ -139,7 +139,7 @@ impl Clients {
                 )
             }
             16 => {
-                let number = self.known(random);
+                let number = self.requested_before(random);
                 Op::Commit(self.space(number, space), number)
             }
             17..=18 => quota(space, random, settings),
@@ -174,7 +174,7 @@ impl Clients {
 
     /// A request that was made before, perhaps long ago; sometimes for another amount.
     fn again(&self, random: &mut Random) -> Option<Request> {
-        let request = self.created.get(&self.known(random))?;
+        let request = self.created.get(&self.requested_before(random))?;
         let mut request = request.clone();
         if random.chance(200) {
             request.footprint = footprint(9, true, false);
@@ -183,7 +183,7 @@ impl Clients {
     }
 
     /// An object that was requested, preferably a recent one.
-    pub(crate) fn known(&self, random: &mut Random) -> u8 {
+    pub(crate) fn requested_before(&self, random: &mut Random) -> u8 {
         let last = u64::from(self.next);
         let back = random.below(last.min(12)).max(random.below(last) / 4);
         u8::try_from(last.saturating_sub(back)).unwrap_or(0)
@@ -203,7 +203,7 @@ impl Clients {
 
     /// I10: an answer has arrived; it must not contradict earlier ones.
     pub(crate) fn answered(&mut self, client: usize, number: u64, said: &Said) -> Checked {
-        let Some((requested, op)) = self.all[client].asked.clone() else {
+        let Some((requested, op)) = self.all[client].pending.clone() else {
             return Ok(());
         };
         // An answer to an earlier request, which was repeated since.

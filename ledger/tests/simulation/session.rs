@@ -257,7 +257,7 @@ impl Session {
             source: Name::from(SOURCE),
             positions,
         }));
-        self.items.push(match message.told {
+        self.items.push(match message.sighting {
             Some(sighting) => Item::Sighting(sighting),
             None => Item::Rejected {
                 letter: DeadLetter {

@@ -49,7 +49,7 @@ impl World {
     fn come_to_rest(&mut self) -> Checked {
         for _ in 0..STEPS {
             for client in 0..self.clients.all.len() {
-                if self.clients.all[client].asked.is_some() {
+                if self.clients.all[client].pending.is_some() {
                     self.ask_again(client);
                 }
             }
@@ -75,7 +75,11 @@ impl World {
     }
 
     fn is_at_rest(&self) -> bool {
-        let answered = self.clients.all.iter().all(|client| client.asked.is_none());
+        let answered = self
+            .clients
+            .all
+            .iter()
+            .all(|client| client.pending.is_none());
         answered
             && self.session.is_settled(&self.stream)
             && self
@@ -119,7 +123,7 @@ impl World {
                     source.is_gap(position) || source.position >= position,
                     "I12: message {position} is missing"
                 ),
-                Some(message) if message.told.is_none() => {
+                Some(message) if message.sighting.is_none() => {
                     let counted = source.rejected.contains(&position);
                     ensure!(counted, "I8: message {position} was not consumed");
                 }

@@ -13,7 +13,7 @@ use quota_simulation::Random;
 pub(crate) struct Message {
     pub(crate) time: Timestamp,
     pub(crate) payload: Vec<u8>,
-    pub(crate) told: Option<Sighting>,
+    pub(crate) sighting: Option<Sighting>,
 }
 
 /// One incarnation of a stream.
@@ -37,13 +37,13 @@ impl Stream {
             .map_or(self.last + 1, |first| *first)
     }
 
-    pub(crate) fn publish(&mut self, time: Timestamp, told: Option<Sighting>) {
+    pub(crate) fn publish(&mut self, time: Timestamp, sighting: Option<Sighting>) {
         self.last += 1;
         self.published += 1;
         let message = Message {
             time,
             payload: self.published.to_le_bytes().to_vec(),
-            told,
+            sighting,
         };
         self.messages.insert(self.last, message);
     }

@@ -53,7 +53,7 @@ pub(crate) struct Client {
     pub(crate) op: Option<Op>,
     pub(crate) number: u64,
     /// How often it has sent a request, to any node.
-    pub(crate) asked: u64,
+    pub(crate) attempts: u64,
     /// The acknowledged sequence of all clients when it first sent the request.
     pub(crate) acknowledged_before: u64,
     /// Reservations that it holds.

@@ -171,7 +171,7 @@ impl quota_simulation::World for World {
         let client = Client {
             op: None,
             number: 0,
-            asked: 0,
+            attempts: 0,
             acknowledged_before: 0,
             granted: Vec::new(),
             is_done: false,

@@ -36,7 +36,7 @@ impl World {
             self.stream.publish(now, None);
             return;
         }
-        let number = self.clients.known(&mut self.random);
+        let number = self.clients.requested_before(&mut self.random);
         let sighting = match self.random.below(4) {
             0 => self.cluster.delete(number),
             _ => {

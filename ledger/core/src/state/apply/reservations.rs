@@ -7,6 +7,7 @@ use crate::{
     event::{Entry, Observed, Reservation},
     state::{
         State,
+        groups::SumTables,
         sums::Change,
         tracked::{End, Ended, Tracked},
     },
@@ -193,15 +194,18 @@ impl State {
     }
 
     pub(in crate::state) fn change_claim(&mut self, place: u32, direction: Change) {
-        // A copy, since the sums change during the loop.
-        let tracked = self.reservations.get(place).clone();
+        let tracked = self.reservations.get(place);
         let Some((claim, target)) = tracked.claim() else {
             return;
         };
         let Some(namespace) = self.namespaces.place(&tracked.reservation.namespace) else {
             return;
         };
-        let beside = self.beside(&tracked).cloned();
-        self.count_claim(namespace, claim, (target, beside.as_deref()), direction);
+        let beside = self.beside(tracked).cloned();
+        let mut sums = SumTables {
+            namespaces: &mut self.namespaces,
+            groups: &mut self.groups,
+        };
+        sums.count_claim(namespace, claim, (target, beside.as_deref()), direction);
     }
 }

@@ -4,7 +4,7 @@ use super::Groups;
 use crate::state::{
     State,
     chain::Link,
-    namespaces::{Claim, hold},
+    namespaces::{Claim, Namespaces, hold},
     sums::{Change, Excess, Parts, Sums},
 };
 use quota_semantics::{
@@ -44,14 +44,15 @@ impl Groups {
     }
 }
 
-impl State {
+/// The tables with sums.
+pub(in crate::state) struct SumTables<'a> {
+    pub(in crate::state) namespaces: &'a mut Namespaces,
+    pub(in crate::state) groups: &'a mut Groups,
+}
+
+impl SumTables<'_> {
     /// Adds an object to the sums of its namespace and of all groups, or removes it.
-    pub(in crate::state) fn count_object(
-        &mut self,
-        place: u32,
-        footprint: &Footprint,
-        direction: Change,
-    ) {
+    fn count_object(&mut self, place: u32, footprint: &Footprint, direction: Change) {
         let namespace = self.namespaces.get_mut(place);
         let excess = namespace.count(footprint, direction);
         if namespace.chain.is_empty() {
@@ -108,8 +109,23 @@ impl State {
                 &shared
             }
         };
-        let groups = &mut self.groups;
-        count_changed(groups, link.group, sum, parts, excess, direction);
+        count_changed(self.groups, link.group, sum, parts, excess, direction);
+    }
+}
+
+impl State {
+    /// Adds an object to the sums of its namespace and of all groups, or removes it.
+    pub(in crate::state) fn count_object(
+        &mut self,
+        place: u32,
+        footprint: &Footprint,
+        direction: Change,
+    ) {
+        let mut sums = SumTables {
+            namespaces: &mut self.namespaces,
+            groups: &mut self.groups,
+        };
+        sums.count_object(place, footprint, direction);
     }
 
     /// Adds all amounts of a namespace that the group counts.

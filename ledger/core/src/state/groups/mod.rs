@@ -39,7 +39,7 @@ use quota_semantics::{
     resource::ResourceList,
 };
 
-pub(in crate::state) use counting::count_changed;
+pub(in crate::state) use counting::{SumTables, count_changed};
 pub use view::{GroupFigure, GroupView, MemberView};
 
 /// Small, as the chunks of namespaces.

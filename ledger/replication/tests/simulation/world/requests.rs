@@ -47,7 +47,7 @@ impl World {
             return Ok(());
         }
         if said == Said::NotLeader {
-            let attempts = client.asked;
+            let attempts = client.attempts;
             self.after(50, Event::Ask(job.client, attempts));
             return Ok(());
         }
@@ -68,7 +68,7 @@ impl World {
         }
         client.op = None;
         client.number += 1;
-        let attempts = client.asked;
+        let attempts = client.attempts;
         self.account.acknowledged = self.account.acknowledged.max(basis);
         let pause = self.random.below(120);
         self.after(pause, Event::Ask(job.client, attempts));
@@ -77,10 +77,10 @@ impl World {
 
     pub(super) fn ask(&mut self, number: usize, attempts: u64) {
         let client = &mut self.clients[number];
-        if client.asked != attempts || client.is_done {
+        if client.attempts != attempts || client.is_done {
             return;
         }
-        client.asked += 1;
+        client.attempts += 1;
         if client.op.is_none() {
             if self.now >= TROUBLED + 2_000 {
                 client.is_done = true;
@@ -103,7 +103,7 @@ impl World {
             client.acknowledged_before = self.account.acknowledged;
         }
         let op = client.op.clone().expect("there is one");
-        let (request, attempts) = (client.number, client.asked);
+        let (request, attempts) = (client.number, client.attempts);
         let node = usize::try_from(self.random.below(NODES as u64)).unwrap();
         let job = Job {
             client: number,

@@ -1,6 +1,15 @@
 //! Replay: the fold over stored batches.
 
-use std::{ops::ControlFlow, path::Path, sync::Arc};
+use std::{
+    mem,
+    ops::ControlFlow,
+    path::Path,
+    sync::{
+        Arc,
+        mpsc::{self, SendError, SyncSender},
+    },
+    thread,
+};
 
 use quota_core::{
     codec::{self, DecodeError},
@@ -33,6 +42,11 @@ impl Until {
             Self::Sequence(sequence) => entry.sequence <= sequence,
             Self::Time(time) => entry.time <= time,
         }
+    }
+
+    /// Whether no entry behind this one belongs to the replay, whatever its time.
+    const fn ends_with(self, sequence: Sequence) -> bool {
+        matches!(self, Self::Sequence(last) if sequence >= last)
     }
 }
 
@@ -154,49 +168,225 @@ pub fn load(reader: &FileReader, info: &SnapshotInfo) -> Result<State, Error> {
     Ok(state)
 }
 
+/// Entries that are handed to the fold at once: enough that waking its thread costs nothing beside them.
+const GROUP_ENTRIES: usize = 256;
+
+/// Groups of decoded entries that wait for the fold.
+const GROUPS_AHEAD: usize = 4;
+
 /// Folds the entries behind the state's head, up to `until`. `seen` is called with each entry before it is applied.
+/// Another thread reads and decodes ahead, since that takes longer than the fold.
 ///
 /// # Errors
-/// If a batch cannot be read or decoded; the state then is that before the batch.
+/// If a batch of these entries cannot be read or decoded; the state then is that before the batch.
 pub fn replay(
     state: &mut State,
     batches: &mut BatchReader,
     until: Until,
     mut seen: impl FnMut(&Entry),
 ) -> Result<(), Error> {
-    walk(state, batches, |_, entry| {
-        if !until.includes(entry) {
-            return ControlFlow::Break(());
-        }
+    if until.ends_with(state.head().sequence) {
+        return Ok(());
+    }
+    let mut visit = |_: &State, entry: &Entry| {
         seen(entry);
         ControlFlow::Continue(())
+    };
+    thread::scope(|scope| {
+        let (sender, groups) = mpsc::sync_channel(GROUPS_AHEAD);
+        scope.spawn(move || decode_ahead(batches, &sender));
+        for group in groups {
+            for entries in group? {
+                if fold(state, &entries, until, &mut visit).is_break() {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
     })
 }
 
-/// Folds the entries behind the state's head, until `visit` stops. `visit` is called with the state before each entry,
-/// and the entry.
+/// Folds the entries behind the state's head, up to `until`, or until `visit` stops. `visit` is called with the state
+/// before each entry, and the entry. All of it happens in this thread, at the pace of `visit`.
 ///
 /// # Errors
-/// If a batch cannot be read or decoded; the state then is that before the batch.
+/// As [`replay`].
 pub fn walk(
     state: &mut State,
     batches: &mut BatchReader,
+    until: Until,
     mut visit: impl FnMut(&State, &Entry) -> ControlFlow<()>,
 ) -> Result<(), Error> {
-    while let Some(batch) = batches.next_batch() {
-        let batch = batch?;
-        let first = batch.first_sequence;
-        let entries = codec::decode_entries(first, batch.count, batch.payload)
-            .map_err(|source| Error::Entries { first, source })?;
-        for entry in &entries {
-            if entry.sequence <= state.head().sequence {
-                continue;
-            }
-            if visit(state, entry).is_break() {
-                return Ok(());
-            }
-            state.apply(entry);
+    if until.ends_with(state.head().sequence) {
+        return Ok(());
+    }
+    while let Some(entries) = decode_next(batches) {
+        if fold(state, &entries?, until, &mut visit).is_break() {
+            break;
         }
     }
     Ok(())
+}
+
+/// The entries of several batches, or the error behind the last one.
+type Group = Result<Vec<Vec<Entry>>, Error>;
+
+/// Sends groups of decoded entries up to the end, the first error, or the end of the fold, which takes no more then.
+fn decode_ahead(
+    batches: &mut BatchReader,
+    fold: &SyncSender<Group>,
+) -> Result<(), SendError<Group>> {
+    let (mut group, mut entries) = (Vec::new(), 0);
+    while let Some(decoded) = decode_next(batches) {
+        match decoded {
+            Ok(batch) => {
+                entries += batch.len();
+                group.push(batch);
+            }
+            Err(error) => {
+                fold.send(Ok(group))?;
+                return fold.send(Err(error));
+            }
+        }
+        if entries >= GROUP_ENTRIES {
+            fold.send(Ok(mem::take(&mut group)))?;
+            entries = 0;
+        }
+    }
+    fold.send(Ok(group))
+}
+
+/// The entries of the next batch.
+fn decode_next(batches: &mut BatchReader) -> Option<Result<Vec<Entry>, Error>> {
+    let batch = match batches.next_batch()? {
+        Ok(batch) => batch,
+        Err(error) => return Some(Err(error.into())),
+    };
+    let first = batch.first_sequence;
+    let entries = codec::decode_entries(first, batch.count, batch.payload);
+    Some(entries.map_err(|source| Error::Entries { first, source }))
+}
+
+/// Folds entries, except those that the state holds already; breaks at the end, or where `visit` does.
+fn fold(
+    state: &mut State,
+    entries: &[Entry],
+    until: Until,
+    visit: &mut impl FnMut(&State, &Entry) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    for entry in entries {
+        if entry.sequence <= state.head().sequence {
+            continue;
+        }
+        if !until.includes(entry) {
+            return ControlFlow::Break(());
+        }
+        visit(state, entry)?;
+        state.apply(entry);
+        if until.ends_with(entry.sequence) {
+            return ControlFlow::Break(());
+        }
+    }
+    ControlFlow::Continue(())
+}
+
+#[cfg(test)]
+mod tests {
+    use quota_core::event::{Actor, Event};
+    use quota_journal::{Batch, Journal as _, sim::SimDisk};
+    use quota_semantics::Name;
+
+    use super::*;
+
+    /// A journal with batches of one to three entries each, and behind them one that cannot be decoded.
+    fn damaged(batches: u64) -> (FileJournal, FileReader, Sequence) {
+        let options = Options {
+            background: false,
+            ..Options::default()
+        };
+        let disk = Arc::new(SimDisk::new(1));
+        let (mut journal, reader, _) =
+            FileJournal::open(disk, Path::new("/data"), options).unwrap();
+        let actor = Actor::named("test");
+        let mut next = 1;
+        for number in 0..=batches {
+            let entries: Vec<Entry> = (next..=next + number % 3)
+                .map(|sequence| Entry {
+                    sequence,
+                    time: Timestamp::from_nanoseconds(sequence as i64),
+                    actor: actor.clone(),
+                    event: Event::ChargingChanged {
+                        kinds: vec![Name::from("deployments.apps")],
+                    },
+                })
+                .collect();
+            let mut payload = codec::encode_entries(&entries);
+            if number == batches {
+                payload.truncate(3);
+            }
+            let last = entries.last().unwrap();
+            journal
+                .append(Batch {
+                    first_sequence: next,
+                    count: u32::try_from(entries.len()).unwrap(),
+                    time: last.time,
+                    payload,
+                })
+                .unwrap();
+            next = last.sequence + 1;
+        }
+        journal.sync().unwrap();
+        let undecodable = next - 1 - batches % 3;
+        (journal, reader, undecodable)
+    }
+
+    #[test]
+    fn a_replay_that_reads_ahead_sees_what_a_walk_sees() {
+        // Less than a group, and more than all groups that wait.
+        for batches in [0, 1, 100, 2000] {
+            let (_journal, reader, undecodable) = damaged(batches);
+            let mut walked = Vec::new();
+            let mut state = State::default();
+            let failed = walk(
+                &mut state,
+                &mut reader.batches(1),
+                Until::End,
+                |state, entry| {
+                    walked.push((state.head().sequence, entry.clone()));
+                    ControlFlow::Continue(())
+                },
+            );
+            assert!(matches!(failed, Err(Error::Entries { first, .. }) if first == undecodable));
+            let (mut replayed, mut folded) = (Vec::new(), State::default());
+            let failed = replay(&mut folded, &mut reader.batches(1), Until::End, |entry| {
+                replayed.push((entry.sequence - 1, entry.clone()));
+            });
+            assert!(matches!(failed, Err(Error::Entries { first, .. }) if first == undecodable));
+            assert_eq!(walked, replayed);
+            assert_eq!(walked.len() as u64 + 1, undecodable);
+            assert_eq!(folded.digest(), state.digest());
+        }
+    }
+
+    #[test]
+    fn a_replay_ends_where_it_shall_before_an_error_behind_that() {
+        let (_journal, reader, undecodable) = damaged(2000);
+        for last in [0, 1, 255, 256, 257, 1500, undecodable - 1] {
+            let until = Until::Sequence(last);
+            let mut state = State::default();
+            replay(&mut state, &mut reader.batches(1), until, |_| {}).unwrap();
+            assert_eq!(state.head().sequence, last);
+            let mut state = State::default();
+            let batches = &mut reader.batches(1);
+            walk(&mut state, batches, until, |_, _| ControlFlow::Continue(())).unwrap();
+            assert_eq!(state.head().sequence, last);
+            // From there on, and not at all.
+            let until = Until::Sequence(undecodable - 1);
+            for _ in 0..2 {
+                let from = state.head().sequence + 1;
+                replay(&mut state, &mut reader.batches(from), until, |_| {}).unwrap();
+                assert_eq!(state.head().sequence, undecodable - 1);
+            }
+        }
+    }
 }

@@ -31,10 +31,7 @@ impl Past {
         }
         let mut failed = None;
         let mut batches = self.reader.batches(begin + 1);
-        replay::walk(&mut state, &mut batches, |_, entry| {
-            if !until.includes(entry) {
-                return ControlFlow::Break(());
-            }
+        replay::walk(&mut state, &mut batches, until, |_, entry| {
             pause_behind(entry, pause);
             self.go_on(begin, entry, &mut failed)
         })?;
@@ -55,7 +52,7 @@ impl Past {
         let mut samples = Vec::with_capacity(points.len());
         let mut failed = None;
         let mut batches = self.reader.batches(begin + 1);
-        replay::walk(&mut state, &mut batches, |state, entry| {
+        replay::walk(&mut state, &mut batches, Until::End, |state, entry| {
             while let Some(point) = points.get(samples.len())
                 && *point < entry.time
             {

@@ -6,7 +6,9 @@ use quota_core::decide::{Basis, Measure, Request, Review};
 use quota_semantics::{
     Name, Timestamp,
     admission::{Charging, Operation, evaluated, name_in_messages},
-    object::{Evaluator, Footprint, GroupResource, Metadata, NoContext, Object, is_ignored},
+    object::{
+        Evaluator, Footprint, GroupResource, Metadata, NoContext, Object, STEPS_MAX, is_ignored,
+    },
     quota::syntax,
     uid::Uid,
 };
@@ -50,6 +52,15 @@ impl Fault {
             detail: format!("{what} has more than {most} bytes"),
         }
     }
+
+    fn too_complex() -> Self {
+        Self {
+            reason: Reason::TooLarge,
+            detail: format!(
+                "the number of the pod's containers times that of the resources that they name is above {STEPS_MAX}"
+            ),
+        }
+    }
 }
 
 /// Says what is wrong with a review.
@@ -91,6 +102,9 @@ pub(super) fn of(
     };
     let object = read(request.object)?.ok_or("the review's request has no object")?;
     let old = read(request.old_object)?;
+    if old.iter().chain([&object]).any(Object::is_too_complex) {
+        return Err(Fault::too_complex());
+    }
     let old_traits = old.as_ref().map(Object::traits);
     let workload_changes = charging.charges(&kind) && operation == Operation::Update;
     let counts = workload_changes

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use quota_core::decide::{Basis, FingerprintedRequest, Request};
 use quota_semantics::{
     Name, Timestamp,
-    object::{Footprint, GroupResource, NoContext, Object, TypeMeta, plural},
+    object::{Footprint, GroupResource, NoContext, Object, STEPS_MAX, TypeMeta, plural},
     quantity::Quantity,
     quota::syntax,
     resource::ResourceList,
@@ -341,12 +341,18 @@ fn observed(
     let resource = resource_of(app, &api_version, &kind);
     let charging = app.events.charging();
     let object = match charging.read(&resource, json.as_bytes()) {
-        Ok(object) => Object::with_api_defaults(object),
+        Ok(object) => object,
         Err(error) => {
             causes.push(unreadable(&error));
             return None;
         }
     };
+    if object.is_too_complex() {
+        let wrong = "the number of containers times that of the resources that they name is above";
+        causes.push(unreadable(&format_args!("{wrong} {STEPS_MAX}")));
+        return None;
+    }
+    let object = object.with_api_defaults();
     let metadata = object.metadata();
     if !metadata.namespace.is_empty() && metadata.namespace != *namespace {
         let wrong = format!("it differs from that of the path, {namespace:?}");

@@ -138,6 +138,35 @@ async fn a_large_pod_is_decided_or_denied_but_never_let_in_by_an_error() {
     assert_eq!(world.sequence(), before);
 }
 
+/// While a pod is measured, every other review waits. Names that come before those of another container moved all of
+/// them: minutes.
+#[tokio::test]
+async fn a_pod_of_many_names_is_denied_in_little_time() {
+    let world = World::new();
+    world.set_quota("q", &[("pods", "9")]).await;
+    let amounts = |letter: char| -> Value {
+        let named = |number| (format!("{letter}.io/{number:05}"), json!("1"));
+        (0..30_000)
+            .map(named)
+            .collect::<serde_json::Map<_, _>>()
+            .into()
+    };
+    let mut wide = pod("wide");
+    wide["request"]["object"]["spec"]["containers"] = ['z', 'a']
+        .map(|letter| json!({ "name": letter, "resources": { "requests": amounts(letter) } }))
+        .to_vec()
+        .into();
+    let mut deep = pod("deep");
+    let shared = json!({ "name": "", "resources": { "requests": { "a.io/1": "1" } } });
+    deep["request"]["object"]["spec"]["containers"] = vec![shared; 5_000].into();
+    for review in [wide, deep] {
+        let denied = world.send(&review).await;
+        assert!(!denied.allowed());
+        assert_eq!(denied.code(), 413);
+    }
+    assert_eq!(world.counted("q", "pods"), "0+0");
+}
+
 #[tokio::test]
 async fn the_namespace_of_a_review_is_that_of_its_request() {
     let world = World::new();

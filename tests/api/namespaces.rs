@@ -36,17 +36,17 @@ async fn tell(world: &World, event: &Value) -> (u64, u64) {
 }
 
 #[tokio::test]
-async fn labels_are_recorded_when_they_change() {
+async fn labels_are_recorded_with_each_newer_version() {
     let world = World::new();
     let first = namespace("ADDED", "n1", 5, "red");
     assert_eq!(tell(&world, &first).await, (1, 0));
-    // The same again, a newer version that says the same, and an older one that does not.
-    for (version, team) in [(5, "red"), (6, "red"), (4, "blue")] {
+    // A newer version that says the same is recorded, since an older one that does not must not count any more.
+    for (version, team, counts) in [(5, "red", (0, 1)), (7, "red", (1, 0)), (6, "blue", (0, 1))] {
         let event = namespace("MODIFIED", "n1", version, team);
-        assert_eq!(tell(&world, &event).await, (0, 1), "{version}");
+        assert_eq!(tell(&world, &event).await, counts, "{version}");
     }
     assert_eq!(
-        tell(&world, &namespace("MODIFIED", "n1", 7, "blue")).await,
+        tell(&world, &namespace("MODIFIED", "n1", 8, "blue")).await,
         (1, 0)
     );
     assert_eq!(
@@ -77,6 +77,7 @@ async fn labels_are_recorded_when_they_change() {
         [
             "NamespaceObserved",
             "NamespaceObserved",
+            "NamespaceObserved",
             "NamespaceDeleted",
             "NamespaceObserved"
         ]
@@ -90,7 +91,7 @@ async fn labels_are_recorded_when_they_change() {
         })
     );
     assert_eq!(
-        recorded[2],
+        recorded[3],
         json!({"type": "NamespaceDeleted", "name": "a", "uid": "n1"})
     );
     // A namespace counts for nothing.

@@ -95,6 +95,21 @@ fn pod(uid: &str, resources: &Value) -> Value {
 }
 
 #[tokio::test]
+async fn an_object_is_refused_if_it_is_too_complex_or_needs_less_than_nothing() {
+    let world = World::new();
+    // No quota limits it.
+    let negative = pod("u1", &json!({"requests": {"cpu": "-5"}}));
+    let refused = world.post(ALL, &json!({ "object": negative })).await;
+    refused.is_refused(403, "NegativeUsage");
+    let mut complex = pod("u2", &json!({}));
+    let container = json!({"name": "", "resources": {"requests": {"a.io/1": "1"}}});
+    complex["spec"]["containers"] = vec![container; 5_000].into();
+    let refused = world.post(ALL, &json!({ "object": complex })).await;
+    refused.is_refused(422, "Invalid");
+    assert_eq!(refused.body["errors"][0]["field"], "object");
+}
+
+#[tokio::test]
 async fn an_object_is_measured_and_held_to_what_quotas_demand() {
     let world = World::new();
     world

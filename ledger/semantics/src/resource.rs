@@ -169,34 +169,66 @@ impl ResourceList {
             self.0 = taken.collect();
             return;
         }
+        let mut absent = Vec::new();
         if other.len().saturating_mul(LONG) < self.len() {
             for (name, theirs) in &other.0 {
                 match self.place(name) {
                     Ok(at) => both(&mut self.0[at].1, theirs),
-                    Err(at) => self.0.insert(at, (name.clone(), missing(theirs))),
+                    Err(_) => absent.push((name.clone(), missing(theirs))),
                 }
             }
-            return;
+            return self.add_entries(absent);
         }
         let mut at = 0;
         for (name, theirs) in &other.0 {
-            let mut order = Ordering::Less;
+            let mut order = Ordering::Greater;
             while let Some((mine, quantity)) = self.0.get_mut(at) {
                 order = (**mine).cmp(&**name);
-                match order {
-                    Ordering::Less => at += 1,
-                    Ordering::Equal => {
-                        both(quantity, theirs);
-                        break;
-                    }
-                    Ordering::Greater => break,
+                if order == Ordering::Equal {
+                    both(quantity, theirs);
+                }
+                if order == Ordering::Greater {
+                    break;
+                }
+                at += 1;
+                if order == Ordering::Equal {
+                    break;
                 }
             }
             if order != Ordering::Equal {
-                self.0.insert(at, (name.clone(), missing(theirs)));
+                absent.push((name.clone(), missing(theirs)));
             }
-            at += 1;
         }
+        self.add_entries(absent);
+    }
+
+    /// Sets quantities by name. Each of many insertions would move all names behind it.
+    fn add_entries(&mut self, entries: Vec<(Name, Quantity)>) {
+        if entries.len().saturating_mul(LONG) < self.len() {
+            for (name, quantity) in entries {
+                self.insert(name, quantity);
+            }
+            return;
+        }
+        self.0.extend(entries);
+        self.put_in_order();
+    }
+
+    /// Sorts the names. Of several quantities for one name, the last one is kept.
+    fn put_in_order(&mut self) {
+        let entries = &mut self.0;
+        if entries.is_sorted_by(|(a, _), (b, _)| a < b) {
+            return;
+        }
+        entries.sort_by(|(a, _), (b, _)| a.cmp(b));
+        // `dedup_by` keeps the first item of a run, which therefore has to take the later value.
+        entries.dedup_by(|later, kept| {
+            let same = later.0.cmp(&kept.0) == Ordering::Equal;
+            if same {
+                std::mem::swap(&mut later.1, &mut kept.1);
+            }
+            same
+        });
     }
 
     /// The amounts to be granted for a change from `old` to this list: for each name of this list, the excess over
@@ -293,20 +325,16 @@ impl fmt::Debug for ResourceList {
 /// Of several quantities for one name, the last one is kept.
 impl FromIterator<(Name, Quantity)> for ResourceList {
     fn from_iter<T: IntoIterator<Item = (Name, Quantity)>>(entries: T) -> Self {
-        let mut entries: Vec<_> = entries.into_iter().collect();
-        if entries.is_sorted_by(|(a, _), (b, _)| a < b) {
-            return Self(entries);
-        }
-        entries.sort_by(|(a, _), (b, _)| a.cmp(b));
-        // `dedup_by` keeps the first item of a run, which therefore has to take the later value.
-        entries.dedup_by(|later, kept| {
-            let same = later.0.cmp(&kept.0) == Ordering::Equal;
-            if same {
-                std::mem::swap(&mut later.1, &mut kept.1);
-            }
-            same
-        });
-        Self(entries)
+        let mut list = Self(entries.into_iter().collect());
+        list.put_in_order();
+        list
+    }
+}
+
+/// Sets the quantities of names, as many calls of [`ResourceList::insert`] would.
+impl Extend<(Name, Quantity)> for ResourceList {
+    fn extend<T: IntoIterator<Item = (Name, Quantity)>>(&mut self, entries: T) {
+        self.add_entries(entries.into_iter().collect());
     }
 }
 

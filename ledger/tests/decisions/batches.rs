@@ -107,3 +107,45 @@ fn what_is_held_is_told_as_it_was_asked_for_by_the_batch_or_before() {
     given.reserve(&both[0]).unwrap();
     assert_eq!(held(given.reserve(&both[1]).unwrap_err()), "01");
 }
+
+#[test]
+fn a_request_whose_reservation_the_batch_itself_supersedes_is_refused() {
+    let mut given = Given::hard("pods=4");
+    let old = named("old", "web", "pods=2");
+    given.reserve(&old).unwrap();
+    let both = [named("new", "web", "pods=2"), old];
+    let refused = reserve_together(&mut given, &both);
+    let Err((1, Refusal::Ended(ended))) = refused else {
+        panic!("{refused:?}");
+    };
+    assert_eq!(ended.end, Some((End::Superseded, given.now())));
+    // In the other order, the first one is granted still when it is answered.
+    let both = [both[1].clone(), both[0].clone()];
+    assert_eq!(reserve_together(&mut given, &both).unwrap(), 2);
+}
+
+#[test]
+fn a_batch_names_no_more_resources_than_single_requests_may() {
+    let mut given = Given::hard("pods=4");
+    given.policy.bounds.resources_per_namespace = 5;
+    given.reserve(&reserve_request("z", "a=1,b=1")).unwrap();
+    let three = [
+        reserve_request("x", "b=1,c=1"),
+        reserve_request("y", "c=1,d=1,e=1"),
+        reserve_request("w", "a=1,c=1,f=1"),
+    ];
+    let refused = reserve_together(&mut given, &three);
+    assert!(matches!(
+        refused,
+        Err((
+            2,
+            Refusal::LimitReached {
+                requested: 6,
+                most: 5,
+                ..
+            }
+        ))
+    ));
+    reserve_together(&mut given, &three[..2]).unwrap();
+    given.reserve(&reserve_request("v", "a=1,e=1")).unwrap();
+}

@@ -481,3 +481,21 @@ fn groups_are_refused_where_they_cannot_stand() {
     let refused = given.refuses(&group("fourth", by_names(&["team-b"]), "pods=1"), &bounds);
     assert!(refused.contains("groups.max is 3"), "{refused}");
 }
+
+#[test]
+fn a_late_version_of_a_namespace_does_not_count_after_a_newer_one_without_changes() {
+    let mut given = Given::default();
+    given.group(&group("blue", by_label("blue"), "pods=3"));
+    given.labels("team-a", 5, "blue");
+    given.labels("team-a", 7, "blue");
+    given.takes("team-a", "a", "pods=2");
+    let late = NamespaceRecord {
+        name: "team-a".into(),
+        uid: uid("ns-team-a"),
+        version: 6,
+        labels: [("team".into(), "red".into())].into(),
+        annotations: Default::default(),
+    };
+    assert!(!given.sees(&Sighting::Namespace(Arc::new(late))));
+    given.counts(&[("blue", "0+2+0")]);
+}

@@ -21,6 +21,7 @@ use quota_core::{
 };
 use quota_semantics::{
     Name, Span, Timestamp,
+    admission::Denial,
     object::{Footprint, GroupResource},
     quota::spec::Spec,
     resource::ResourceList,

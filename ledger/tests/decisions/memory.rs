@@ -92,3 +92,22 @@ fn another_bound_is_news_and_the_same_one_is_not() {
     given.policy.bounds.ended_bytes = 10_000;
     assert!(bound(&given).is_some());
 }
+
+/// An API server that gave up on a request may have stored its object all the same.
+#[test]
+fn what_took_the_place_of_another_one_is_kept_however_ended_ones_are_bounded() {
+    for is_bounded in [false, true] {
+        let mut given = Given::hard("pods=9");
+        let bounded = Event::EndedBounded { bytes: 20_000 };
+        given.record(is_bounded.then_some(bounded).into_iter().collect());
+        for (id, name) in [("first", "web"), ("second", "web"), ("alone", "db")] {
+            given.reserve(&named(id, name, "pods=1")).unwrap();
+        }
+        let given_back = |id: &str| {
+            let entry = given.state.pending_entry(&team(), &uid(id)).unwrap();
+            decide::fail(&given.state, &team(), &uid(id), entry)
+        };
+        assert_eq!(given_back("second"), None);
+        assert!(given_back("alone").is_some());
+    }
+}

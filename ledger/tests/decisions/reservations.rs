@@ -473,3 +473,21 @@ fn of_what_is_pending_for_the_name_of_an_observed_object_the_latest_waits_and_wh
     assert_eq!(ends, [Some(End::Superseded), None, None]);
     assert_eq!(given.counted(), ("1".into(), "4".into()));
 }
+
+/// A limit may be set, or a group joined, while the reservation is pending.
+#[test]
+fn no_amount_is_negative_even_where_nothing_limits_it() {
+    let mut given = Given::default();
+    let negative = reserve_request("a", "pods=1,requests.cpu=-5");
+    let denial = match given.reserve(&negative) {
+        Err(Refusal::Denied(denied)) => denied.denial,
+        other => panic!("{other:?}"),
+    };
+    assert!(matches!(
+        denial,
+        Denial::NegativeUsage { resources } if resources == [Name::from("requests.cpu")]
+    ));
+    given
+        .reserve(&reserve_request("a", "pods=1,requests.cpu=0"))
+        .unwrap();
+}

@@ -2,9 +2,11 @@
 //!
 //! Only requests to the ledger are bounded. Objects that a cluster has stored are facts, and always count.
 
+use std::collections::BTreeSet;
+
 use super::{GroupChange, QuotaChange, Refusal, Request};
-use crate::state::State;
-use quota_semantics::{Span, Timestamp};
+use crate::state::{Overlay, State};
+use quota_semantics::{Name, Span, Timestamp};
 
 /// Most relists that are not over: each has to remember the objects that it listed.
 pub(crate) const RELISTS_MAX: usize = 1024;
@@ -50,22 +52,33 @@ impl Bounds {
     ///
     /// # Errors
     /// `LimitReached`.
-    pub(crate) fn check_request(&self, state: &State, request: &Request) -> Result<(), Refusal> {
+    pub(crate) fn check_request(
+        &self,
+        state: &State,
+        overlay: &Overlay,
+        request: &Request,
+    ) -> Result<(), Refusal> {
         let resources = &request.footprint.resources;
         let bytes: usize = resources.names().map(|name| name.len()).sum();
         let key = "limits.reservation_resources";
         within(key, resources.len(), self.reservation_resources)?;
         let key = "limits.reservation_name_bytes";
         within(key, bytes, self.reservation_name_bytes)?;
-        let (existing, new) = state.reserved_names(&request.namespace, resources);
-        match new {
-            0 => Ok(()),
-            _ => within(
-                "limits.resources_per_namespace",
-                existing + new,
-                self.resources_per_namespace,
-            ),
+        let reserved = state.reserved_in(&request.namespace);
+        let granted = overlay.names_in(&request.namespace);
+        // The usual case, whichever of the names are new.
+        let most = self.resources_per_namespace;
+        if reserved.len() + granted.len() + resources.len() <= most {
+            return Ok(());
         }
+        let is_new = |name: &&Name| reserved.get(name).is_none();
+        let own = || resources.names().filter(is_new);
+        if own().all(|name| granted.contains(name)) {
+            return Ok(());
+        }
+        let new: BTreeSet<&Name> = granted.iter().filter(is_new).chain(own()).collect();
+        let key = "limits.resources_per_namespace";
+        within(key, reserved.len() + new.len(), most)
     }
 
     /// Checks whether one more reservation of a namespace may be committed.

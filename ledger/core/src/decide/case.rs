@@ -215,6 +215,9 @@ impl<'a> Case<'a> {
         policy: &Policy,
     ) -> Result<Vec<Charge>, Denial> {
         let charges = self.evaluate_against(limits, &policy.limited)?;
+        // Kubernetes looks at amounts only where a limit applies, and stores nothing otherwise. A reservation counts for
+        // the limits to come.
+        admission::refuse_negative(&self.target)?;
         if self.pending.is_some() && self.request.subresource != "status" {
             self.refuse_excess(limits)?;
         }

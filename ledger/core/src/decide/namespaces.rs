@@ -8,15 +8,17 @@ use crate::{
 };
 use quota_semantics::{Name, uid::Uid};
 
-/// Observes a namespace. Returns nothing if the namespace is unchanged, or if the recorded version is newer.
+/// Observes a namespace. Returns nothing if the recorded version is newer, or if the version is unknown and the
+/// namespace unchanged. A newer version without changes is recorded, so that a late earlier one does not count.
 pub(super) fn observe(state: &State, seen: &Arc<NamespaceRecord>) -> Option<Event> {
     let is_news = match state.observed_namespace(&seen.name) {
         None => !state.is_deleted(&seen.name, &seen.uid),
         Some(recorded) => {
-            let is_newer = seen.version == 0 || seen.version > recorded.record.version;
-            is_newer
-                && !recorded.record.says_the_same(seen)
-                && !state.is_deleted(&seen.name, &seen.uid)
+            let is_newer = match seen.version {
+                0 => !recorded.record.says_the_same(seen),
+                version => version > recorded.record.version,
+            };
+            is_newer && !state.is_deleted(&seen.name, &seen.uid)
         }
     };
     is_news.then(|| Event::NamespaceObserved(seen.clone()))

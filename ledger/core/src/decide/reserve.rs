@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     event::{Event, Reservation},
-    state::{self, Overlay, ReservationStatus, State, Tracked},
+    state::{self, End, Overlay, ReservationStatus, State, Tracked},
 };
 use quota_semantics::{Name, Span, Timestamp};
 
@@ -105,8 +105,9 @@ pub fn check(
     request: &FingerprintedRequest,
     policy: &Policy,
 ) -> Result<Checked, Refusal> {
-    policy.bounds.check_request(state, request)?;
-    let case = Case::of(state, by, request, Overlay::default());
+    let overlay = Overlay::default();
+    policy.bounds.check_request(state, &overlay, request)?;
+    let case = Case::of(state, by, request, overlay);
     let limits = case.limits(state);
     let charges = case.evaluate(state, &limits, now, policy)?;
     let unlimited = state::unlimited(&limits, &case.target);
@@ -127,6 +128,9 @@ fn decide(
     policy: &Policy,
     overlay: Overlay,
 ) -> Result<(Reserved, Overlay), Refusal> {
+    if overlay.has_ended(&request.namespace, &request.uid) {
+        return Err(superseded(state, now, request));
+    }
     if let Some(tracked) = granted_before(state, request)? {
         // The principal that is granted a reservation owns it. The first ledgers do not record owners.
         if !tracked.owner.is_empty() {
@@ -141,7 +145,7 @@ fn decide(
         };
         return Ok((before, overlay));
     }
-    policy.bounds.check_request(state, request)?;
+    policy.bounds.check_request(state, &overlay, request)?;
     let ttl = request.ttl.unwrap_or(policy.default_ttl);
     if ttl <= Span::ZERO || ttl > policy.max_ttl {
         return Err(Refusal::InvalidTtl {
@@ -205,9 +209,21 @@ pub(super) fn granted_before<'s>(
 }
 
 fn ended(state: &State, request: &Request) -> Refusal {
+    ended_as(state, request, None)
+}
+
+/// The refusal of a request whose reservation a request before it in the same batch takes the place of.
+fn superseded(state: &State, now: Timestamp, request: &Request) -> Refusal {
+    ended_as(state, request, Some((End::Superseded, now)))
+}
+
+fn ended_as(state: &State, request: &Request, end: Option<(End, Timestamp)>) -> Refusal {
     let view = state.reservation(&request.namespace, &request.uid);
     view.map_or_else(
         || Refusal::NotFound(format!("reservation {}", request.uid)),
-        |view| Refusal::Ended(Box::new(view)),
+        |mut view| {
+            view.end = end.or(view.end);
+            Refusal::Ended(Box::new(view))
+        },
     )
 }

@@ -310,12 +310,12 @@ impl State {
         self.drop_namespace_if_empty(object.namespace);
     }
 
-    /// Whether an object keeps its entries in the tables in this version: it has the same name, which no newer object
-    /// bears, and its namespace exists without it.
+    /// Whether an object keeps its entries in the tables in this version: it has the same name, and its namespace exists
+    /// without it.
     fn stays(&self, place: u32, observed: &Observed) -> bool {
         let object = self.objects.get(place);
         **self.resources.get(object.resource) == observed.resource
-            && self.objects.is_newest_named(place, &observed.name)
+            && object.name.as_bytes() == observed.name.as_bytes()
             && self.namespaces.get(object.namespace).outlives_an_object()
     }
 

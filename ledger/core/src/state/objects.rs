@@ -29,13 +29,6 @@ pub(crate) struct Object {
     pub(crate) position: u32,
 }
 
-impl Object {
-    fn is_named_as(&self, other: &Self) -> bool {
-        let place = |object: &Self| (object.namespace, object.resource);
-        place(self) == place(other) && self.name.as_bytes() == other.name.as_bytes()
-    }
-}
-
 record!(Object {
     uid,
     name,
@@ -100,24 +93,18 @@ impl Objects {
         self.collisions
     }
 
-    /// The newest object of this name, by the places of its namespace and resource.
+    /// The object of this name that changed last, by the places of its namespace and resource. There are several while
+    /// the end of an earlier one is not known.
     pub(crate) fn find_name(&self, namespace: u32, resource: u32, name: &[u8]) -> Option<u32> {
         let hash = self.hasher.hash_one((namespace, resource, name));
-        let same = |&place: &u32| {
+        let places = self.by_name.iter_hash(hash).copied();
+        let same = places.filter(|&place| {
             let object = self.get(place);
             object.namespace == namespace
                 && object.resource == resource
                 && object.name.as_bytes() == name
-        };
-        self.by_name.find(hash, same).copied()
-    }
-
-    /// Whether the object at this place has this name, and no newer one of its namespace and resource has it.
-    pub(crate) fn is_newest_named(&self, place: u32, name: &str) -> bool {
-        let object = self.get(place);
-        let name = name.as_bytes();
-        object.name.as_bytes() == name
-            && self.find_name(object.namespace, object.resource, name) == Some(place)
+        });
+        same.max_by_key(|&place| (self.get(place).entry, place))
     }
 
     pub(crate) fn insert(&mut self, object: Object) -> u32 {
@@ -144,12 +131,7 @@ impl Objects {
         let name_at = |place: u32| slab.get(place).map_or(0, name_of);
         let (uid_hash, name_hash) = (uid_of(object), name_of(object));
         let is_same_uid = |&other: &u32| slab.get(other).is_some_and(|it| it.uid == object.uid);
-        let is_same_name = |&other: &u32| slab.get(other).is_some_and(|it| it.is_named_as(object));
         *collisions += usize::from(by_uid.find(uid_hash, is_same_uid).is_some());
-        // The newest object has the name.
-        if let Ok(older) = by_name.find_entry(name_hash, is_same_name) {
-            older.remove();
-        }
         make_room(by_uid, uid_at);
         make_room(by_name, name_at);
         by_uid.insert_unique(uid_hash, place, |&place| uid_at(place));

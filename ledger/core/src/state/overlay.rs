@@ -41,6 +41,8 @@ pub(crate) struct Overlay {
 struct Changed {
     /// The difference to the number of pending reservations.
     pending: isize,
+    /// The resources of the granted reservations.
+    names: BTreeSet<Name>,
     /// The changed names in the sums of the namespace.
     sums: Option<Sums>,
     /// The same for quotas with scopes, by name.
@@ -60,6 +62,18 @@ impl Overlay {
             true => changed.of_quotas.get(&quota.record.name),
             false => changed.sums.as_ref(),
         }
+    }
+
+    /// The resources of the reservations that the decision grants in a namespace.
+    pub(crate) fn names_in(&self, namespace: &str) -> &BTreeSet<Name> {
+        const NONE: &BTreeSet<Name> = &BTreeSet::new();
+        let changed = self.namespaces.get(namespace);
+        changed.map_or(NONE, |changed| &changed.names)
+    }
+
+    /// Whether the decision ends this reservation of the state.
+    pub(crate) fn has_ended(&self, namespace: &Name, uid: &Uid) -> bool {
+        !self.ended.is_empty() && self.ended.contains(&(namespace.clone(), uid.clone()))
     }
 
     /// The sums of a namespace in a group, if the decision changes them.
@@ -160,9 +174,7 @@ impl Overlay {
             let uid = tracked.reservation.uid.clone();
             (uid, Some(&tracked.owner))
         });
-        let is_there = |uid: &Uid| {
-            self.ended.is_empty() || !self.ended.contains(&(namespace.clone(), uid.clone()))
-        };
+        let is_there = |uid: &Uid| !self.has_ended(namespace, uid);
         let mut all: BTreeMap<_, _> = of_state.filter(|(uid, _)| is_there(uid)).collect();
         if !self.granted.is_empty() {
             let target = (namespace.clone(), resource.clone(), name.into());
@@ -218,6 +230,10 @@ impl Overlay {
             name,
             ..
         } = &*reservation;
+        if let Some(changed) = self.namespaces.get_mut(namespace) {
+            let names = reservation.footprint.resources.names();
+            changed.names.extend(names.cloned());
+        }
         let target = (namespace.clone(), resource.clone(), name.clone());
         self.newest.insert(target, uid.clone());
         let key = (namespace.clone(), uid.clone());

@@ -91,15 +91,11 @@ impl State {
         namespace.map_or(0, |namespace| namespace.quotas.len())
     }
 
-    /// The number of resources with sums of reservations in a namespace, and the number of these amounts that have none
-    /// yet. Sums stay when the reservations end.
-    pub(crate) fn reserved_names(&self, namespace: &str, amounts: &ResourceList) -> (usize, usize) {
-        let Some(namespace) = self.namespaces.find(namespace) else {
-            return (0, amounts.len());
-        };
-        let reserved = &namespace.sums.reserved;
-        let existing = amounts.common_places(reserved).count();
-        (reserved.len(), amounts.len() - existing)
+    /// The sums of the reservations of a namespace. Names stay when the reservations end.
+    pub(crate) fn reserved_in(&self, namespace: &str) -> &ResourceList {
+        const NONE: &ResourceList = &ResourceList::new();
+        let namespace = self.namespaces.find(namespace);
+        namespace.map_or(NONE, |namespace| &namespace.sums.reserved)
     }
 
     /// The sums of a namespace; empty if the namespace is.

@@ -199,13 +199,16 @@ impl Reservations {
 
     /// Whether this reservation superseded an earlier one for the same name: the entry before its own ended that one.
     pub(crate) fn replaced_another(&self, tracked: &Tracked) -> bool {
+        let namespace = &tracked.reservation.namespace;
         let before = tracked.entry.saturating_sub(1);
-        let last = self.ended.last_where(|(_, entry)| *entry <= before);
-        let ended = last.filter(|(_, entry)| *entry == before);
-        let earlier = ended.and_then(|(place, _)| self.slab.get(*place));
-        earlier.is_some_and(|earlier| {
-            let how = earlier.ended.as_ref().map(|ended| (ended.how, ended.entry));
-            how == Some((End::Superseded, before))
+        let mut ended = self
+            .shares
+            .of(namespace, (before.saturating_sub(1), u32::MAX));
+        let ended = ended.next().filter(|(entry, _)| *entry == before);
+        ended.is_some_and(|(_, place)| {
+            let earlier = self.get(place);
+            let how = earlier.ended.as_ref().map(|ended| ended.how);
+            how == Some(End::Superseded)
                 && Target::of(&earlier.reservation) == Target::of(&tracked.reservation)
         })
     }

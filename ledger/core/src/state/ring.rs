@@ -42,21 +42,6 @@ impl<T: Clone, const MAX: u32> Ring<T, MAX> {
         (place, slot.map(|slot| std::mem::replace(slot, value)))
     }
 
-    /// The last value for which `holds` is true, given that it is true for all values before.
-    pub(crate) fn last_where(&self, holds: impl Fn(&T) -> bool) -> Option<&T> {
-        let length = self.slab.len();
-        let nth = |number: u32| self.slab.get((self.oldest + number) % length.max(1));
-        let (mut low, mut high) = (0, length);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            match nth(middle).is_some_and(&holds) {
-                true => low = middle + 1,
-                false => high = middle,
-            }
-        }
-        nth(low.checked_sub(1)?)
-    }
-
     /// All values with their places, oldest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         let places = (self.oldest..self.slab.len()).chain(0..self.oldest);
@@ -92,14 +77,6 @@ mod tests {
             let gone = value.checked_sub(3);
             assert_eq!(ring.push(value), (value % 3, gone));
             let held: Vec<u32> = ring.iter().map(|(_, value)| *value).collect();
-            let last = |limit| ring.last_where(|value| *value < limit).copied();
-            assert_eq!(
-                (last(value), last(value + 9)),
-                (
-                    held.iter().copied().rfind(|other| *other < value),
-                    Some(value)
-                )
-            );
             let first = (value + 1).saturating_sub(3);
             assert_eq!(held, (first..=value).collect::<Vec<_>>());
         }

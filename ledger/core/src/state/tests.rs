@@ -162,3 +162,51 @@ fn neither_objects_nor_reservations_are_looked_at_while_the_state_is_held() {
     assert!(after >= 2 * MANY, "{after}");
     assert!(pauses >= 3 * (MANY / 1024), "{pauses}");
 }
+
+/// Two objects have the same name while the end of the first is not known.
+#[test]
+fn the_object_that_bears_a_name_is_the_same_after_a_snapshot() {
+    let named = |number: u64, name: &str, version| {
+        let Event::ObjectObserved(mut object) = observed(number) else {
+            unreachable!();
+        };
+        (object.name, object.version) = (name.into(), version);
+        Event::ObjectObserved(object)
+    };
+    let deleted = |number| Event::ObjectDeleted {
+        uid: uid("object", number),
+        namespace: "team-a".into(),
+    };
+    let events = [
+        (named(0, "other", 1), None),
+        (named(1, "web", 1), Some(1)),
+        (deleted(0), Some(1)),
+        // Takes the first place.
+        (named(2, "web", 1), Some(2)),
+        (named(1, "web", 2), Some(1)),
+        (named(2, "web", 2), Some(2)),
+        (deleted(2), Some(1)),
+        (deleted(1), None),
+    ];
+    let mut state = State::default();
+    for (sequence, (event, bearer)) in (1..).zip(events) {
+        state.apply(&Entry {
+            sequence,
+            time: Timestamp::EPOCH,
+            actor: Actor::named("test"),
+            event,
+        });
+        let mut bytes = Vec::new();
+        state.image().write(&mut bytes).unwrap();
+        let read = State::read(&mut &*bytes).unwrap();
+        for state in [&state, &read] {
+            let found = state.object_named("team-a", "pods", "web");
+            let found = found.map(|object| object.uid);
+            assert_eq!(
+                found,
+                bearer.map(|number| uid("object", number)),
+                "{sequence}"
+            );
+        }
+    }
+}

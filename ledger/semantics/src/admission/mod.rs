@@ -391,7 +391,11 @@ impl<'a> Growth<'a> {
     }
 }
 
-fn refuse_negative(new: &Footprint) -> Result<(), Denial> {
+/// Refuses a footprint with a negative amount.
+///
+/// # Errors
+/// With all names that have one.
+pub fn refuse_negative(new: &Footprint) -> Result<(), Denial> {
     let negative = new
         .resources
         .iter()

@@ -81,11 +81,8 @@ fn set_pod_level_defaults(spec: &mut Spec) {
 
 /// Copies from `source` the names that pass and that `list` does not have.
 fn fill_in(list: &mut ResourceList, source: &ResourceList, passes: impl Fn(&str) -> bool) {
-    for (name, amount) in source.iter() {
-        if passes(name) && list.get(name).is_none() {
-            list.insert(name.clone(), amount.clone());
-        }
-    }
+    let lacking = source.mask(|name| passes(name) && list.get(name).is_none());
+    list.extend(lacking);
 }
 
 /// Rounds every amount up to thousandths, the precision of the API.

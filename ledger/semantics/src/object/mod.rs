@@ -102,6 +102,9 @@ pub struct Error {
     source: serde_json::Error,
 }
 
+/// Most containers of a pod times the resources that they name, for a request: some milliseconds.
+pub const STEPS_MAX: usize = 1_000_000;
+
 impl Object {
     /// Reads an object of a given kind. Fields that do not count are skipped unread, and not checked.
     ///
@@ -184,6 +187,18 @@ impl Object {
             Self::Workload(workload) => &mut workload.metadata,
             Self::Other(metadata) => metadata,
         }
+    }
+
+    /// Whether the footprint takes so many steps to compute that others would wait. Only pods take more steps than they
+    /// have bytes.
+    #[must_use]
+    pub fn is_too_complex(&self) -> bool {
+        let steps = match self {
+            Self::Pod(pod) => pod.steps(),
+            Self::Workload(workload) => workload.steps(),
+            _ => 0,
+        };
+        steps > STEPS_MAX
     }
 
     /// The footprint of the object at `now`. `kind` is the kind that it was read as.

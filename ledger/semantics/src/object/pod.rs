@@ -191,6 +191,28 @@ impl Pod {
         counted
     }
 
+    /// An upper bound of the steps in which its amounts are computed: each container may name every resource.
+    pub(super) fn steps(&self) -> usize {
+        let Status {
+            container_statuses,
+            init_container_statuses,
+            ..
+        } = &self.status;
+        let names =
+            |requirements: &Requirements| requirements.requests.len() + requirements.limits.len();
+        let of_containers = self
+            .containers()
+            .map(|container| names(&container.resources));
+        let statuses = container_statuses.iter().chain(init_container_statuses);
+        let of_statuses = statuses.map(|status| {
+            let running = status.resources.as_ref().map_or(0, names);
+            1 + status.allocated_resources.len() + running
+        });
+        let of_pod = self.spec.resources.as_ref().map_or(0, names) + self.spec.overhead.len();
+        let names: usize = of_containers.chain(of_statuses).sum();
+        self.containers().count() * (names + of_pod)
+    }
+
     /// Its traits.
     #[must_use]
     pub fn traits(&self) -> PodTraits {
@@ -295,15 +317,15 @@ fn count_compute(counted: &mut ResourceList, requests: &ResourceList, limits: &R
             counted.insert(Name::clone(limited), limit.clone());
         }
     }
-    for (name, request) in requests.iter() {
-        let huge_pages = name.starts_with(HUGE_PAGES_PREFIX);
-        if huge_pages {
-            counted.insert(name.clone(), request.clone());
-        }
-        if huge_pages || name.starts_with(DEVICE_CLASS_PREFIX) || is_extended(name) {
-            counted.insert(format!("{REQUESTS_PREFIX}{name}").into(), request.clone());
-        }
-    }
+    let is_huge_pages = |name: &str| name.starts_with(HUGE_PAGES_PREFIX);
+    counted.extend(requests.mask(is_huge_pages));
+    let others = requests.mask(|name| {
+        is_huge_pages(name) || name.starts_with(DEVICE_CLASS_PREFIX) || is_extended(name)
+    });
+    let others = others
+        .into_iter()
+        .map(|(name, request)| (format!("{REQUESTS_PREFIX}{name}").into(), request));
+    counted.extend(others);
 }
 
 #[cfg(test)]

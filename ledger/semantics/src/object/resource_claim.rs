@@ -84,11 +84,10 @@ impl ResourceClaim {
     #[must_use]
     pub fn resources(&self, context: &dyn Context) -> ResourceList {
         let paid_by_pod = self.paid_by_pod(context);
-        let mut counted = ResourceList::new();
-        counted.insert(COUNT_RESOURCE_CLAIMS.clone(), Quantity::from_units(1));
+        let mut counted = vec![(COUNT_RESOURCE_CLAIMS.clone(), Quantity::from_units(1))];
         for (class, devices) in self.devices_by_class() {
             let devices = Quantity::from_units(devices);
-            counted.insert(format!("{class}{DEVICES_SUFFIX}").into(), devices.clone());
+            counted.push((format!("{class}{DEVICES_SUFFIX}").into(), devices.clone()));
             if class.is_empty() {
                 continue;
             }
@@ -102,11 +101,11 @@ impl ResourceClaim {
                     rest.sub_assign(paid);
                 }
                 if rest.is_positive() {
-                    counted.insert(name, rest);
+                    counted.push((name, rest));
                 }
             }
         }
-        counted
+        counted.into_iter().collect()
     }
 
     /// Sets the defaults of the API server: one device, exactly.

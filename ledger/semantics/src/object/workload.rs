@@ -104,6 +104,11 @@ impl Workload {
         }
     }
 
+    /// As [`Pod::steps`], of a pod of its template.
+    pub(super) fn steps(&self) -> usize {
+        self.spec.template.steps()
+    }
+
     /// The requirements of quotas on cpu or memory that the template's containers do not meet.
     #[must_use]
     pub fn missing_requirements(&self, required: &[&str]) -> Option<String> {

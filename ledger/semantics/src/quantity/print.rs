@@ -26,16 +26,24 @@ impl Quantity {
     pub fn exact(&self) -> impl fmt::Display + '_ {
         Exact(self)
     }
+
+    /// Writes the text of [`Quantity::exact`].
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn write_exact(&self, out: &mut impl Write) -> fmt::Result {
+        match self.spelling() {
+            Some(spelling) => out.write_str(spelling),
+            None => write(out, &self.number(), self.format(), Past::LargestSuffix),
+        }
+    }
 }
 
 struct Exact<'a>(&'a Quantity);
 
 impl fmt::Display for Exact<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.spelling() {
-            Some(spelling) => f.write_str(spelling),
-            None => write(f, &self.0.number(), self.0.format(), Past::LargestSuffix),
-        }
+        self.0.write_exact(f)
     }
 }
 

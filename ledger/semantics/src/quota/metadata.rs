@@ -1,5 +1,7 @@
 //! Validation of the metadata of a quota.
 
+use std::collections::BTreeSet;
+
 use super::{
     field::FieldError,
     manifest::{Metadata, OwnerReference},
@@ -95,11 +97,9 @@ fn namespace(namespace: &str, scope: Scope) -> Vec<FieldError> {
 pub(crate) fn validate_update(new: &Metadata, old: &Metadata) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if old.deletion_timestamp.is_some() {
-        let added: Vec<_> = new
-            .finalizers
-            .iter()
-            .filter(|name| !old.finalizers.contains(name))
-            .collect();
+        let before: BTreeSet<_> = old.finalizers.iter().collect();
+        let added = new.finalizers.iter();
+        let added: Vec<_> = added.filter(|name| !before.contains(name)).collect();
         if !added.is_empty() {
             let detail = format!(
                 "no new finalizers can be added if the object is being deleted, found new finalizers \

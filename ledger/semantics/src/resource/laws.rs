@@ -42,6 +42,23 @@ proptest! {
     }
 
     #[test]
+    fn to_extend_a_list_is_to_insert_one_by_one(
+        list in any_list(),
+        more in vec((select(vec!["cpu", "a", "pods", "zz", "m"]), any_quantity()), 0..6),
+        others in 0..200_u32,
+    ) {
+        let others = (0..others).map(|number| (format!("n{number}").as_str().into(), Quantity::ZERO));
+        let longer: ResourceList = list.into_iter().chain(others).collect();
+        let (mut extended, mut inserted) = (longer.clone(), longer);
+        let more: Vec<_> = more.into_iter().map(|(name, amount)| (Name::from(name), amount)).collect();
+        extended.extend(more.clone());
+        for (name, amount) in more {
+            inserted.insert(name, amount);
+        }
+        prop_assert_eq!(extended.to_string(), inserted.to_string());
+    }
+
+    #[test]
     fn what_is_common_is_what_both_have(a in any_list(), b in any_list(), more in 0..200_u32) {
         // One of the lists may be much longer.
         let others = (0..more).map(|number| (format!("n{number}").as_str().into(), Quantity::ZERO));

@@ -74,3 +74,21 @@ fn a_few_amounts_are_added_to_many_as_to_few() {
         assert_eq!(sum.without_zeros(), many().collect());
     }
 }
+
+#[test]
+fn lists_of_many_names_are_joined_in_one_pass() {
+    let named = |letter: char| -> ResourceList {
+        let name = |number| format!("{letter}{number:06}").as_str().into();
+        (0..200_000)
+            .map(|number| (name(number), Quantity::from_units(1)))
+            .collect()
+    };
+    let (front, back) = (named('a'), named('z'));
+    // One by one, each name of the front would move the whole back: hours.
+    let mut sum = back.clone();
+    sum.add(&front);
+    let mut extended = back.clone();
+    extended.extend(front.clone());
+    let both: ResourceList = front.into_iter().chain(back).collect();
+    assert!(sum == both && extended == both);
+}

@@ -4,7 +4,7 @@ use serde_json::json;
 use super::*;
 
 /// A container in plain numbers: cpu requested and limited, in thousandths.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Plain {
     request: Option<i64>,
     limit: Option<i64>,
@@ -83,6 +83,34 @@ proptest! {
         prop_assert_eq!(counted(&pod, "cpu"), expected);
         let widened = limits.map(|limit| if limit == 0 { 0 } else { limit + overhead.unwrap_or(0) });
         prop_assert_eq!(counted(&pod, "limits.cpu"), widened);
+    }
+
+    #[test]
+    fn each_resource_counts_as_if_there_were_no_other(
+        containers in prop::collection::vec((plain(), plain()), 0..4),
+        init in prop::collection::vec((plain(), plain()), 0..4),
+    ) {
+        let of = |list: &[(Plain, Plain)], second: bool| -> Vec<Plain> {
+            let one = |(cpu, memory): &(Plain, Plain)| Plain {
+                sidecar: cpu.sidecar,
+                ..if second { *memory } else { *cpu }
+            };
+            list.iter().map(one).collect()
+        };
+        let [cpu, memory] = [false, true].map(|second| pod(&of(&containers, second), &of(&init, second), None));
+        let mut both = cpu.clone();
+        let pairs = both.spec.containers.iter_mut().zip(&memory.spec.containers);
+        let pairs = pairs.chain(both.spec.init_containers.iter_mut().zip(&memory.spec.init_containers));
+        for (container, other) in pairs {
+            let Requirements { requests, limits } = &mut container.resources;
+            for (list, more) in [(requests, &other.resources.requests), (limits, &other.resources.limits)] {
+                list.extend(more.iter().map(|(_, amount)| ("memory".into(), amount.clone())));
+            }
+        }
+        for name in ["requests.cpu", "limits.cpu"] {
+            prop_assert_eq!(counted(&both, name), counted(&cpu, name));
+            prop_assert_eq!(counted(&both, &name.replace("cpu", "memory")), counted(&memory, name));
+        }
     }
 
     #[test]

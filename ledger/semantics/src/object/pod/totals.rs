@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::{Container, Pod, Spec};
-use crate::{object::names::is_pod_level, resource::ResourceList};
+use crate::{Name, object::names::is_pod_level, quantity::Quantity, resource::ResourceList};
 
 impl Pod {
     /// The total requests of the pod, with its overhead.
@@ -58,7 +58,8 @@ pub(in crate::object) fn total_limits_in_spec(spec: &Spec) -> ResourceList {
 /// The largest sum of the containers at any moment of the pod's life: all containers and sidecars together, or any step
 /// of the start, where an init container runs beside the sidecars before it.
 ///
-/// The order is Kubernetes': a sum is written in the style of its first summand that is not zero.
+/// The order is Kubernetes': a sum is written in the style of its first summand that is not zero. A step is looked at for
+/// the names of its own container only: of all others the peak has what the sidecars use.
 fn sum<'p>(
     spec: &'p Spec,
     running: impl Fn(&'p Container) -> Cow<'p, ResourceList>,
@@ -75,30 +76,43 @@ fn sum<'p>(
             let own = running(container);
             total.add(&own);
             sidecars.add(&own);
-            raise(&mut peak, &sidecars);
+            let grown = sidecars.common(&own);
+            let grown = grown.map(|(name, sum, _)| (name.clone(), sum.clone()));
+            raise(&mut peak, &grown.collect());
         } else {
-            let mut step = starting(container).clone();
-            step.add(&sidecars);
-            raise(&mut peak, &step);
+            raise(&mut peak, &beside(&sidecars, starting(container)));
         }
     }
     raise(&mut total, &peak);
     total
 }
 
+/// The amounts of an init container, with those that the sidecars use of the same resources.
+fn beside(sidecars: &ResourceList, own: &ResourceList) -> ResourceList {
+    let with_sidecars = |(name, amount): (&Name, &Quantity)| {
+        let mut sum = amount.clone();
+        if let Some(used) = sidecars.get(name) {
+            sum.add_assign(used);
+        }
+        (name.clone(), sum)
+    };
+    own.iter().map(with_sidecars).collect()
+}
+
 /// Pod-level resources replace the sum, name by name.
 fn replace(total: &mut ResourceList, pod_level: &ResourceList) {
-    for (name, amount) in pod_level.iter().filter(|(name, _)| is_pod_level(name)) {
-        total.insert(name.clone(), amount.clone());
-    }
+    total.extend(pod_level.mask(is_pod_level));
 }
 
 /// Raises each name to the amount in `other`, if that is larger. Of equal amounts the first one keeps its spelling,
 /// unlike in [`ResourceList::max`].
 pub(super) fn raise(list: &mut ResourceList, other: &ResourceList) {
-    for (name, amount) in other.iter() {
-        if list.get(name).is_none_or(|own| amount > own) {
-            list.insert(name.clone(), amount.clone());
-        }
-    }
+    let is_larger = |name: &Name, amount: &Quantity| list.get(name).is_none_or(|own| amount > own);
+    let larger = other
+        .iter()
+        .filter(|(name, amount)| is_larger(name, amount));
+    let larger: ResourceList = larger
+        .map(|(name, amount)| (name.clone(), amount.clone()))
+        .collect();
+    list.extend(larger);
 }

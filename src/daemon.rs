@@ -260,11 +260,17 @@ fn options(config: &Config) -> Options {
 
 /// The configuration, with the number of connections lowered to the available file descriptors.
 fn within_descriptors(mut config: Config) -> Config {
-    let listeners = 2 + usize::from(config.admission.listen.is_some());
+    let listeners = listeners(&config);
     let connections = &mut config.limits.connections;
     let fit = descriptors::connections(listeners, connections.get());
     *connections = NonZeroUsize::new(fit).unwrap_or(*connections);
     config
+}
+
+/// How many listeners accept connections: that of the API, of probes, of the webhook, and of the cluster's other nodes.
+fn listeners(config: &Config) -> usize {
+    let webhook = config.admission.listen.is_some();
+    2 + usize::from(webhook) + usize::from(config.cluster.is_on())
 }
 
 /// The authenticator and the TLS of the API. Both follow changes of their files.
@@ -409,5 +415,20 @@ async fn run_metrics(metrics: Metrics) {
     loop {
         ticks.tick().await;
         metrics.run_upkeep();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_listener_has_its_share_of_the_descriptors() {
+        let mut config = Config::default();
+        assert_eq!(listeners(&config), 2);
+        config.admission.listen = Some(([127, 0, 0, 1], 0).into());
+        assert_eq!(listeners(&config), 3);
+        config.cluster.servers = Some("nats://localhost".to_owned());
+        assert_eq!(listeners(&config), 4);
     }
 }

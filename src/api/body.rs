@@ -2,11 +2,11 @@
 
 use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
-use http::{HeaderMap, header};
+use http::{HeaderMap, Uri, header};
 use serde::Deserialize;
 
 use super::problem::{Problem, Reason};
-use crate::server::whole;
+use crate::server::{is_foreign_page, whole};
 use quota_semantics::yaml::Object;
 
 const JSON: &str = "application/json";
@@ -44,7 +44,7 @@ impl<S: Send + Sync> FromRequest<S> for JsonText {
     type Rejection = Problem;
 
     fn from_request(request: Request, _: &S) -> impl Future<Output = Result<Self, Problem>> + Send {
-        let checked = must_be_json(request.headers());
+        let checked = must_be_json(request.uri(), request.headers());
         let body = request.into_body();
         async {
             checked?;
@@ -59,8 +59,8 @@ impl<S: Send + Sync> FromRequest<S> for ObjectText {
     async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
         let yaml = YAML.contains(&&*media_type(request.headers()));
         match yaml {
-            true => refuse_foreign_pages(request.headers())?,
-            false => must_be_json(request.headers())?,
+            true => refuse_foreign_pages(request.uri(), request.headers())?,
+            false => must_be_json(request.uri(), request.headers())?,
         }
         let bytes = whole(request.into_body()).await?;
         let text = JsonText(bytes);
@@ -98,7 +98,7 @@ impl<S: Send + Sync> FromRequest<S> for ManifestText {
     type Rejection = Problem;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
-        refuse_foreign_pages(request.headers())?;
+        refuse_foreign_pages(request.uri(), request.headers())?;
         let media_type = media_type(request.headers());
         let is_yaml = YAML.contains(&&*media_type);
         let unspecified = media_type.is_empty() || UNSPECIFIED.contains(&&*media_type);
@@ -139,15 +139,18 @@ impl JsonText {
                 "the body must be a JSON object",
             ));
         }
-        serde_json::from_slice(&self.0).map_err(|error| {
+        let unread = |error: &dyn std::fmt::Display| {
             Problem::new(Reason::Malformed, format!("cannot read the body: {error}"))
-        })
+        };
+        // Checked once as a whole: otherwise serde checks each string.
+        let text = std::str::from_utf8(&self.0).map_err(|error| unread(&error))?;
+        serde_json::from_str(text).map_err(|error| unread(&error))
     }
 }
 
 /// Refuses a body of another media type, and a body that a page of another origin sends.
-fn must_be_json(headers: &HeaderMap) -> Result<(), Problem> {
-    refuse_foreign_pages(headers)?;
+fn must_be_json(uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+    refuse_foreign_pages(uri, headers)?;
     let content_type = headers.get(header::CONTENT_TYPE);
     // The usual spelling, compared first.
     if content_type.is_some_and(|value| value == JSON) {
@@ -180,18 +183,9 @@ fn unsupported(media_type: &str, wanted: &str) -> Problem {
     Problem::new(Reason::UnsupportedMediaType, detail)
 }
 
-/// Refuses requests of web pages of other origins: a page that a user visits must not be able to write to a ledger on
-/// the user's machine. Browsers send the page's origin with every POST, other clients do not.
-pub(super) fn refuse_foreign_pages(headers: &HeaderMap) -> Result<(), Problem> {
-    let Some(origin) = headers.get(header::ORIGIN) else {
-        return Ok(());
-    };
-    let origin = origin.to_str().unwrap_or_default();
-    let host = headers
-        .get(header::HOST)
-        .and_then(|host| host.to_str().ok());
-    let authority = origin.split_once("://").map(|(_, authority)| authority);
-    if authority.is_some() && authority == host {
+/// Refuses requests of web pages of other origins.
+pub(super) fn refuse_foreign_pages(uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+    if !is_foreign_page(uri, headers) {
         return Ok(());
     }
     Err(Problem::new(

@@ -1,7 +1,7 @@
 //! Ingests events over HTTP.
 
 use axum::{body::Body, extract::State, response::Response};
-use http::HeaderMap;
+use http::{HeaderMap, Uri};
 use quota_client::wire::{EventsAnswer, RejectedEvent};
 use quota_core::state::State as LedgerState;
 
@@ -17,11 +17,12 @@ use crate::{intake, server::whole};
 pub(super) async fn accept(
     State(app): State<App>,
     Caller(actor): Caller,
+    uri: Uri,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
     let (answer, as_of) = measured(Operation::Events, async {
-        refuse_foreign_pages(&headers)?;
+        refuse_foreign_pages(&uri, &headers)?;
         let text = whole(body).await?;
         let most = app.max_batch_entries;
         let answer = intake::http::accept(&app.ledger, &app.events, &actor, most, text).await?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::response::{IntoResponse as _, Response};
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, StatusCode, Uri};
 use quota_core::{
     decide::{self, Precondition, Refusal},
     event::{Actor, Event, Sequence},
@@ -104,11 +104,11 @@ pub(super) fn refused(refusal: Refusal) -> Problem {
 pub(super) async fn delete(
     app: &App,
     actor: Arc<Actor>,
-    headers: &HeaderMap,
+    (uri, headers): (&Uri, &HeaderMap),
     deletion: impl FnOnce(&State, Option<Precondition>) -> Result<Vec<Event>, Refusal> + Send + 'static,
 ) -> Response {
     let deleted = measured(Operation::Quota, async {
-        body::refuse_foreign_pages(headers)?;
+        body::refuse_foreign_pages(uri, headers)?;
         let precondition = precondition::of(headers)?;
         let principal = actor.principal.clone();
         let decision = app.ledger.decide_always(&principal, move |context| {

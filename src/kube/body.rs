@@ -1,10 +1,10 @@
 //! Request bodies: media type, text, and checks of unknown and duplicate fields.
 
-use std::{collections::HashSet, fmt};
+use std::fmt;
 
 use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
-use http::{HeaderMap, header};
+use http::{HeaderMap, Uri, header};
 use quota_semantics::quantity::exact_numbers;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
@@ -16,12 +16,20 @@ use super::{
     protobuf,
     status::{Failure, Result},
 };
-use crate::server::{warn, whole};
+use crate::{
+    server::{is_foreign_page, warn, whole},
+    throttle::cut,
+};
 use quota_semantics::yaml::Object;
 
 pub(super) const JSON: &str = "application/json";
 pub(super) const YAML: &str = "application/yaml";
 pub(super) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+/// Most duplicate fields of a body that are named; the others are counted. Clients accept fewer warnings.
+const DUPLICATES_MAX: usize = 32;
+/// Longest path of a duplicate field, in bytes. Those of valid objects are shorter.
+const PATH_BYTES_MAX: usize = 512;
 
 /// A body and its type.
 #[derive(Clone, Debug)]
@@ -36,7 +44,7 @@ impl<S: Send + Sync> FromRequest<S> for Body {
     type Rejection = Failure;
 
     async fn from_request(request: Request, _: &S) -> Result<Self> {
-        refuse_foreign_pages(request.headers())?;
+        refuse_foreign_pages(request.uri(), request.headers())?;
         let media_type = media_type(request.headers());
         let bytes = whole(request.into_body())
             .await
@@ -60,26 +68,13 @@ fn media_type(headers: &HeaderMap) -> String {
     }
 }
 
-/// Refuses requests of web pages of other origins: a page that a user visits must not be able to write to a ledger on
-/// the user's machine.
-fn refuse_foreign_pages(headers: &HeaderMap) -> Result<()> {
-    let Some(origin) = headers.get(header::ORIGIN) else {
-        return Ok(());
-    };
-    let authority = origin
-        .to_str()
-        .ok()
-        .and_then(|origin| origin.split_once("://"))
-        .map(|(_, authority)| authority);
-    let host = headers
-        .get(header::HOST)
-        .and_then(|host| host.to_str().ok());
-    if authority.is_some() && authority == host {
-        return Ok(());
+fn refuse_foreign_pages(uri: &Uri, headers: &HeaderMap) -> Result<()> {
+    match is_foreign_page(uri, headers) {
+        true => Err(Failure::forbidden(
+            "the request comes from a page of another origin",
+        )),
+        false => Ok(()),
     }
-    Err(Failure::forbidden(
-        "the request comes from a page of another origin",
-    ))
 }
 
 /// A received object as JSON, and problems of its fields.
@@ -120,16 +115,9 @@ impl Sent {
 
     /// Reads JSON, and records duplicate fields.
     pub(super) fn json(text: &[u8]) -> Result<Self> {
-        let mut odd = Vec::new();
-        let text = exact_numbers(text);
-        let mut deserializer = serde_json::Deserializer::from_slice(&text);
-        let json = DuplicateFields {
-            path: String::new(),
-            twice: &mut odd,
-        }
-        .deserialize(&mut deserializer)
-        .and_then(|json| deserializer.end().map(|()| json))
-        .map_err(|error| unreadable(&error))?;
+        let mut twice = Duplicates::default();
+        let json = parsed(text, &mut |path| twice.add(path))?;
+        let odd = twice.texts().collect();
         Ok(Self { json, odd })
     }
 
@@ -171,6 +159,22 @@ impl Sent {
     }
 }
 
+/// Reads JSON; of duplicate fields the last one counts.
+pub(super) fn json(text: &[u8]) -> Result<Value> {
+    parsed(text, &mut |_| ())
+}
+
+/// Reads JSON, and tells the path of each duplicate field.
+fn parsed(text: &[u8], tell: &mut dyn FnMut(&Path<'_>)) -> Result<Value> {
+    let text = exact_numbers(text);
+    let mut deserializer = serde_json::Deserializer::from_slice(&text);
+    let path = Path::Root;
+    Reader { path, tell }
+        .deserialize(&mut deserializer)
+        .and_then(|json| deserializer.end().map(|()| json))
+        .map_err(|error| unreadable(&error))
+}
+
 /// The failure for a body that is not an object of a kind.
 pub(super) fn undecodable(kind: Kind, why: &dyn fmt::Display) -> Failure {
     let (name, api_version) = (kind.name(), kind.api_version());
@@ -196,22 +200,74 @@ impl Warnings {
     }
 }
 
-/// Builds a JSON value, and records the paths of duplicate fields.
-struct DuplicateFields<'a> {
-    path: String,
-    twice: &'a mut Vec<String>,
+/// The place of a value in a body. It has no text before one is needed: a body can have many values below a long key.
+enum Path<'a> {
+    Root,
+    Field(&'a Path<'a>, &'a str),
+    Item(&'a Path<'a>, usize),
 }
 
-impl DuplicateFields<'_> {
-    fn below(&mut self, path: String) -> DuplicateFields<'_> {
-        DuplicateFields {
-            path,
-            twice: self.twice,
+impl Path<'_> {
+    /// The text, cut to the most bytes.
+    fn text(&self) -> String {
+        let mut text = String::new();
+        self.append_to(&mut text);
+        text
+    }
+
+    fn append_to(&self, text: &mut String) {
+        match self {
+            Path::Root => {}
+            Path::Field(above, key) => {
+                above.append_to(text);
+                if !text.is_empty() {
+                    append(text, ".");
+                }
+                append(text, key);
+            }
+            Path::Item(above, place) => {
+                above.append_to(text);
+                append(text, &format!("[{place}]"));
+            }
         }
     }
 }
 
-impl<'de> DeserializeSeed<'de> for DuplicateFields<'_> {
+fn append(text: &mut String, piece: &str) {
+    text.push_str(cut(piece, PATH_BYTES_MAX - text.len()));
+}
+
+/// The duplicate fields of a body: texts about the first ones, and the number of the others.
+#[derive(Default)]
+struct Duplicates {
+    named: Vec<String>,
+    others: usize,
+}
+
+impl Duplicates {
+    fn add(&mut self, path: &Path<'_>) {
+        if self.named.len() == DUPLICATES_MAX {
+            self.others += 1;
+        } else {
+            self.named
+                .push(format!("duplicate field {:?}", path.text()));
+        }
+    }
+
+    fn texts(self) -> impl Iterator<Item = String> {
+        let others =
+            (self.others > 0).then(|| format!("further duplicate fields: {}", self.others));
+        self.named.into_iter().chain(others)
+    }
+}
+
+/// Builds a JSON value, and tells the paths of duplicate fields.
+struct Reader<'a> {
+    path: Path<'a>,
+    tell: &'a mut dyn FnMut(&Path<'_>),
+}
+
+impl<'de> DeserializeSeed<'de> for Reader<'_> {
     type Value = Value;
     fn deserialize<D: Deserializer<'de>>(
         self,
@@ -221,7 +277,7 @@ impl<'de> DeserializeSeed<'de> for DuplicateFields<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for DuplicateFields<'_> {
+impl<'de> Visitor<'de> for Reader<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -245,34 +301,26 @@ impl<'de> Visitor<'de> for DuplicateFields<'_> {
     fn visit_str<E>(self, value: &str) -> std::result::Result<Value, E> {
         Ok(value.into())
     }
-    fn visit_seq<A: SeqAccess<'de>>(
-        mut self,
-        mut items: A,
-    ) -> std::result::Result<Value, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> std::result::Result<Value, A::Error> {
+        let Self { path, tell } = self;
         let mut list = Vec::new();
         loop {
-            let path = format!("{}[{}]", self.path, list.len());
-            let Some(item) = items.next_element_seed(self.below(path))? else {
+            let path = Path::Item(&path, list.len());
+            let Some(item) = items.next_element_seed(Reader { path, tell })? else {
                 return Ok(list.into());
             };
             list.push(item);
         }
     }
-    fn visit_map<A: MapAccess<'de>>(
-        mut self,
-        mut fields: A,
-    ) -> std::result::Result<Value, A::Error> {
-        let (mut map, mut seen) = (Map::new(), HashSet::new());
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> std::result::Result<Value, A::Error> {
+        let Self { path, tell } = self;
+        let mut map = Map::new();
         while let Some(key) = fields.next_key::<String>()? {
-            let path = if self.path.is_empty() {
-                key.clone()
-            } else {
-                format!("{}.{key}", self.path)
-            };
-            if !seen.insert(key.clone()) {
-                self.twice.push(format!("duplicate field {path:?}"));
+            let path = Path::Field(&path, &key);
+            if map.contains_key(&key) {
+                tell(&path);
             }
-            let value = fields.next_value_seed(self.below(path))?;
+            let value = fields.next_value_seed(Reader { path, tell })?;
             map.insert(key, value);
         }
         Ok(map.into())
@@ -316,6 +364,43 @@ mod tests {
                 .0
                 .is_empty()
         );
+    }
+
+    /// The warnings about a body.
+    fn warnings(text: &str) -> Vec<String> {
+        let sent = Sent::json(text.as_bytes()).unwrap();
+        let checked = sent.check(Kind::Quota, FieldValidation::Warn);
+        checked.unwrap().1.0
+    }
+
+    #[test]
+    fn duplicate_fields_are_named_with_their_paths() {
+        let text = r#"{"metadata":{"finalizers":[{"a":{}},{"b.c":[[{"d":1,"d":2}]],"b.c":0}],"\"":1,"\"":2}}"#;
+        let duplicates = [
+            r#"duplicate field "metadata.finalizers[1].b.c[0][0].d""#,
+            r#"duplicate field "metadata.finalizers[1].b.c""#,
+            r#"duplicate field "metadata.\"""#,
+        ];
+        assert_eq!(warnings(text)[..3], duplicates);
+        let text = r#"{"":{"a":0,"a":1},"":2}"#;
+        let duplicates = [r#"duplicate field "a""#, r#"duplicate field """#];
+        assert_eq!(warnings(text)[..2], duplicates);
+    }
+
+    #[test]
+    fn texts_about_many_duplicate_fields_are_few_and_short() {
+        let key = "K".repeat(10_000);
+        let fields = vec![r#""a":0"#; 1001].join(",");
+        let many = warnings(&format!(
+            r#"{{"metadata":{{"annotations":{{"{key}":[{{{fields}}}]}}}}}}"#
+        ));
+        assert_eq!(many.len(), DUPLICATES_MAX + 1);
+        let shown = &key[..PATH_BYTES_MAX - "metadata.annotations.".len()];
+        assert_eq!(
+            many[0],
+            format!("duplicate field \"metadata.annotations.{shown}\"")
+        );
+        assert_eq!(many[DUPLICATES_MAX], "further duplicate fields: 968");
     }
 
     #[test]

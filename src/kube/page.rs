@@ -1,12 +1,20 @@
 //! Lists of quotas and groups, a page at a time.
 
+use std::collections::BTreeMap;
+
+use axum::response::{IntoResponse, Response};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use http::header;
 use quota_core::{
     event::Sequence,
     state::{self, QuotasView},
 };
 use quota_semantics::Name;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::{
+    Value, json,
+    value::{RawValue, to_raw_value},
+};
 
 use super::{
     Kube,
@@ -15,11 +23,17 @@ use super::{
     kind::Kind,
     object::Object,
     params::Params,
+    read,
     resource::{Key, ObjectPath, View},
     status::{Failure, Result},
     table::{self, Attachment},
 };
-use crate::{api::groups, label_selector::LabelSelector, writer::now};
+use crate::{
+    api::groups,
+    label_selector::LabelSelector,
+    large::{BYTES_PER_AMOUNT, Permit, Turn},
+    writer::now,
+};
 
 /// Most amounts in one list, counting limits and the reservations' amounts for them; the rest is left for `continue`.
 const LIST_WORK: usize = 200_000;
@@ -90,6 +104,17 @@ pub(super) fn to_json(
     if let Some(next) = &page.next {
         metadata["continue"] = next.token()?.into();
     }
+    let entries = entries(&page.objects, shape, params, pause)?;
+    Ok(as_list(kind, shape, &metadata, entries))
+}
+
+/// The items of a list, or the rows of a table.
+fn entries(
+    objects: &[Object],
+    shape: Shape,
+    params: &Params,
+    pause: impl Fn(),
+) -> Result<Vec<Value>> {
     let bare = |object: &Object| {
         pause();
         let mut json = object.to_json()?;
@@ -100,21 +125,11 @@ pub(super) fn to_json(
         Ok(json)
     };
     match shape {
-        Shape::Whole => {
-            let items: Result<Vec<_>> = page.objects.iter().map(bare).collect();
-            let (list, api_version) = (format!("{}List", kind.name()), kind.api_version());
-            Ok(
-                json!({"kind": list, "apiVersion": api_version, "metadata": metadata, "items": items?}),
-            )
-        }
+        Shape::Whole => objects.iter().map(bare).collect(),
         Shape::Metadata => {
             let partial =
                 |object: &Object| Ok(table::partial(&object.to_json()?, "meta.k8s.io/v1"));
-            let items: Result<Vec<_>> = page.objects.iter().map(partial).collect();
-            let kind = "PartialObjectMetadataList";
-            Ok(
-                json!({"kind": kind, "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items?}),
-            )
+            objects.iter().map(partial).collect()
         }
         Shape::Table(version) => {
             let (attachment, now) = (Attachment::parse(&params.include_object)?, now());
@@ -122,10 +137,87 @@ pub(super) fn to_json(
                 pause();
                 table::row(object, attachment, version, now)
             };
-            let rows: Result<Vec<_>> = page.objects.iter().map(row).collect();
-            Ok(as_table(kind, version, &metadata, rows?))
+            objects.iter().map(row).collect()
         }
     }
+}
+
+/// A list with these entries.
+fn as_list(kind: Kind, shape: Shape, metadata: &Value, entries: Vec<Value>) -> Value {
+    match shape {
+        Shape::Whole => {
+            let (list, api_version) = (format!("{}List", kind.name()), kind.api_version());
+            json!({"kind": list, "apiVersion": api_version, "metadata": metadata, "items": entries})
+        }
+        Shape::Metadata => {
+            let kind = "PartialObjectMetadataList";
+            json!({"kind": kind, "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": entries})
+        }
+        Shape::Table(version) => as_table(kind, version, metadata, entries),
+    }
+}
+
+/// A list that is made a page at a time. Of earlier pages only the text is kept.
+pub(super) struct Listing {
+    kind: Kind,
+    shape: Shape,
+    params: Params,
+    entries: Vec<Box<RawValue>>,
+}
+
+impl Listing {
+    pub(super) const fn new(kind: Kind, shape: Shape, params: Params) -> Self {
+        Self {
+            kind,
+            shape,
+            params,
+            entries: Vec::new(),
+        }
+    }
+
+    /// Adds objects, in the turn of the principal if they show many amounts.
+    pub(super) async fn add(&mut self, permit: &Permit, objects: Vec<Object>) -> Result<()> {
+        let (amounts, shape, params) = (read::amounts(&objects), self.shape, self.params.clone());
+        let make = move |turn: &Turn| -> Result<Vec<_>> {
+            let entries = entries(&objects, shape, &params, || turn.pause())?;
+            let text = |entry| {
+                turn.pause();
+                to_raw_value(&entry).map_err(|error| Failure::internal(&error))
+            };
+            entries.into_iter().map(text).collect()
+        };
+        self.entries.extend(permit.make(amounts, make).await?);
+        Ok(())
+    }
+
+    /// The response with all objects.
+    pub(super) async fn answer(self, permit: &Permit, version: Sequence) -> Result<Response> {
+        let bytes = self.entries.iter().map(|entry| entry.get().len()).sum();
+        let metadata = json!({"resourceVersion": version.to_string()});
+        let list = as_list(self.kind, self.shape, &metadata, Vec::new());
+        let entries = self.entries;
+        let make = move |turn: &Turn| {
+            let fields = list.as_object().into_iter().flatten();
+            let fields: BTreeMap<_, _> = fields
+                .map(|(name, value)| match name.as_str() {
+                    "items" | "rows" => (name, Field::Entries(&entries)),
+                    _ => (name, Field::Other(value)),
+                })
+                .collect();
+            turn.to_json(&fields, bytes)
+        };
+        let text = permit.make(bytes / BYTES_PER_AMOUNT, make).await;
+        let text = text.map_err(|error| Failure::internal(&error))?;
+        Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
+    }
+}
+
+/// A field of a list.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Field<'a> {
+    Entries(&'a [Box<RawValue>]),
+    Other(&'a Value),
 }
 
 /// A table of objects of a kind.

@@ -16,7 +16,7 @@ use super::{
     accept::Shape,
     body::{Body, JSON, PROTOBUF, YAML},
     object::Object,
-    page::{self, Scope},
+    page::{Listing, Position, Scope},
     params::Params,
     protobuf, read,
     request::ATTEMPTS,
@@ -49,18 +49,18 @@ pub(super) async fn delete_collection(
     let permit = Permit::to_change(&actor.principal);
     let removal = Removal::new(kube.clone(), actor, &params, &body)?;
     let scope = Scope::new(&path, &params)?;
-    let mut page = kube
-        .page(&scope, page::Position::default(), usize::MAX, |_| Ok(()))
-        .await?;
-    let meant = std::mem::take(&mut page.objects);
-    for object in meant {
-        match removal.remove(&object.key()).await {
-            Ok(object) => page.objects.push(object),
-            Err(failure) if failure.is_not_found() => {}
-            Err(failure) => return Err(failure),
-        }
+    let mut listing = Listing::new(path.kind, shape, params);
+    let (mut after, mut version) = (Some(Position::default()), None);
+    while let Some(position) = after {
+        let page = kube
+            .page(&scope, position, kube.chunk(), |_| Ok(()))
+            .await?;
+        let removed = removal.remove_all(&page.objects).await?;
+        listing.add(&permit, removed).await?;
+        version.get_or_insert(page.version);
+        after = page.next;
     }
-    read::page(&permit, path.kind, page, shape, params).await
+    listing.answer(&permit, version.unwrap_or_default()).await
 }
 
 /// A requested deletion.
@@ -98,6 +98,19 @@ impl Removal {
             uid: preconditions.uid,
             version,
         })
+    }
+
+    /// Removes the objects that are still there.
+    async fn remove_all(&self, objects: &[Object]) -> Result<Vec<Object>> {
+        let mut removed = Vec::new();
+        for object in objects {
+            match self.remove(&object.key()).await {
+                Ok(object) => removed.push(object),
+                Err(failure) if failure.is_not_found() => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok(removed)
     }
 
     async fn remove(&self, key: &Key) -> Result<Object> {

@@ -94,6 +94,7 @@ impl Request {
     pub(super) async fn create(
         &self,
         mut manifest: Manifest,
+        managing: Managing,
         warnings: &mut Warnings,
     ) -> Result<Object> {
         let kind = self.key.kind;
@@ -103,6 +104,7 @@ impl Request {
             return Err(Failure::invalid(kind, &name, &errors));
         }
         warnings.0.extend(manifest.warnings());
+        self.manage(None, &mut manifest, managing)?;
         let metadata = manifest.metadata_mut();
         let uid = Uuid::new_v4();
         (
@@ -182,7 +184,7 @@ impl Request {
             if !errors.is_empty() {
                 return Err(Failure::invalid(*kind, name, &errors));
             }
-            self.manage(&live, &mut manifest, managing)?;
+            self.manage(Some(&live), &mut manifest, managing)?;
             let precondition = Precondition::Version(live.entry);
             if self.dry_run {
                 self.try_out(&manifest, precondition).await?;
@@ -247,14 +249,22 @@ impl Request {
         Ok(())
     }
 
-    fn manage(&self, live: &Object, manifest: &mut Manifest, managing: Managing) -> Result<()> {
-        let recorded = &live.manifest.metadata().managed_fields;
+    /// Assigns the fields of an object to managers. `live` is none for a new one.
+    fn manage(
+        &self,
+        live: Option<&Object>,
+        manifest: &mut Manifest,
+        managing: Managing,
+    ) -> Result<()> {
+        let live = live.map(|live| &live.manifest);
         manifest.metadata_mut().managed_fields = match managing {
             Managing::Apply(managed) => managed,
             Managing::Update => {
-                let (old, new) = (live.manifest.to_json()?, manifest.to_json()?);
+                let old = live.map(Manifest::to_json).transpose()?;
+                let recorded = live.map(|live| live.metadata().managed_fields.as_slice());
                 let given = std::mem::take(&mut manifest.metadata_mut().managed_fields);
-                fields::updated(Some((&old, recorded)), &new, &given, &self.manager, now())
+                let (old, new) = (old.as_ref().zip(recorded), manifest.to_json()?);
+                fields::updated(old, &new, &given, &self.manager, now())
             }
         };
         Ok(())

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{
     Kube, VERSION,
-    body::{Body, JSON, PROTOBUF, Sent, YAML},
+    body::{Body, JSON, PROTOBUF, Sent, YAML, json},
     kind::QUOTA_GROUP,
     protobuf,
     status::{Failure, Result},
@@ -269,7 +269,7 @@ pub(super) async fn subject(principal: Principal, body: Body) -> Result<(StatusC
 /// Parses the `spec` of a review, in JSON, YAML or protobuf.
 fn read<S: Message + Default + DeserializeOwned>(body: &Body) -> Result<S> {
     let json = match body.media_type.as_str() {
-        JSON => Sent::json(&body.bytes)?.json,
+        JSON => json(&body.bytes)?,
         YAML => Sent::yaml(&body.bytes)?.json,
         PROTOBUF => {
             return protobuf::review(&body.bytes)

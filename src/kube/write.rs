@@ -41,10 +41,9 @@ pub(super) async fn create(
     if metadata.name.is_empty() && !metadata.generate_name.is_empty() {
         metadata.name = generated(&metadata.generate_name);
     }
-    let json = manifest.to_json()?;
-    manifest.metadata_mut().managed_fields =
-        fields::updated(None, &json, &[], &request.manager, now());
-    let object = request.create(manifest, &mut warnings).await?;
+    let object = request
+        .create(manifest, Managing::Update, &mut warnings)
+        .await?;
     answer(&object, StatusCode::CREATED, &warnings, shape, &params)
 }
 
@@ -160,9 +159,9 @@ async fn apply(
             params.force,
             now(),
         )?;
-        let mut manifest = request.decode(&applied.object)?;
-        manifest.metadata_mut().managed_fields = applied.managed;
-        match request.create(manifest, &mut warnings).await {
+        let manifest = request.decode(&applied.object)?;
+        let managing = Managing::Apply(applied.managed);
+        match request.create(manifest, managing, &mut warnings).await {
             Err(failure) if failure.is_already_exists() => {}
             object => return answer(&object?, StatusCode::CREATED, &warnings, shape, params),
         }

@@ -122,6 +122,27 @@ async fn pages_of_other_origins_cannot_write() {
 }
 
 #[tokio::test]
+async fn over_http2_the_uri_names_the_own_origin() {
+    let world = World::new();
+    let uri = |path: &str| format!("https://quotad.example:8480{path}");
+    let quota = uri("/v1/namespaces/team-a/quotas/none");
+    let own = [("origin", "https://quotad.example:8480")];
+    let foreign = [("origin", "https://evil.example")];
+    let text = pods("u", 1).to_string();
+    for (method, uri) in [
+        ("POST", uri(ALL)),
+        ("POST", uri("/v1/events")),
+        ("DELETE", quota.clone()),
+    ] {
+        let reply = world.call(method, &uri, &foreign, text.clone()).await;
+        reply.is_refused(403, "CrossOrigin");
+    }
+    world.call("POST", &uri(ALL), &own, text).await.is(201);
+    let missing = world.call("DELETE", &quota, &own, "").await;
+    missing.is_refused(404, "NotFound");
+}
+
+#[tokio::test]
 async fn a_reason_that_cannot_be_kept_is_refused() {
     let world = World::new();
     let long = "x".repeat(600);

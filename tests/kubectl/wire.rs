@@ -365,6 +365,36 @@ fn names_can_be_generated_and_collections_deleted() {
     );
 }
 
+/// However wide its quotas are, and however few of them are read at once.
+#[test]
+fn a_collection_of_many_pages_is_deleted_as_a_whole() {
+    let server = Server::with(Limits { page: 2, ..LIMITS });
+    for name in ["a", "b", "c"] {
+        server.set_wide("wire", name, 80_000);
+    }
+    create(
+        &server,
+        "d",
+        json!({"metadata": {"finalizers": ["example.com/hold"]}}),
+    );
+    create(&server, "e", json!({}));
+    let deleted = ask(&server, "DELETE", QUOTAS, &[], "", 200);
+    let names = |list: &Value| {
+        let items = list["items"].as_array().unwrap();
+        let names = items.iter().map(|item| item["metadata"]["name"].clone());
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(names(&deleted), ["a", "b", "c", "d", "e"]);
+    assert_eq!(deleted["kind"], "ResourceQuotaList");
+    assert_eq!(deleted["metadata"]["continue"], Value::Null);
+    let left = ask(&server, "GET", QUOTAS, &[], "", 200);
+    assert_eq!(names(&left), ["d"]);
+    let table = [("accept", "application/json;as=Table;g=meta.k8s.io;v=v1")];
+    let waiting = ask(&server, "DELETE", QUOTAS, &table, "", 200);
+    assert_eq!(waiting["rows"][0]["cells"][0], "d");
+    assert_eq!(waiting["kind"], "Table");
+}
+
 #[test]
 fn a_quota_of_the_cluster_is_changed_there() {
     let server = Server::start();

@@ -103,7 +103,9 @@ pub(in crate::api) fn write_fields(this: &Reservation<'_>, out: &mut String) -> 
     out.push_str("},\"reserved\":{");
     for (index, (name, quantity)) in this.reserved.iter().enumerate() {
         field(out, if index > 0 { "," } else { "" }, name);
-        quoted(out, ":", &quantity.exact())?;
+        out.push_str(":\"");
+        quantity.write_exact(out)?;
+        out.push('"');
     }
     field(out, "},\"state\":", &this.state);
     if let Some(detail) = &this.detail {
@@ -152,15 +154,6 @@ fn timed(out: &mut String, key: &str, time: Timestamp) {
     out.push('"');
     out.push_str(time.whole_microseconds().text().as_str());
     out.push('"');
-}
-
-/// Appends a field whose value never needs escapes.
-fn quoted(out: &mut String, key: &str, value: &impl fmt::Display) -> fmt::Result {
-    out.push_str(key);
-    out.push('"');
-    write!(out, "{value}")?;
-    out.push('"');
-    Ok(())
 }
 
 /// Appends a field with a list of strings.

@@ -1,6 +1,6 @@
 //! Server-side apply: a manager sends the fields that it wants, and owns exactly these.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use quota_semantics::{Timestamp, quota::manifest::LAST_APPLIED};
 use serde_json::{Map, Value};
@@ -78,9 +78,7 @@ fn merged(
     });
     // Fields that no manager wants any more are removed, unless something in them is still wanted.
     let kept = others.union(&wanted);
-    for path in before.0.iter().filter(|path| !kept.reaches(path)) {
-        remove(&mut object, path);
-    }
+    remove(&mut object, &before.0.out_of_reach_of(&kept));
     let (changed, removed) = FieldSet::difference_of(live, &object);
     let conflicts = managers.conflicts(&manager, &changed);
     if !force && !conflicts.is_empty() {
@@ -154,12 +152,9 @@ fn merge(object: &mut Value, config: &Value, path: &mut Path) {
             }
         }
         (Value::Array(object), Value::Array(config)) if is_keyed(path) => {
-            for item in config {
-                let same = |existing: &&mut Value| match item.get("uid") {
-                    Some(uid) => existing.get("uid") == Some(uid),
-                    None => **existing == *item,
-                };
-                match object.iter_mut().find(same) {
+            let places = places(object, config);
+            for (item, place) in config.iter().zip(places) {
+                match object.get_mut(place) {
                     Some(existing) => *existing = item.clone(),
                     None => object.push(item.clone()),
                 }
@@ -167,6 +162,26 @@ fn merge(object: &mut Value, config: &Value, path: &mut Path) {
         }
         (object, config) => *object = config.clone(),
     }
+}
+
+/// Where the items of a configuration belong in a list: in the place of the first item with the same uid, or of the
+/// first equal one without; or else behind the list.
+fn places(list: &[Value], config: &[Value]) -> Vec<usize> {
+    fn key(item: &Value) -> (bool, &Value) {
+        item.get("uid").map_or((false, item), |uid| (true, uid))
+    }
+    let mut places = HashMap::new();
+    for (place, item) in list.iter().enumerate() {
+        places.entry(key(item)).or_insert(place);
+    }
+    let mut end = list.len();
+    let place = |item| {
+        *places.entry(key(item)).or_insert_with(|| {
+            end += 1;
+            end - 1
+        })
+    };
+    config.iter().map(place).collect()
 }
 
 fn is_whole(path: &[String]) -> bool {
@@ -177,33 +192,31 @@ fn is_keyed(path: &[String]) -> bool {
     path == ["f:metadata", "f:finalizers"] || path == ["f:metadata", "f:ownerReferences"]
 }
 
-fn remove(object: &mut Value, path: &[String]) {
-    let Some((first, rest)) = path.split_first() else {
-        return;
-    };
-    let Some((kind, name)) = first.split_once(':') else {
-        return;
-    };
-    match (object, kind) {
-        (Value::Object(fields), "f") if rest.is_empty() => {
-            fields.remove(name);
-        }
-        (Value::Object(fields), "f") => {
-            if let Some(below) = fields.get_mut(name) {
-                remove(below, rest);
+/// Removes fields.
+fn remove(object: &mut Value, gone: &FieldSet) {
+    match object {
+        Value::Object(fields) => {
+            for (element, gone) in gone.below() {
+                let Some(name) = element.strip_prefix("f:") else {
+                    continue;
+                };
+                if gone.is_member() {
+                    fields.remove(name);
+                } else if let Some(below) = fields.get_mut(name) {
+                    remove(below, gone);
+                }
             }
         }
-        (Value::Array(items), "v" | "k") => {
-            let Ok(key) = serde_json::from_str::<Value>(name) else {
-                return;
+        Value::Array(items) => {
+            let keys = |kind| {
+                let named = gone
+                    .below()
+                    .filter_map(move |(element, _)| element.strip_prefix(kind));
+                named.filter_map(|key| serde_json::from_str::<Value>(key).ok())
             };
-            items.retain(|item| {
-                if kind == "v" {
-                    *item != key
-                } else {
-                    item["uid"] != key["uid"]
-                }
-            });
+            let values: HashSet<_> = keys("v:").collect();
+            let uids: HashSet<_> = keys("k:").map(|key| key["uid"].clone()).collect();
+            items.retain(|item| !values.contains(item) && !uids.contains(&item["uid"]));
         }
         _ => {}
     }
@@ -215,7 +228,7 @@ fn conflict(conflicts: &[(Manager, FieldSet)]) -> Failure {
         by_manager
             .entry(manager.shown())
             .or_default()
-            .extend(fields.iter().map(shown));
+            .extend(fields.paths().iter().map(shown));
     }
     let causes: Vec<_> = by_manager
         .iter()
@@ -370,5 +383,21 @@ mod tests {
         );
         live["spec"]["hard"]["pods"] = "5".into();
         assert!(apply(&live, &managed, &config, KUBECTL, false, NOW).is_err());
+    }
+
+    /// If each of these were looked for among all, this would take minutes.
+    #[test]
+    fn many_finalizers_are_applied_and_given_up_in_little_time() {
+        let of = |numbers: std::ops::Range<u32>| {
+            let finalizers: Vec<_> = numbers.map(|number| format!("x/{number}")).collect();
+            let mut quota = quota(json!({}));
+            quota["metadata"]["finalizers"] = finalizers.into();
+            quota
+        };
+        let nothing = json!({});
+        let first = apply(&nothing, &[], &of(0..100_000), "a", false, NOW).unwrap();
+        let config = of(50_000..150_000);
+        let second = apply(&first.object, &first.managed, &config, "a", false, NOW).unwrap();
+        assert_eq!(second.object, config);
     }
 }

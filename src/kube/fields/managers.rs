@@ -93,11 +93,8 @@ impl Managers {
     pub(super) fn to_json(&self) -> Vec<Value> {
         let mut managers: Vec<_> = self.0.iter().collect();
         let time = |time: &Option<Timestamp>| time.map(Timestamp::whole_seconds);
-        managers.sort_by(|(a, (_, a_time)), (b, (_, b_time))| {
-            let key = |manager: &Manager, at: &Option<Timestamp>| {
-                (manager.operation.clone(), time(at), manager.clone())
-            };
-            key(a, a_time).cmp(&key(b, b_time))
+        managers.sort_by_cached_key(|(manager, (_, at))| {
+            (manager.operation.clone(), time(at), (*manager).clone())
         });
         let entry = |(manager, (fields, at)): (&Manager, &(FieldSet, Option<Timestamp>))| {
             let some = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());

@@ -1,6 +1,6 @@
 //! Sets of fields, in the form of `FieldsV1`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, btree_map::Entry};
 
 use serde_json::{Map, Value};
 
@@ -17,9 +17,14 @@ const UNMANAGED: [&str; 9] = [
     "generateName",
 ];
 
-/// A set of paths.
+/// A set of paths, as a tree: many long paths with a common beginning are no longer than what was sent of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct FieldSet(BTreeSet<Path>);
+pub(super) struct FieldSet {
+    /// Whether the field itself belongs to the set.
+    is_member: bool,
+    /// The fields below it by path element. None of them is empty.
+    below: BTreeMap<String, Self>,
+}
 
 /// The path of a field, in the notation of `FieldsV1` (`f:spec`, `k:{"uid":"…"}`, `v:"…"`).
 pub(super) type Path = Vec<String>;
@@ -80,167 +85,198 @@ fn children<'a>(path: &[String], value: &'a Value) -> Vec<(String, &'a Value)> {
 impl FieldSet {
     /// The fields of an object: its leaves.
     pub(super) fn of(object: &Value) -> Self {
-        let mut set = Self::default();
-        set.collect(&mut Vec::new(), object);
-        set
-    }
-
-    fn collect(&mut self, path: &mut Path, value: &Value) {
-        let children = children(path, value);
-        // The object itself, its metadata and its spec have no owner.
-        if children.is_empty() && path.len() > 1 {
-            self.0.insert(path.clone());
-        }
-        for (element, value) in children {
-            path.push(element);
-            self.collect(path, value);
-            path.pop();
-        }
+        leaves(&mut Vec::new(), object)
     }
 
     /// The fields that were added or changed in `new`, and the fields that were removed.
     pub(super) fn difference_of(old: &Value, new: &Value) -> (Self, Self) {
-        let (mut changed, mut removed) = (Self::default(), Self::default());
-        compare(
-            &mut Vec::new(),
-            Some(old),
-            Some(new),
-            &mut changed,
-            &mut removed,
-        );
-        (changed, removed)
+        difference(&mut Vec::new(), [Some(old), Some(new)])
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        !self.is_member && self.below.is_empty()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Path> {
-        self.0.iter()
+    /// Whether the field itself belongs to the set.
+    pub(super) fn is_member(&self) -> bool {
+        self.is_member
     }
 
-    /// Whether the set contains the field, or a field below it.
-    pub(super) fn reaches(&self, path: &Path) -> bool {
-        self.0
-            .range(path.clone()..)
-            .next()
-            .is_some_and(|next| next.starts_with(path))
+    /// The fields below by path element.
+    pub(super) fn below(&self) -> impl Iterator<Item = (&str, &Self)> {
+        self.below
+            .iter()
+            .map(|(element, below)| (element.as_str(), below))
+    }
+
+    /// The paths; a path comes before the paths below it.
+    pub(super) fn paths(&self) -> Vec<Path> {
+        fn collect(set: &FieldSet, path: &mut Path, paths: &mut Vec<Path>) {
+            if set.is_member {
+                paths.push(path.clone());
+            }
+            for (element, below) in &set.below {
+                path.push(element.clone());
+                collect(below, path, paths);
+                path.pop();
+            }
+        }
+        let mut paths = Vec::new();
+        collect(self, &mut Vec::new(), &mut paths);
+        paths
     }
 
     pub(super) fn union(mut self, other: &Self) -> Self {
-        self.0.extend(other.0.iter().cloned());
+        self.unite(other);
         self
+    }
+
+    fn unite(&mut self, other: &Self) {
+        self.is_member |= other.is_member;
+        for (element, below) in &other.below {
+            self.below.entry(element.clone()).or_default().unite(below);
+        }
     }
 
     pub(super) fn minus(mut self, other: &Self) -> Self {
-        self.0.retain(|path| !other.0.contains(path));
+        self.subtract(other);
         self
     }
 
+    fn subtract(&mut self, other: &Self) {
+        self.is_member &= !other.is_member;
+        self.below.retain(|element, below| {
+            if let Some(other) = other.below.get(element) {
+                below.subtract(other);
+            }
+            !below.is_empty()
+        });
+    }
+
     pub(super) fn both(&self, other: &Self) -> Self {
-        Self(self.0.intersection(&other.0).cloned().collect())
+        let mut both = Self {
+            is_member: self.is_member && other.is_member,
+            ..Self::default()
+        };
+        for (element, below) in &self.below {
+            if let Some(other) = other.below.get(element) {
+                both.add(element.clone(), below.both(other));
+            }
+        }
+        both
+    }
+
+    /// The fields of which the other set has neither themselves nor a field below them.
+    pub(super) fn out_of_reach_of(&self, other: &Self) -> Self {
+        let mut out = Self::default();
+        for (element, below) in &self.below {
+            let below = match other.below.get(element) {
+                Some(other) => below.out_of_reach_of(other),
+                None => below.clone(),
+            };
+            out.add(element.clone(), below);
+        }
+        out
+    }
+
+    /// Adds what is below an element.
+    fn add(&mut self, element: String, below: Self) {
+        if below.is_empty() {
+            return;
+        }
+        match self.below.entry(element) {
+            Entry::Vacant(entry) => {
+                entry.insert(below);
+            }
+            Entry::Occupied(mut entry) => entry.get_mut().unite(&below),
+        }
     }
 
     /// Parses `fieldsV1`.
     pub(super) fn from_v1(json: &Value) -> Self {
-        fn read(json: &Value, path: &mut Path, set: &mut BTreeSet<Path>) {
-            let Some(fields) = json.as_object().filter(|fields| !fields.is_empty()) else {
-                set.insert(path.clone());
-                return;
-            };
-            for (element, below) in fields {
-                if element == "." {
-                    set.insert(path.clone());
-                    continue;
-                }
-                path.push(element.clone());
-                read(below, path, set);
-                path.pop();
+        fn read(json: &Value) -> FieldSet {
+            let fields = json.as_object().into_iter().flatten();
+            let below: BTreeMap<_, _> = fields
+                .filter(|(element, _)| *element != ".")
+                .map(|(element, below)| (element.clone(), read(below)))
+                .collect();
+            FieldSet {
+                is_member: below.is_empty() || json.get(".").is_some(),
+                below,
             }
         }
-        let mut set = BTreeSet::new();
-        read(json, &mut Vec::new(), &mut set);
-        set.remove(&Vec::new());
-        Self(set)
+        Self {
+            is_member: false,
+            ..read(json)
+        }
     }
 
     /// Writes `fieldsV1`.
     pub(super) fn to_v1(&self) -> Value {
-        let mut root = Map::new();
-        for path in &self.0 {
-            let mut at = &mut root;
-            for (depth, element) in path.iter().enumerate() {
-                let entry = at
-                    .entry(element.clone())
-                    .or_insert_with(|| Value::Object(Map::new()));
-                let Value::Object(below) = entry else { break };
-                // A path sorts before the paths below it. This marks it as a field of its own, not only a prefix of
-                // other paths.
-                if depth + 1 == path.len() && self.has_below(path) {
-                    below.insert(".".to_owned(), Value::Object(Map::new()));
-                }
-                at = below;
-            }
+        let below = self.below.iter();
+        let mut fields: Map<_, _> = below
+            .map(|(element, below)| (element.clone(), below.to_v1()))
+            .collect();
+        // This marks a field of its own, which is not only a prefix of others.
+        if self.is_member && !fields.is_empty() {
+            fields.insert(".".to_owned(), Value::Object(Map::new()));
         }
-        Value::Object(root)
-    }
-
-    fn has_below(&self, path: &Path) -> bool {
-        self.0
-            .range(path.clone()..)
-            .nth(1)
-            .is_some_and(|next| next.starts_with(path))
+        Value::Object(fields)
     }
 }
 
-fn compare(
-    path: &mut Path,
-    old: Option<&Value>,
-    new: Option<&Value>,
-    changed: &mut FieldSet,
-    removed: &mut FieldSet,
-) {
-    let kind = |value: Option<&Value>| value.map(|value| part(path, value));
-    let granular = kind(old) == kind(new) && kind(new) != Some(Part::Whole);
-    if path.len() > 1 {
-        match (old, new) {
-            (None, Some(_)) => {
-                changed.0.insert(path.clone());
-            }
-            (Some(_), None) => {
-                removed.0.insert(path.clone());
-            }
-            (Some(old), Some(new)) if !granular && old != new => {
-                changed.0.insert(path.clone());
-            }
-            _ => {}
-        }
-    }
-    let of = |value: Option<&'_ Value>| -> Vec<(String, Value)> {
-        let children = value.map(|value| children(path, value)).unwrap_or_default();
-        children
-            .into_iter()
-            .map(|(element, value)| (element, value.clone()))
-            .collect()
+fn leaves(path: &mut Path, value: &Value) -> FieldSet {
+    let children = children(path, value);
+    let mut set = FieldSet {
+        // The object itself, its metadata and its spec have no owner.
+        is_member: children.is_empty() && path.len() > 1,
+        ..FieldSet::default()
     };
-    let (old, new) = (of(old), of(new));
-    let find = |among: &[(String, Value)], element: &str| {
-        among
-            .iter()
-            .find(|(candidate, _)| candidate == element)
-            .map(|(_, value)| value.clone())
-    };
-    let elements: BTreeSet<_> = old
-        .iter()
-        .chain(&new)
-        .map(|(element, _)| element.clone())
-        .collect();
-    for element in elements {
-        let (old, new) = (find(&old, &element), find(&new, &element));
-        path.push(element);
-        compare(path, old.as_ref(), new.as_ref(), changed, removed);
+    for (element, value) in children {
+        path.push(element.clone());
+        set.add(element, leaves(path, value));
         path.pop();
     }
+    set
+}
+
+/// The fields that were added or changed, and those that were removed, between an old and a new value.
+fn difference(path: &mut Path, values: [Option<&Value>; 2]) -> (FieldSet, FieldSet) {
+    let [old, new] = values;
+    let kind = |value: Option<&Value>| value.map(|value| part(path, value));
+    let granular = kind(old) == kind(new) && kind(new) != Some(Part::Whole);
+    let is_changed = match (old, new) {
+        (Some(old), Some(new)) => !granular && old != new,
+        (old, _) => old.is_none(),
+    };
+    let own = |is_member: bool| FieldSet {
+        is_member: is_member && path.len() > 1,
+        ..FieldSet::default()
+    };
+    let (mut changed, mut removed) = (own(is_changed), own(new.is_none()));
+    for (element, values) in paired(path, values) {
+        path.push(element.clone());
+        let (changed_below, removed_below) = difference(path, values);
+        path.pop();
+        changed.add(element.clone(), changed_below);
+        removed.add(element, removed_below);
+    }
+    (changed, removed)
+}
+
+/// The parts of two values by path element. If an element is there more than once, the first counts.
+fn paired<'a>(
+    path: &[String],
+    values: [Option<&'a Value>; 2],
+) -> BTreeMap<String, [Option<&'a Value>; 2]> {
+    let mut paired = BTreeMap::<_, [Option<&Value>; 2]>::new();
+    for (side, value) in values.into_iter().enumerate() {
+        let children = value.map(|value| children(path, value));
+        for (element, child) in children.unwrap_or_default() {
+            paired.entry(element).or_default()[side].get_or_insert(child);
+        }
+    }
+    paired
 }
 
 /// A path in the form used in messages: `.spec.hard.pods`.
@@ -313,5 +349,33 @@ mod tests {
             shown(&path(&["f:metadata", "f:finalizers", "v:\"a\""])),
             ".metadata.finalizers[=\"a\"]"
         );
+    }
+
+    /// If each of these fields were looked for among all, this would take minutes.
+    #[test]
+    fn many_fields_are_compared_in_little_time() {
+        let text = |number: u32| (format!("example.com/{number}"), Value::from("x"));
+        let labels: Map<_, _> = (0..100_000).map(text).collect();
+        let finalizers: Vec<_> = labels.keys().rev().cloned().collect();
+        let many = json!({"metadata": {"labels": labels, "finalizers": finalizers}});
+        let none = json!({"metadata": {"labels": {}, "finalizers": []}});
+        let (changed, removed) = FieldSet::difference_of(&none, &many);
+        assert_eq!(changed.paths().len(), 2 * labels.len());
+        assert!(removed.is_empty());
+        let (changed, removed) = FieldSet::difference_of(&many, &many);
+        assert!(changed.is_empty() && removed.is_empty());
+    }
+
+    /// If each path were held apart, these would take gigabytes.
+    #[test]
+    fn long_paths_share_their_beginning() {
+        let many: Map<_, _> = (0..100_000)
+            .map(|number| (format!("f:{number}"), json!({})))
+            .collect();
+        let sent = json!({("f:".to_owned() + &"x".repeat(500_000)): many});
+        let set = FieldSet::from_v1(&sent);
+        let set = set.both(&set).union(&set).minus(&FieldSet::default());
+        assert_eq!(set.to_v1(), sent);
+        assert!(set.out_of_reach_of(&set).is_empty());
     }
 }

@@ -2,7 +2,7 @@
 
 mod strategic;
 
-use json_patch::PatchOperation;
+use json_patch::{PatchOperation, jsonptr::Pointer};
 use quota_semantics::quantity::exact_numbers;
 use serde_json::Value;
 
@@ -18,8 +18,12 @@ const APPLY: &str = "application/apply-patch+yaml";
 
 /// Most operations of a JSON patch, as in Kubernetes.
 const OPERATIONS_MAX: usize = 10_000;
-/// Most bytes that the `copy` operations of a JSON patch may copy, since each could double the object's size.
+/// Most bytes that the `copy` operations of a JSON patch may copy, since each could double the object's size. Those of
+/// `move` count too, since each is walked through.
 const COPIED_MAX_BYTES: usize = 3 << 20;
+/// Deepest nesting of an object, the same as that of a body. Values are printed, copied and dropped by recursion, and
+/// each operation of a JSON patch could double their depth.
+const DEPTH_MAX: usize = 127;
 
 /// A patch.
 #[derive(Clone, Debug)]
@@ -98,17 +102,56 @@ pub(super) fn strategic(mut object: Value, patch: &Value) -> Result<Value> {
 pub(super) fn json(mut object: Value, operations: &[PatchOperation]) -> Result<Value> {
     let mut copied = 0_usize;
     for operation in operations {
-        if let PatchOperation::Copy(copy) = operation {
-            let source = object.pointer(copy.from.as_str()).map(Value::to_string);
+        if let PatchOperation::Copy(_) | PatchOperation::Move(_) = operation {
+            let source = inserted(&object, operation).map(|(value, _)| value.to_string());
             copied = copied.saturating_add(source.map_or(0, |source| source.len()));
             if copied > COPIED_MAX_BYTES {
                 return Err(Failure::too_large());
             }
         }
+        if inserted(&object, operation).is_some_and(|(value, path)| !fits(value, path)) {
+            let why = format!("an object may be nested {DEPTH_MAX} levels deep");
+            return Err(Failure::unpatchable(why));
+        }
         json_patch::patch(&mut object, std::slice::from_ref(operation))
             .map_err(|error| Failure::unpatchable(error.to_string()))?;
     }
     Ok(object)
+}
+
+/// The value that an operation inserts into an object, and the place.
+fn inserted<'a>(
+    object: &'a Value,
+    operation: &'a PatchOperation,
+) -> Option<(&'a Value, &'a Pointer)> {
+    let at = |from: &Pointer| object.pointer(from.as_str());
+    match operation {
+        PatchOperation::Add(add) => Some((&add.value, &add.path)),
+        PatchOperation::Replace(replace) => Some((&replace.value, &replace.path)),
+        PatchOperation::Copy(copy) => Some((at(&copy.from)?, &copy.path)),
+        PatchOperation::Move(moved) => Some((at(&moved.from)?, &moved.path)),
+        PatchOperation::Remove(_) | PatchOperation::Test(_) => None,
+    }
+}
+
+/// Whether a value at this place is not nested too deeply.
+fn fits(value: &Value, path: &Pointer) -> bool {
+    let below = DEPTH_MAX.checked_sub(path.count());
+    below.is_some_and(|levels| is_within(value, levels))
+}
+
+/// Whether a value has at most this many levels.
+fn is_within(value: &Value, levels: usize) -> bool {
+    let below = levels.checked_sub(1);
+    match value {
+        Value::Array(items) => {
+            below.is_some_and(|levels| items.iter().all(|item| is_within(item, levels)))
+        }
+        Value::Object(fields) => {
+            below.is_some_and(|levels| fields.values().all(|field| is_within(field, levels)))
+        }
+        _ => true,
+    }
 }
 
 #[cfg(test)]
@@ -133,6 +176,70 @@ mod tests {
         let copy = |number| json!({"op": "copy", "from": "", "path": format!("/spec/x{number}")});
         let doubling = read((0..100).map(copy).collect());
         assert!(json(object, &doubling).is_err());
+    }
+
+    /// What becomes of an object with an empty map `spec` after a patch.
+    fn after(patch: Vec<Value>) -> Result<Value> {
+        let patch = operations(Value::from(patch).to_string().as_bytes()).unwrap();
+        json(json!({"spec": {}}), &patch)
+    }
+
+    /// The depth doubles: a value is put into its innermost map, whose path is as long as the value is deep.
+    fn doubling(times: u32, step: impl Fn(&str) -> Vec<Value>) -> Vec<Value> {
+        let start = json!({"op": "add", "path": "/spec/x", "value": {}});
+        let steps = (0..times).flat_map(|time| step(&"/".repeat(1 << time)));
+        [start].into_iter().chain(steps).collect()
+    }
+
+    #[test]
+    fn a_json_patch_does_not_nest_too_deeply() {
+        let refused = |patch| after(patch).unwrap_err().to_json()["code"] == 422;
+        let copying = |inner: &str| {
+            vec![json!({"op": "copy", "from": "/spec/x", "path": format!("/spec/x{inner}")})]
+        };
+        assert!(after(doubling(6, copying)).is_ok() && refused(doubling(17, copying)));
+        let moving = |inner: &str| {
+            vec![
+                json!({"op": "copy", "from": "/spec/x", "path": "/spec/y"}),
+                json!({"op": "move", "from": "/spec/y", "path": format!("/spec/x{inner}")}),
+            ]
+        };
+        assert!(after(doubling(6, moving)).is_ok() && refused(doubling(17, moving)));
+    }
+
+    #[test]
+    fn values_on_long_paths_do_not_nest_too_deeply() {
+        let nested = |levels: usize| (0..levels).fold(json!(1), |value, _| json!({"": value}));
+        for op in ["add", "replace"] {
+            let put = |levels: usize| {
+                let path = format!("/spec{}", "/".repeat(100));
+                let start = json!({"op": "add", "path": "/spec", "value": nested(100)});
+                vec![
+                    start,
+                    json!({"op": op, "path": path, "value": nested(levels)}),
+                ]
+            };
+            assert!(after(put(26)).is_ok(), "{op}");
+            assert!(after(put(27)).is_err(), "{op}");
+        }
+        let whole = |levels: usize| vec![json!({"op": "add", "path": "", "value": nested(levels)})];
+        assert!(after(whole(125)).is_ok());
+        let long = |op: &str| json!({"op": op, "path": "/".repeat(200), "value": nested(0)});
+        assert!(after(vec![long("add")]).is_err() && after(vec![long("replace")]).is_err());
+    }
+
+    #[test]
+    fn moves_are_bounded() {
+        let big = "x".repeat(COPIED_MAX_BYTES / 100);
+        let start = json!({"op": "add", "path": "/spec/a", "value": big});
+        let there = json!({"op": "move", "from": "/spec/a", "path": "/spec/b"});
+        let back = json!({"op": "move", "from": "/spec/b", "path": "/spec/a"});
+        let moves = |times| {
+            let moves = std::iter::repeat_n([there.clone(), back.clone()], times).flatten();
+            [start.clone()].into_iter().chain(moves).collect()
+        };
+        assert!(after(moves(10)).is_ok());
+        assert!(after(moves(100)).is_err());
     }
 
     #[test]

@@ -2,6 +2,8 @@
 //!
 //! As in `k8s.io/apimachinery/pkg/util/strategicpatch`, for the lists of a quota.
 
+use std::collections::{BTreeSet, HashMap, HashSet};
+
 use serde_json::{Map, Value};
 
 const DIRECTIVE: &str = "$patch";
@@ -25,6 +27,21 @@ fn merge_by(path: &[&str]) -> Option<MergeBy> {
         ["metadata", "finalizers"] => Some(MergeBy::Value),
         _ => None,
     }
+}
+
+impl MergeBy {
+    /// What an item is matched by. An item without it matches none.
+    fn key(self, item: &Value) -> Option<&Value> {
+        match self {
+            Self::Key(name) => item.get(name),
+            Self::Value => Some(item),
+        }
+    }
+}
+
+/// Whether a path is that of an item of a merged list, or of something in one.
+fn is_in_item(path: &[&str]) -> bool {
+    path.get(..2).is_some_and(|list| merge_by(list).is_some())
 }
 
 /// Applies a patch to an object.
@@ -57,9 +74,12 @@ fn merge_map<'a>(
             continue;
         }
         if let Some(list) = name.strip_prefix(DELETE_FROM) {
-            if let (Some(Value::Array(items)), Value::Array(deleted)) =
-                (fields.get_mut(list), value)
+            // An item of a merged list has no lists, and many patches may be meant for the same item.
+            if !is_in_item(path)
+                && let (Some(Value::Array(items)), Value::Array(deleted)) =
+                    (fields.get_mut(list), value)
             {
+                let deleted: HashSet<_> = deleted.iter().collect();
                 items.retain(|item| !deleted.contains(item));
             }
             continue;
@@ -84,11 +104,10 @@ fn begin(fields: &mut Map<String, Value>, patch: &Map<String, Value>) -> Result<
         Some(other) => return Err(format!("Unknown patch type: {}", other.unwrap_or_default())),
     }
     if let Some(retained) = patch.get(RETAIN).and_then(Value::as_array) {
-        fields.retain(|name, _| {
-            retained
-                .iter()
-                .any(|retained| retained.as_str() == Some(name))
-        });
+        let retained = retained.iter().filter_map(Value::as_str);
+        *fields = retained
+            .filter_map(|name| fields.remove_entry(name))
+            .collect();
     }
     Ok(true)
 }
@@ -117,7 +136,7 @@ fn merge_field<'a>(
             let target = fields
                 .entry(name)
                 .or_insert_with(|| Value::Array(Vec::new()));
-            merge_list(target, items, by)?;
+            merge_list(target, items, by, path)?;
         }
         (value, _) => {
             fields.insert(name.to_owned(), value.clone());
@@ -140,29 +159,32 @@ fn put_in_order<'a>(
         if let (Some(Value::Array(items)), Some(order), Some(by)) =
             (fields.get_mut(list), order.as_array(), merge_by(path))
         {
-            let place = |item: &Value| order.iter().position(|wanted| is_same(item, wanted, by));
-            items.sort_by_key(|item| place(item).unwrap_or(usize::MAX));
+            // Backwards, so that of equal ones the first counts.
+            let wanted = order.iter().enumerate().rev();
+            let places: HashMap<_, _> = wanted
+                .filter_map(|(place, wanted)| Some((by.key(wanted)?, place)))
+                .collect();
+            let place = |item: &Value| by.key(item).and_then(|key| places.get(key)).copied();
+            items.sort_by_cached_key(|item| place(item).unwrap_or(usize::MAX));
         }
         path.pop();
     }
 }
 
-fn merge_list(target: &mut Value, patch: &[Value], by: MergeBy) -> Result<(), String> {
+/// `path` is the path of the list.
+fn merge_list<'a>(
+    target: &mut Value,
+    patch: &'a [Value],
+    by: MergeBy,
+    path: &mut Vec<&'a str>,
+) -> Result<(), String> {
     if !target.is_array() {
         *target = Value::Array(Vec::new());
     }
     let Value::Array(items) = target else {
         return Ok(());
     };
-    let directive = |item: &Value| {
-        item.get(DIRECTIVE)
-            .and_then(Value::as_str)
-            .map(str::to_owned)
-    };
-    if patch
-        .iter()
-        .any(|item| directive(item).as_deref() == Some("replace"))
-    {
+    if patch.iter().any(|item| directive(item) == Some("replace")) {
         *items = patch
             .iter()
             .filter(|item| directive(item).is_none())
@@ -170,28 +192,56 @@ fn merge_list(target: &mut Value, patch: &[Value], by: MergeBy) -> Result<(), St
             .collect();
         return Ok(());
     }
+    let mut list = List::new(std::mem::take(items), by);
     for item in patch {
-        if let MergeBy::Key(key) = by
-            && item.get(key).is_none()
-        {
-            return Err(format!(
-                "map: {item} does not contain declared merge key: {key}"
-            ));
+        list.merge(item, path)?;
+    }
+    *items = list.items.into_iter().flatten().collect();
+    Ok(())
+}
+
+fn directive(item: &Value) -> Option<&str> {
+    item.get(DIRECTIVE).and_then(Value::as_str)
+}
+
+/// A list that is merged item by item.
+struct List {
+    by: MergeBy,
+    /// The items. Those that are gone leave their place empty, so that the others keep theirs.
+    items: Vec<Option<Value>>,
+    /// The places of the items with a key.
+    places: HashMap<Value, BTreeSet<usize>>,
+}
+
+impl List {
+    fn new(items: Vec<Value>, by: MergeBy) -> Self {
+        let mut list = Self {
+            by,
+            items: Vec::new(),
+            places: HashMap::new(),
+        };
+        for item in items {
+            list.push(item);
         }
-        let existing = items
-            .iter()
-            .position(|candidate| is_same(candidate, item, by));
-        match (existing, directive(item).as_deref()) {
+        list
+    }
+
+    /// `path` is the path of the list.
+    fn merge<'a>(&mut self, item: &'a Value, path: &mut Vec<&'a str>) -> Result<(), String> {
+        match (self.find(item)?, directive(item)) {
             (Some(place), Some("delete")) => {
-                items.remove(place);
+                self.take(place);
             }
             (None, Some("delete")) => {}
             (_, Some(other)) if other != "merge" => {
                 return Err(format!("Unknown patch type: {other}"));
             }
             (Some(place), _) => {
-                if let Value::Object(patch) = item {
-                    merge_map(&mut items[place], patch, &mut Vec::new())?;
+                if let Value::Object(patch) = item
+                    && let Some(mut merged) = self.take(place)
+                {
+                    merge_map(&mut merged, patch, path)?;
+                    self.put(place, merged);
                 }
             }
             (None, _) => {
@@ -199,17 +249,43 @@ fn merge_list(target: &mut Value, patch: &[Value], by: MergeBy) -> Result<(), St
                 if let Some(fields) = item.as_object_mut() {
                     fields.remove(DIRECTIVE);
                 }
-                items.push(item);
+                self.push(item);
+            }
+        }
+        Ok(())
+    }
+
+    /// The place of the first item that matches.
+    fn find(&self, item: &Value) -> Result<Option<usize>, String> {
+        match (self.by, self.by.key(item)) {
+            (MergeBy::Key(key), None) => Err(format!(
+                "map: {item} does not contain declared merge key: {key}"
+            )),
+            (_, key) => {
+                let places = key.and_then(|key| self.places.get(key));
+                Ok(places.and_then(BTreeSet::first).copied())
             }
         }
     }
-    Ok(())
-}
 
-fn is_same(item: &Value, other: &Value, by: MergeBy) -> bool {
-    match by {
-        MergeBy::Key(key) => item.get(key).is_some() && item.get(key) == other.get(key),
-        MergeBy::Value => item == other,
+    fn push(&mut self, item: Value) {
+        self.items.push(None);
+        self.put(self.items.len() - 1, item);
+    }
+
+    fn put(&mut self, place: usize, item: Value) {
+        if let Some(key) = self.by.key(&item) {
+            self.places.entry(key.clone()).or_default().insert(place);
+        }
+        self.items[place] = Some(item);
+    }
+
+    fn take(&mut self, place: usize) -> Option<Value> {
+        let item = self.items[place].take()?;
+        if let Some(places) = self.by.key(&item).and_then(|key| self.places.get_mut(key)) {
+            places.remove(&place);
+        }
+        Some(item)
     }
 }
 
@@ -273,5 +349,55 @@ mod tests {
         let mut object = existing;
         assert!(apply(&mut object, &owners(json!([{"name": "no uid"}]))).is_err());
         assert!(apply(&mut object, &json!({"spec": {"$patch": "explode"}})).is_err());
+    }
+
+    #[test]
+    fn of_items_that_match_the_first_is_meant() {
+        let owners = |list: Value| json!({"metadata": {"ownerReferences": list}});
+        patched(
+            owners(json!([{"uid": "1", "n": 1}, {"uid": "2"}, {"uid": "1", "n": 2}])),
+            owners(
+                json!([{"uid": "1", "$patch": "delete"}, {"uid": "1", "n": 3}, {"uid": "4"}, {"uid": "4", "n": 5}]),
+            ),
+            owners(json!([{"uid": "2"}, {"uid": "1", "n": 3}, {"uid": "4", "n": 5}])),
+        );
+        // An item whose key a patch takes away is not found any more.
+        patched(
+            owners(json!([])),
+            owners(json!([{"uid": null, "n": 1}, {"uid": null, "n": 2}, {"uid": null, "n": 3}])),
+            owners(json!([{"n": 2}, {"uid": null, "n": 3}])),
+        );
+        patched(
+            json!({"metadata": {"finalizers": ["a", "b", "c", "b"]}}),
+            json!({"metadata": {"$setElementOrder/finalizers": ["c", "b", "x", "c"]}}),
+            json!({"metadata": {"finalizers": ["c", "b", "b", "a"]}}),
+        );
+    }
+
+    /// If each item were looked for among all, this would take minutes.
+    #[test]
+    fn many_items_are_merged_in_little_time() {
+        let many = |numbers: std::ops::Range<u32>| -> Vec<Value> {
+            numbers.map(|number| number.to_string().into()).collect()
+        };
+        let (all, first): (Vec<_>, Vec<_>) = (many(0..100_000), many(0..50_000));
+        let backwards: Vec<_> = all.iter().rev().cloned().collect();
+        patched(
+            json!({"metadata": {"finalizers": first.clone()}}),
+            json!({"metadata": {"finalizers": all, "$setElementOrder/finalizers": backwards.clone()}}),
+            json!({"metadata": {"finalizers": backwards.clone()}}),
+        );
+        patched(
+            json!({"metadata": {"finalizers": backwards}}),
+            json!({"metadata": {"$deleteFromPrimitiveList/finalizers": first}}),
+            json!({"metadata": {"finalizers": many(50_000..100_000).into_iter().rev().collect::<Vec<_>>()}}),
+        );
+        let fields: Map<_, _> = (0..100_000).map(|n| (n.to_string(), n.into())).collect();
+        let names: Vec<_> = fields.keys().rev().cloned().collect();
+        patched(
+            json!({"spec": {"hard": fields.clone()}}),
+            json!({"spec": {"hard": {"$retainKeys": names}}}),
+            json!({"spec": {"hard": fields}}),
+        );
     }
 }

@@ -17,8 +17,8 @@ use crate::{args::Global, failure::Outcome};
 /// Where quotad listens unless it is configured otherwise.
 const DEFAULT_SERVER: &str = "http://127.0.0.1:8480";
 
-/// The API's Service, as the rendered manifests name it.
-const SERVICE: &str = "https://quota-ledger-quotad.quota-ledger.svc:8480";
+/// The API's Service, as the chart names it in the namespace of the rendered manifests.
+const SERVICE: &str = "https://quota-ledger-quotad.quota-system.svc:8480";
 
 /// Where Kubernetes puts a pod's own files.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -156,6 +156,17 @@ contexts:
             directory: "/pod".into(),
             namespace: Some("own".to_owned()),
         })
+    }
+
+    #[test]
+    fn the_service_is_that_of_the_manifests() {
+        let manifests = include_str!("../../../../deploy/manifests/quota-ledger.yaml");
+        let (_, host) = SERVICE.split_once("://").unwrap();
+        let mut host = host.split('.');
+        let (name, namespace) = (host.next().unwrap(), host.next().unwrap());
+        let metadata = format!("\n  name: {name}\n  namespace: {namespace}\n");
+        let service = format!("\nkind: Service\nmetadata:{metadata}");
+        assert!(manifests.contains(&service));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use quota_semantics::{
     object::{
         Evaluator, Footprint, GroupResource, Metadata, NoContext, Object, STEPS_MAX, is_ignored,
     },
-    quota::syntax,
+    quota::syntax::{self, MAX_SUBDOMAIN},
     uid::Uid,
 };
 use serde::Deserialize;
@@ -17,9 +17,6 @@ use serde_json::value::RawValue;
 
 use super::wire;
 use crate::reason::Reason;
-
-/// Longest name of an object, in bytes, as in Kubernetes.
-const NAME_BYTES_MAX: usize = 253;
 
 /// Largest list of resources that an object may count for, in bytes of their names: an entry holds the list.
 const FOOTPRINT_BYTES_MAX: usize = 256 * 1024;
@@ -282,9 +279,9 @@ fn check(kind: &GroupResource, namespace: &str, name: &str) -> Result<(), String
     let resource = kind.to_string();
     complaint("resource", &resource, syntax::subdomain(&resource))?;
     complaint("namespace", namespace, syntax::dns_label(namespace))?;
-    if name.len() > NAME_BYTES_MAX || name.contains(char::is_control) {
+    if name.len() > MAX_SUBDOMAIN || name.contains(char::is_control) {
         return Err(format!(
-            "name {name:?} must have at most {NAME_BYTES_MAX} bytes and no control characters"
+            "name {name:?} must have at most {MAX_SUBDOMAIN} bytes and no control characters"
         ));
     }
     Ok(())

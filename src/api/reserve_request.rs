@@ -7,7 +7,7 @@ use quota_semantics::{
     Name, Timestamp,
     object::{Footprint, GroupResource, NoContext, Object, STEPS_MAX, TypeMeta, plural},
     quantity::Quantity,
-    quota::syntax,
+    quota::syntax::{self, MAX_SUBDOMAIN},
     resource::ResourceList,
     uid::Uid,
 };
@@ -21,16 +21,10 @@ use super::{
     App,
     problem::{Cause, Problem},
 };
-use crate::config::Period;
+use crate::config::{Period, RESERVATION_RESOURCES_MAX};
 
 /// Most names that the requests of a batch share.
 const SHARED_MAX: usize = 16;
-
-/// Most resources of one reservation.
-const RESOURCES_MAX: usize = 256;
-
-/// The longest name of an object, and the longest apiVersion and kind, in bytes.
-const NAME_MAX_BYTES: usize = 253;
 
 /// A request to reserve capacity.
 #[derive(Debug, Default, Deserialize)]
@@ -87,8 +81,9 @@ impl<'de> Visitor<'de> for ReadAmounts {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Amounts<'de>, A::Error> {
         let mut amounts: Vec<(Name, &RawValue)> = Vec::new();
         while let Some((name, quantity)) = map.next_entry::<Name, &RawValue>()? {
-            if amounts.len() == RESOURCES_MAX {
-                let limit = format_args!("more than {RESOURCES_MAX} resources").to_string();
+            if amounts.len() == RESERVATION_RESOURCES_MAX {
+                let limit =
+                    format_args!("more than {RESERVATION_RESOURCES_MAX} resources").to_string();
                 return Err(de::Error::custom(limit));
             }
             if amounts.iter().any(|(other, _)| *other == name) {
@@ -272,8 +267,8 @@ impl Holder {
             uid: _,
         } = self;
         for (field, text) in [("apiVersion", api_version), ("kind", kind), ("name", name)] {
-            if text.len() > NAME_MAX_BYTES || text.chars().any(char::is_control) {
-                let wrong = format!("at most {NAME_MAX_BYTES} bytes without control characters");
+            if text.len() > MAX_SUBDOMAIN || text.chars().any(char::is_control) {
+                let wrong = format!("at most {MAX_SUBDOMAIN} bytes without control characters");
                 causes.push(Cause::invalid(format!("reservedBy.{field}"), text, &wrong));
             }
         }
@@ -288,8 +283,8 @@ impl Holder {
             &mut self.uid,
         ];
         for (mine, (field, theirs)) in mine.into_iter().zip(object) {
-            if theirs.len() > NAME_MAX_BYTES || theirs.chars().any(char::is_control) {
-                let wrong = format!("at most {NAME_MAX_BYTES} bytes without control characters");
+            if theirs.len() > MAX_SUBDOMAIN || theirs.chars().any(char::is_control) {
+                let wrong = format!("at most {MAX_SUBDOMAIN} bytes without control characters");
                 causes.push(Cause::invalid(format!("object.{field}"), theirs, &wrong));
             } else if mine.is_empty() {
                 mine.clone_from(theirs);

@@ -10,7 +10,9 @@ pub use quota_service::config::{
     Effective, Invocation, LogFormat, Origin, ParsePeriodError, ParseSizeError, Period, Problem,
     Problems, Size, Sources, Task, load, parse, redact,
 };
-pub use schema::{ALL_KINDS, Cluster, Config, Nats, Snapshot, WatermarkSource};
+pub use schema::{
+    ALL_KINDS, Cluster, Config, Nats, RESERVATION_RESOURCES_MAX, Snapshot, WatermarkSource,
+};
 
 impl quota_service::config::Schema for Config {
     const PROGRAM: &'static str = "quotad";

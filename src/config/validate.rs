@@ -5,7 +5,7 @@ use tracing_subscriber::EnvFilter;
 
 use quota_service::config::Finding;
 
-use super::{ALL_KINDS, Config, Period, Size};
+use super::{ALL_KINDS, Config, Period, RESERVATION_RESOURCES_MAX, Size};
 
 mod checkpoint;
 mod cluster;
@@ -169,9 +169,6 @@ fn sizes(config: &Config, findings: &mut Vec<Finding>) {
     }
 }
 
-/// More resources are not even parsed.
-const RESERVATION_RESOURCES: usize = 256;
-
 fn counts(config: &Config, findings: &mut Vec<Finding>) {
     macro_rules! at_most {
         ($($section:ident.$key:ident: $most:expr,)*) => {
@@ -192,7 +189,7 @@ fn counts(config: &Config, findings: &mut Vec<Finding>) {
         limits.page: 100_000,
         limits.watch_streams: 100_000,
         limits.watch_streams_per_principal: 100_000,
-        limits.reservation_resources: RESERVATION_RESOURCES,
+        limits.reservation_resources: RESERVATION_RESOURCES_MAX,
         limits.resources_per_namespace: 100_000,
         limits.limits_per_quota: 100_000,
         limits.quotas_per_namespace: 100_000,
@@ -328,7 +325,7 @@ fn traces(config: &Config, findings: &mut Vec<Finding>) {
 
 /// Lower-case labels separated by dots (RFC 1123 subdomain).
 fn is_dns_name(text: &str) -> bool {
-    text.len() <= 253
+    text.len() <= syntax::MAX_SUBDOMAIN
         && text.split('.').all(|label| {
             label
                 .bytes()

@@ -13,7 +13,7 @@ pub(super) enum Kind {
 }
 
 /// The API group of ClusterResourceQuota.
-pub(super) const QUOTA_GROUP: &str = "quota.openshift.io";
+pub(super) const QUOTA_GROUP: &str = group::manifest::GROUP;
 pub(super) const QUOTA_GROUP_VERSION: &str = "v1";
 
 impl Kind {
@@ -34,7 +34,7 @@ impl Kind {
     pub(super) const fn plural(self) -> &'static str {
         match self {
             Self::Quota => "resourcequotas",
-            Self::Group => "clusterresourcequotas",
+            Self::Group => group::manifest::PLURAL,
         }
     }
 

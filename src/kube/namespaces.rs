@@ -6,7 +6,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use quota_core::event::Sequence;
-use quota_semantics::Name;
+use quota_semantics::{Name, quota::selector::NAME_LABEL};
 use serde_json::{Value, json};
 
 use super::{
@@ -22,9 +22,6 @@ use crate::routes::Target;
 const LIST_MAX: usize = 10_000;
 /// The longest name, that of a DNS label.
 const NAME_MAX_BYTES: usize = 63;
-
-/// Kubernetes' label with the namespace's name.
-const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
 pub(super) async fn list(
     State(kube): State<Kube>,

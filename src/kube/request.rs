@@ -7,7 +7,7 @@ use quota_core::{
     decide::{Precondition, Refusal},
     event::{Actor, Sequence},
 };
-use quota_semantics::{Name, uid::Uid};
+use quota_semantics::{Name, quota::syntax, uid::Uid};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -28,7 +28,6 @@ pub(super) const ATTEMPTS: usize = 5;
 /// Characters of generated names: no vowels, so that no words arise.
 const GENERATED: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 const GENERATED_LENGTH: usize = 5;
-const NAME_MAX_BYTES: usize = 253;
 
 /// How the fields of a changed object are assigned to managers.
 pub(super) enum Managing {
@@ -329,7 +328,7 @@ impl Request {
 
 /// A name with this prefix and a random suffix.
 pub(super) fn generated(begin: &str) -> Name {
-    let most = NAME_MAX_BYTES - GENERATED_LENGTH;
+    let most = syntax::MAX_SUBDOMAIN - GENERATED_LENGTH;
     let begin = begin.get(..begin.len().min(most)).unwrap_or_default();
     let random = Uuid::new_v4();
     let suffix = random.as_bytes().iter().take(GENERATED_LENGTH);

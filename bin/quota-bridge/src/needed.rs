@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use quota_semantics::object::{GroupResource, is_ignored};
+use quota_semantics::{
+    group::manifest::{GROUP, PLURAL},
+    object::{GroupResource, MEASURED, is_ignored},
+};
 
 /// The kinds that the operator configures in addition to the kinds that are always needed.
 #[derive(Clone, Debug, Default)]
@@ -18,16 +21,13 @@ pub struct Wanted {
 /// Kinds with amounts other than their number, the quotas and groups themselves, and namespaces, by whose labels groups
 /// select.
 #[must_use]
-pub fn always() -> [GroupResource; 7] {
-    [
-        namespaces(),
-        groups(),
-        GroupResource::new("", "pods"),
-        GroupResource::new("", "services"),
-        GroupResource::new("", "persistentvolumeclaims"),
-        GroupResource::new("", "resourcequotas"),
-        GroupResource::new("resource.k8s.io", "resourceclaims"),
-    ]
+pub fn always() -> BTreeSet<GroupResource> {
+    let measured = MEASURED.map(|(group, resource)| GroupResource::new(group, resource));
+    let quotas = GroupResource::new("", "resourcequotas");
+    measured
+        .into_iter()
+        .chain([quotas, groups(), namespaces()])
+        .collect()
 }
 
 /// Namespaces.
@@ -39,7 +39,7 @@ pub fn namespaces() -> GroupResource {
 /// Quotas over several namespaces, which become groups of the ledger.
 #[must_use]
 pub fn groups() -> GroupResource {
-    GroupResource::new("quota.openshift.io", "clusterresourcequotas")
+    GroupResource::new(GROUP, PLURAL)
 }
 
 /// Whether a kind without namespaces is watched nevertheless.
@@ -51,7 +51,7 @@ pub fn is_of_the_cluster(kind: &GroupResource) -> bool {
 /// All kinds that have to be watched, if they are served. `limited`: those that some quota limits.
 #[must_use]
 pub fn needed(wanted: &Wanted, limited: &BTreeSet<GroupResource>) -> BTreeSet<GroupResource> {
-    let mut kinds: BTreeSet<_> = always().into();
+    let mut kinds = always();
     for more in [&wanted.include, &wanted.charge, limited] {
         kinds.extend(more.iter().cloned());
     }

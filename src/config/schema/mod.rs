@@ -14,7 +14,7 @@ pub use cluster::Cluster;
 pub use deciding::{ALL_KINDS, Admission, Denials, Groups, Reservations};
 pub use keeping::{Checkpoint, Disk, Journal, Ledger, Retention, Snapshot};
 pub use quota_service::config::{Log, LogFormat, Traces};
-pub use serving::{Admin, Auth, Http, Limits, Shutdown, Tls};
+pub use serving::{Admin, Auth, Http, Limits, RESERVATION_RESOURCES_MAX, Shutdown, Tls};
 pub use sources::{Nats, Quotas, WatermarkSource};
 
 /// The whole configuration. [`Config::default`] is the shipped file: what runs without one.

@@ -27,6 +27,9 @@ pub struct Admin {
     pub listen: SocketAddr,
 }
 
+/// The largest value of `limits.reservation_resources`: of a request with more, the rest is not even parsed.
+pub const RESERVATION_RESOURCES_MAX: usize = 256;
+
 /// `limits.*`: limits on requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -2,7 +2,10 @@
 
 use std::num::NonZeroUsize;
 
-use quota_semantics::group::manifest;
+use quota_semantics::{
+    group::manifest,
+    object::{GroupResource, MEASURED},
+};
 use serde::{Deserialize, Serialize};
 
 use quota_service::{
@@ -68,7 +71,8 @@ impl Config {
         if !self.nats.watermark_resources.is_empty() {
             return self.nats.watermark_resources.clone();
         }
-        let mut kinds: Vec<_> = REVIEWED.map(str::to_owned).to_vec();
+        let measured = MEASURED.map(|(group, resource)| GroupResource::new(group, resource));
+        let mut kinds: Vec<_> = measured.map(|kind| kind.name().to_string()).to_vec();
         if self.quotas.adopt {
             kinds.extend(["resourcequotas", manifest::RESOURCE].map(str::to_owned));
         }
@@ -78,14 +82,6 @@ impl Config {
         kinds
     }
 }
-
-/// The kinds for which the webhook is always called: those that count for more than their number.
-const REVIEWED: [&str; 4] = [
-    "persistentvolumeclaims",
-    "pods",
-    "resourceclaims.resource.k8s.io",
-    "services",
-];
 
 /// `quotas.*`: where quotas come from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -5,13 +5,13 @@ use quota_core::{
     event::Observed,
     size,
 };
-use quota_semantics::{quota::syntax, uid::Uid};
+use quota_semantics::{
+    quota::syntax::{self, MAX_SUBDOMAIN},
+    uid::Uid,
+};
 
 use super::Fault;
 use crate::metrics::Rejection;
-
-/// Longest name of an object, in bytes, as in Kubernetes.
-const NAME_MAX_BYTES: usize = 253;
 
 /// Largest sighting, in bytes of its entry. An object's JSON has at most 1.5 MiB in etcd, and only a small part of it
 /// counts.
@@ -25,16 +25,16 @@ pub(super) fn namespace(text: &str) -> Result<(), Fault> {
 /// The name of an object: any valid path segment, the common denominator of all kinds.
 pub(super) fn name(text: &str) -> Result<(), Fault> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-    if text.len() <= NAME_MAX_BYTES && !text.is_empty() && text.bytes().all(is_plain) {
+    if text.len() <= MAX_SUBDOMAIN && !text.is_empty() && text.bytes().all(is_plain) {
         return Ok(());
     }
-    let fits = (1..=NAME_MAX_BYTES).contains(&text.len());
+    let fits = (1..=MAX_SUBDOMAIN).contains(&text.len());
     let is_segment = text != "." && text != ".." && !text.contains(['/', '%']);
     if fits && is_segment && !text.contains(char::is_control) {
         return Ok(());
     }
     Err(Fault::field(format!(
-        "name {text:?} must have 1 to {NAME_MAX_BYTES} bytes and be fit for a path: no '/', '%', control characters"
+        "name {text:?} must have 1 to {MAX_SUBDOMAIN} bytes and be fit for a path: no '/', '%', control characters"
     )))
 }
 

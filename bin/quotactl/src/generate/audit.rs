@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use quota_client::paths;
+use quota_semantics::object::MEASURED;
 use serde_json::{Value, json};
 
 use super::webhook::bundle;
@@ -11,14 +12,6 @@ use crate::{
     failure::{Failure, Outcome},
     output::{Output, yaml},
 };
-
-/// Kinds that the webhook always reviews, whatever quotas exist.
-const ALWAYS: [(&str, &str); 4] = [
-    ("", "pods"),
-    ("", "services"),
-    ("", "persistentvolumeclaims"),
-    ("resource.k8s.io", "resourceclaims"),
-];
 
 pub(super) fn run(wanted: &Audit, output: &Output) -> Outcome {
     let (policy, kubeconfig) = (policy(wanted), kubeconfig(wanted)?);
@@ -48,7 +41,7 @@ pub(super) fn policy(wanted: &Audit) -> Value {
     let more = wanted.count.iter().chain(&wanted.charge);
     let more = more.map(|kind| (&*kind.group, &*kind.resource));
     let mut groups = BTreeMap::<&str, Vec<&str>>::new();
-    for (group, resource) in ALWAYS.into_iter().chain(more) {
+    for (group, resource) in MEASURED.into_iter().chain(more) {
         let resources = groups.entry(group).or_default();
         if !resources.contains(&resource) {
             resources.push(resource);

@@ -2,6 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use quota_semantics::{
+    group::manifest::{GROUP, PLURAL},
+    object::MEASURED,
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -10,14 +14,8 @@ use crate::{
     output::{Output, yaml},
 };
 
-/// Kinds that are always watched, whatever quotas exist.
-const ALWAYS: [(&str, &str); 5] = [
-    ("", "pods"),
-    ("", "services"),
-    ("", "persistentvolumeclaims"),
-    ("", "resourcequotas"),
-    ("resource.k8s.io", "resourceclaims"),
-];
+/// Quotas are always watched, too.
+const QUOTAS: (&str, &str) = ("", "resourcequotas");
 
 pub(super) fn run(wanted: &Bridge, output: &Output) -> Outcome {
     let list = manifests(wanted);
@@ -107,9 +105,10 @@ fn about_the_cluster() -> Vec<Value> {
 
 /// Quotas over several namespaces, and their status if the bridge writes it.
 fn groups(writes_status: bool) -> Vec<Value> {
-    let api = "quota.openshift.io";
-    let read = json!({ "apiGroups": [api], "resources": ["clusterresourcequotas"], "verbs": ["get", "list", "watch"] });
-    let write = json!({ "apiGroups": [api], "resources": ["clusterresourcequotas/status"], "verbs": ["update"] });
+    let status = format!("{PLURAL}/status");
+    let read =
+        json!({ "apiGroups": [GROUP], "resources": [PLURAL], "verbs": ["get", "list", "watch"] });
+    let write = json!({ "apiGroups": [GROUP], "resources": [status], "verbs": ["update"] });
     [read]
         .into_iter()
         .chain(writes_status.then_some(write))
@@ -121,7 +120,7 @@ fn objects(wanted: &Bridge) -> Vec<Value> {
     let more = wanted.count.iter().chain(&wanted.charge);
     let more = more.map(|kind| (&*kind.group, &*kind.resource));
     let mut groups = BTreeMap::<&str, BTreeSet<&str>>::new();
-    for (group, resource) in ALWAYS.into_iter().chain(more) {
+    for (group, resource) in MEASURED.into_iter().chain([QUOTAS]).chain(more) {
         groups.entry(group).or_default().insert(resource);
     }
     let rule = |(group, resources): (&str, BTreeSet<&str>)| json!({ "apiGroups": [group], "resources": resources, "verbs": ["get", "list", "watch"] });

@@ -9,6 +9,7 @@ use quota_client::paths;
 use quota_semantics::{
     admission::{Charging, WebhookRule, webhook_rules},
     object::GroupResource,
+    quota::selector::NAME_LABEL,
 };
 use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use serde_json::{Value, json};
@@ -65,7 +66,7 @@ pub(super) fn configuration(wanted: &Webhook) -> Outcome<Value> {
             "clientConfig": client,
             "rules": rules(wanted)?,
             "namespaceSelector": { "matchExpressions": [{
-                "key": "kubernetes.io/metadata.name",
+                "key": NAME_LABEL,
                 "operator": "NotIn",
                 "values": exempt,
             }]},

@@ -16,10 +16,14 @@ use crate::quota::{
     manifest::{DecodeError, Metadata, be_of_kind, decode},
 };
 
+/// The API group of ClusterResourceQuota.
+pub const GROUP: &str = "quota.openshift.io";
 /// The API version of ClusterResourceQuota.
 pub const API_VERSION: &str = "quota.openshift.io/v1";
 /// The kind of ClusterResourceQuota.
 pub const KIND: &str = "ClusterResourceQuota";
+/// The name of the kind in paths.
+pub const PLURAL: &str = "clusterresourcequotas";
 /// The kind in events and relists: plural and group.
 pub const RESOURCE: &str = "clusterresourcequotas.quota.openshift.io";
 

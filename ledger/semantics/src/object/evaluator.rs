@@ -57,6 +57,15 @@ const STORAGE_CLASS_SUFFIXES: [&str; 2] = [
     ".storageclass.storage.k8s.io/requests.storage",
 ];
 
+/// The kinds that count for more than their number, by group and resource. The webhook is called for all of them,
+/// whatever quotas exist.
+pub const MEASURED: [(&str, &str); 4] = [
+    ("", "pods"),
+    ("", "services"),
+    ("", "persistentvolumeclaims"),
+    ("resource.k8s.io", "resourceclaims"),
+];
+
 impl<'k> Evaluator<'k> {
     /// The rules of a kind.
     #[must_use]

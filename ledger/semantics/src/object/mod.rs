@@ -42,7 +42,8 @@ pub(crate) use self::count::plain_count_name;
 pub use self::{
     context::{Context, NoContext, OwningPod},
     evaluator::{
-        Evaluator, EveryClass, is_countable_by_anyone, is_ignored, matching_resources, owns,
+        Evaluator, EveryClass, MEASURED, is_countable_by_anyone, is_ignored, matching_resources,
+        owns,
     },
     footprint::{Amount, Footprint, PodTraits, Traits},
     group_resource::{GroupResource, ParseGroupResourceError},

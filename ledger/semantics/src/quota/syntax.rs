@@ -11,8 +11,8 @@ const MAX_ANNOTATIONS: usize = 256 << 10;
 
 /// A name within a qualified name, a label value, a DNS label: at most this many bytes.
 const MAX_LABEL: usize = 63;
-/// A DNS subdomain: at most this many bytes.
-const MAX_SUBDOMAIN: usize = 253;
+/// A DNS subdomain, and so the name of nearly every object: at most this many bytes.
+pub const MAX_SUBDOMAIN: usize = 253;
 
 const QUALIFIED_NAME: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with \
     an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \

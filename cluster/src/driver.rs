@@ -61,6 +61,16 @@ pub enum ApplyError {
         /// The error.
         why: String,
     },
+    /// The state does not end where the batch begins, although the replica does.
+    #[error(
+        "the state ends at entry {head}, and the next batch begins with {first}; the next start folds the state anew"
+    )]
+    OutOfStep {
+        /// The state's last entry.
+        head: u64,
+        /// The first entry of the batch.
+        first: u64,
+    },
 }
 
 /// The reason why the task ended.

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use quota_semantics::{
+    embedded::refuse_embedded,
     quantity::{Quantity, exact_numbers},
     quota::Manifest,
 };
@@ -45,6 +46,7 @@ pub(super) fn parse(text: &ManifestText) -> Result<(Bytes, Value), Problem> {
         false => text.text.clone(),
         true => from_yaml(&text.text)?,
     };
+    refuse_embedded(&json).map_err(|error| malformed(&error))?;
     let value = serde_json::from_slice(&exact_numbers(&json)).map_err(|error| malformed(&error))?;
     Ok((json, value))
 }

@@ -113,7 +113,9 @@ impl Cluster {
                 }
                 Ended::Behind(_) => return self.join_again(ended),
                 Ended::Apply(ApplyError::Replica(error)) => fatal::journal_stopped(&error),
-                Ended::Closed => return failure(Exit::Failure, ended),
+                Ended::Closed | Ended::Apply(ApplyError::OutOfStep { .. }) => {
+                    return failure(Exit::Failure, ended);
+                }
                 ended => return failure(Exit::Damaged, ended),
             }
             if let Err(error) = self.forget().await {

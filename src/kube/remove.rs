@@ -9,7 +9,7 @@ use quota_core::{
     event::{Actor, Event, Sequence},
     state::State as Ledger,
 };
-use quota_semantics::{Timestamp, uid::Uid};
+use quota_semantics::{Timestamp, embedded::refuse_embedded, uid::Uid};
 
 use super::{
     Caller, Kube,
@@ -231,8 +231,9 @@ fn options(body: &Body) -> Result<DeleteOptions> {
     }
     match body.media_type.as_str() {
         JSON => {
-            let fields: Option<serde_json::Map<_, _>> =
-                serde_json::from_slice(&body.bytes).map_err(|error| wrong(&error))?;
+            let fields: Option<serde_json::Map<_, _>> = refuse_embedded(&body.bytes)
+                .and_then(|()| serde_json::from_slice(&body.bytes))
+                .map_err(|error| wrong(&error))?;
             let mut fields = fields.unwrap_or_default();
             // The body may leave out its type.
             fields.insert("apiVersion".to_owned(), "v1".into());

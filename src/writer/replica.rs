@@ -80,6 +80,11 @@ impl<J: Journal + 'static> Replica<J> {
         {
             let mut state = self.ledger.state.write();
             for entries in &decoded {
+                let head = state.head().sequence;
+                let first = entries.first().map_or(head + 1, |entry| entry.sequence);
+                if first != head + 1 {
+                    return Err(ApplyError::OutOfStep { head, first });
+                }
                 entries.iter().for_each(|entry| state.apply(entry));
                 let head = state.head();
                 let marks = syncer.marks.get();

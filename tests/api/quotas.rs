@@ -440,3 +440,17 @@ async fn what_changes_nothing_of_a_quota_of_the_cluster_is_no_edit() {
         .await;
     absent.is_refused(412, "PreconditionFailed");
 }
+
+/// Each such text would be read with a new limit of depth, until the stack is full.
+#[tokio::test]
+async fn a_text_within_a_manifest_is_not_read_as_json() {
+    let world = World::new();
+    let text = json!({"$serde_json::private::RawValue": "[1]"});
+    for body in [
+        json!({"spec": {"hard": {"pods": "1"}}, "x": text}),
+        json!({"spec": {"hard": {"pods": "1"}}, "metadata": {"managedFields": [text]}}),
+    ] {
+        let refused = world.put("/v1/namespaces/a/quotas/q", &body).await;
+        refused.is_refused(400, "Malformed");
+    }
+}

@@ -4,6 +4,7 @@
 
 mod actor;
 pub mod admission;
+pub mod embedded;
 pub mod group;
 pub mod name;
 mod nullable;

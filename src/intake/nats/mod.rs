@@ -162,6 +162,10 @@ impl Intake {
         let mut wait = FIRST_WAIT;
         let mut failures = 0;
         loop {
+            // A term may have ended while no session was open.
+            if !self.ledger.decides() {
+                self.status.follow();
+            }
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = self.ledger.wait_until_decides(true) => {}

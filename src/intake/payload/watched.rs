@@ -7,6 +7,7 @@ use std::{borrow::Cow, collections::BTreeMap, fmt};
 
 use quota_semantics::{
     Name,
+    embedded::refuse_embedded,
     group::manifest::{API_VERSION, KIND, Manifest},
     object::{Evaluator, GroupResource, Metadata, Object, TypeMeta, Workload, plural},
     quota::Spec,
@@ -185,6 +186,7 @@ fn read<'de, D: Deserializer<'de>>(
 }
 
 fn from_raw<T: DeserializeOwned, E: de::Error>(text: &RawValue) -> Result<T, E> {
+    refuse_embedded(text.get().as_bytes()).map_err(E::custom)?;
     serde_json::from_str(text.get()).map_err(E::custom)
 }
 

@@ -3,7 +3,8 @@
 mod strategic;
 
 use json_patch::{PatchOperation, jsonptr::Pointer};
-use quota_semantics::quantity::exact_numbers;
+use quota_semantics::{embedded::refuse_embedded, quantity::exact_numbers};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{
@@ -56,9 +57,14 @@ impl Patch {
     }
 }
 
+fn decoded<T: DeserializeOwned>(text: &[u8]) -> Result<T> {
+    refuse_embedded(text)
+        .and_then(|()| serde_json::from_slice(&exact_numbers(text)))
+        .map_err(|error| Failure::bad_request(format!("error decoding patch: {error}")))
+}
+
 fn object(text: &[u8]) -> Result<Value> {
-    let patch: Value = serde_json::from_slice(&exact_numbers(text))
-        .map_err(|error| Failure::bad_request(format!("error decoding patch: {error}")))?;
+    let patch: Value = decoded(text)?;
     if !patch.is_object() {
         return Err(Failure::bad_request(
             "error decoding patch: it must be an object",
@@ -68,8 +74,7 @@ fn object(text: &[u8]) -> Result<Value> {
 }
 
 fn operations(text: &[u8]) -> Result<Vec<PatchOperation>> {
-    let operations: Vec<PatchOperation> = serde_json::from_slice(&exact_numbers(text))
-        .map_err(|error| Failure::bad_request(format!("error decoding patch: {error}")))?;
+    let operations: Vec<PatchOperation> = decoded(text)?;
     if operations.len() > OPERATIONS_MAX {
         let many = operations.len();
         let message = format!(

@@ -274,6 +274,10 @@ impl Machine {
         let Phase::Watching(shown) = &mut self.phase else {
             return;
         };
+        // The kind is not empty any more: its next empty list is doubted again.
+        if matches!(event, Event::Alive(_)) {
+            self.empty_since = None;
+        }
         match event {
             Event::Alive(version)
             | Event::Deleted(version)

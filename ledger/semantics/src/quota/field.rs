@@ -99,6 +99,11 @@ impl FieldError {
         }
     }
 
+    pub(crate) fn too_many(field: impl Into<String>, items: usize, most: usize) -> Self {
+        let detail = format!("must have at most {most} items");
+        Self::invalid(field, &items, detail)
+    }
+
     /// Any other invalid value, shown as JSON.
     pub(crate) fn invalid(
         field: impl Into<String>,
@@ -108,10 +113,21 @@ impl FieldError {
         Self {
             kind: ErrorKind::Invalid,
             field: field.into(),
-            value: Some(json(value)),
+            value: Some(cut(json(value))),
             detail: detail.into(),
         }
     }
+}
+
+/// Most bytes of a value that is shown: lists are shown as a whole, in each error about them.
+const VALUE_BYTES_MAX: usize = 4096;
+
+fn cut(mut value: String) -> String {
+    if value.len() > VALUE_BYTES_MAX {
+        value.truncate(value.floor_char_boundary(VALUE_BYTES_MAX));
+        value.push('…');
+    }
+    value
 }
 
 impl fmt::Display for FieldError {

@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     Name, Timestamp,
+    embedded::refuse_embedded,
     nullable::{is_default, nullable},
     resource::ResourceList,
 };
@@ -245,6 +246,7 @@ pub(crate) fn decode<T: DeserializeOwned>(
     json: &[u8],
     objects: &[&str],
 ) -> Result<(T, Value), DecodeError> {
+    refuse_embedded(json)?;
     let manifest = serde_json::from_slice(json)?;
     let value: Value = serde_json::from_slice(json)?;
     shape::has_objects_at(&value, objects)?;

@@ -8,6 +8,9 @@ use super::{
     syntax::{self, texts},
 };
 
+/// Most owner references of an object.
+const OWNERS_MAX: usize = 1000;
+
 /// Finalizers that need no domain.
 const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", ORPHAN, FOREGROUND];
 const ORPHAN: &str = "orphan";
@@ -177,6 +180,9 @@ fn common(metadata: &Metadata) -> Vec<FieldError> {
 
 fn owners(owners: &[OwnerReference]) -> Vec<FieldError> {
     let field = "metadata.ownerReferences";
+    if owners.len() > OWNERS_MAX {
+        return vec![FieldError::too_many(field, owners.len(), OWNERS_MAX)];
+    }
     let mut errors = Vec::new();
     let mut controller: Option<&OwnerReference> = None;
     for owner in owners {

@@ -3,6 +3,9 @@
 use super::{FieldError, syntax::label_value};
 use crate::Name;
 
+/// Most invalid values that are named: a selector is checked with each object.
+const ERRORS_MAX: usize = 64;
+
 /// The errors of the values of a requirement on `key`.
 pub(crate) fn value_errors(key: &str, operator: &str, values: &[Name]) -> Vec<FieldError> {
     let mut errors = Vec::new();
@@ -18,6 +21,9 @@ pub(crate) fn value_errors(key: &str, operator: &str, values: &[Name]) -> Vec<Fi
         _ => {}
     }
     for (place, value) in values.iter().enumerate() {
+        if errors.len() == ERRORS_MAX {
+            break;
+        }
         let wrong = label_value(value);
         if !wrong.is_empty() {
             let field = format!("values[{place}][{key}]");

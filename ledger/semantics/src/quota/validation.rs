@@ -17,6 +17,12 @@ use crate::Name;
 
 const IMMUTABLE: &str = "field is immutable";
 const NOT_FOR_SCOPE: &str = "unsupported scope applied to resource";
+/// Most scopes of a quota, and expressions of its selector: there are seven scopes.
+const SCOPES_MAX: usize = 100;
+/// Most values of an expression.
+const VALUES_MAX: usize = 1000;
+/// Most errors about the scopes, or about the selector. Each shows all of them.
+const ERRORS_MAX: usize = 100;
 /// Scopes that exclude each other.
 const OPPOSITES: [[&str; 2]; 2] = [
     ["BestEffort", "NotBestEffort"],
@@ -123,13 +129,25 @@ fn misplaced<'a>(spec: &'a Spec, scope: &'a str) -> impl Iterator<Item = &'a Nam
 
 fn validate_scopes(manifest: &Manifest) -> Vec<FieldError> {
     let spec = &manifest.spec;
+    if spec.scopes.len() > SCOPES_MAX {
+        return vec![FieldError::too_many(
+            "spec.scopes",
+            spec.scopes.len(),
+            SCOPES_MAX,
+        )];
+    }
     let error = |detail: &str| FieldError::invalid("spec.scopes", &shown_scopes(manifest), detail);
     let mut errors = Vec::new();
     for scope in &spec.scopes {
         if !names::SCOPES.contains(&scope.as_str()) {
             errors.push(error("unsupported scope"));
         }
-        errors.extend(misplaced(spec, scope).map(|_| error(NOT_FOR_SCOPE)));
+        let room = ERRORS_MAX.saturating_sub(errors.len());
+        errors.extend(
+            misplaced(spec, scope)
+                .take(room)
+                .map(|_| error(NOT_FOR_SCOPE)),
+        );
     }
     errors.extend(opposites(&spec.scopes.iter().collect()).map(|()| error("conflicting scopes")));
     errors
@@ -140,9 +158,15 @@ fn validate_selector(manifest: &Manifest) -> Vec<FieldError> {
         return Vec::new();
     };
     let field = "spec.scopeSelector.matchExpressions";
+    let expressions = selector.match_expressions.len();
+    if expressions > SCOPES_MAX {
+        return vec![FieldError::too_many(field, expressions, SCOPES_MAX)];
+    }
     let mut errors = Vec::new();
     for expression in &selector.match_expressions {
-        errors.extend(misplaced(&manifest.spec, &expression.scope_name).map(|_| {
+        let room = ERRORS_MAX.saturating_sub(errors.len());
+        let misplaced = misplaced(&manifest.spec, &expression.scope_name).take(room);
+        errors.extend(misplaced.map(|_| {
             FieldError::invalid(
                 field,
                 &PrintedSelector::new(&selector.match_expressions),
@@ -169,6 +193,10 @@ fn validate_expression(field: &str, expression: &ScopeExpression) -> Vec<FieldEr
         values,
     } = expression;
     let mut errors = Vec::new();
+    if values.len() > VALUES_MAX {
+        let field = format!("{field}.values");
+        errors.push(FieldError::too_many(field, values.len(), VALUES_MAX));
+    }
     if !names::SCOPES.contains(&scope_name.as_str()) {
         errors.push(FieldError::invalid(
             format!("{field}.scopeName"),

@@ -165,6 +165,17 @@ fn an_empty_list_of_another_server_is_believed_the_second_time() {
     assert_eq!(machine.next(at(119)), Step::Page(None));
     let end = machine.page(&page("8", None, 0), at(119), 0.0).end;
     assert!(end.unwrap().allow_empty);
+    // Once there was an object, an empty list is doubted as the first one was.
+    machine.event(Event::Alive("9"), at(200), 0.0);
+    machine.relist(false);
+    assert!(
+        machine
+            .page(&page("10", None, 0), at(300), 0.0)
+            .end
+            .is_none()
+    );
+    let end = machine.page(&page("10", None, 0), at(360), 0.0).end;
+    assert!(end.unwrap().allow_empty);
     let mut machine = Machine::new(RULES, "i");
     let end = machine.page(&page("7", None, 0), at(0), 0.0).end;
     assert!(end.unwrap().allow_empty);

@@ -191,3 +191,55 @@ fn a_status_without_a_version_is_refused_twice() {
         ]
     );
 }
+
+/// Each error about scopes or owners shows all of them.
+#[test]
+fn errors_about_long_lists_are_few_and_short() {
+    let list = |item: &str, count: usize| vec![item; count].join(",");
+    let names: Vec<_> = (0..5_000)
+        .map(|number| format!(r#""hugepages-{number}":"1""#))
+        .collect();
+    let names = names.join(",");
+    let selector =
+        |expressions: String| format!(r#""scopeSelector":{{"matchExpressions":[{expressions}]}}"#);
+    let values = list(r#""!""#, 50_000);
+    let expression =
+        format!(r#"{{"scopeName":"PriorityClass","operator":"In","values":[{values}]}}"#);
+    let one = selector(expression);
+    let many = selector(list(
+        r#"{"scopeName":"BestEffort","operator":"Exists"}"#,
+        100,
+    ));
+    let owners = list(r#"{"controller":true}"#, 50_000);
+    for (metadata, spec) in [
+        (
+            "{}".to_owned(),
+            format!(r#"{{"scopes":[{}]}}"#, list(r#""a""#, 200_000)),
+        ),
+        (
+            "{}".to_owned(),
+            format!(
+                r#"{{"scopes":[{}],"hard":{{{names}}}}}"#,
+                list(r#""BestEffort""#, 100)
+            ),
+        ),
+        ("{}".to_owned(), format!(r#"{{{many},"hard":{{{names}}}}}"#)),
+        ("{}".to_owned(), format!("{{{one}}}")),
+        (
+            format!(r#"{{"ownerReferences":[{owners}]}}"#),
+            "{}".to_owned(),
+        ),
+    ] {
+        let errors = validate_create(&manifest(&metadata, &spec));
+        let bytes: usize = messages(&errors).iter().map(String::len).sum();
+        assert!(!errors.is_empty() && bytes < 2 << 20, "{bytes}");
+    }
+    // A cluster may have stored it. It is matched with each pod.
+    let stored = manifest("{}", &format!("{{{one}}}"));
+    let spec = Spec {
+        selector: stored.spec.selector,
+        ..Spec::default()
+    };
+    let pod = crate::object::Traits::Pod(crate::object::PodTraits::default());
+    assert!(crate::quota::scopes::matches(&spec, &pod).is_err());
+}

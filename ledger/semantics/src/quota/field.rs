@@ -124,7 +124,9 @@ const VALUE_BYTES_MAX: usize = 4096;
 
 fn cut(mut value: String) -> String {
     if value.len() > VALUE_BYTES_MAX {
-        value.truncate(value.floor_char_boundary(VALUE_BYTES_MAX));
+        let mut ends = (0..=VALUE_BYTES_MAX).rev();
+        let end = ends.find(|&end| value.is_char_boundary(end));
+        value.truncate(end.unwrap_or_default());
         value.push('…');
     }
     value

@@ -175,7 +175,7 @@ const GROUP_ENTRIES: usize = 256;
 const GROUPS_AHEAD: usize = 4;
 
 /// Folds the entries behind the state's head, up to `until`. `seen` is called with each entry before it is applied.
-/// Another thread reads and decodes ahead, since that takes longer than the fold.
+/// Of many entries, another thread reads and decodes ahead, since that takes longer than the fold.
 ///
 /// # Errors
 /// If a batch of these entries cannot be read or decoded; the state then is that before the batch.
@@ -192,6 +192,18 @@ pub fn replay(
         seen(entry);
         ControlFlow::Continue(())
     };
+    // For few entries a thread would cost more than it saves.
+    let mut folded = 0;
+    while folded < GROUP_ENTRIES {
+        let Some(entries) = decode_next(batches) else {
+            return Ok(());
+        };
+        let entries = entries?;
+        if fold(state, &entries, until, &mut visit).is_break() {
+            return Ok(());
+        }
+        folded += entries.len();
+    }
     thread::scope(|scope| {
         let (sender, groups) = mpsc::sync_channel(GROUPS_AHEAD);
         scope.spawn(move || decode_ahead(batches, &sender));

@@ -164,12 +164,12 @@ pub(super) fn json(text: &[u8]) -> Result<Value> {
     parsed(text, &mut |_| ())
 }
 
-/// Reads JSON, and tells the path of each duplicate field.
-fn parsed(text: &[u8], tell: &mut dyn FnMut(&Path<'_>)) -> Result<Value> {
+/// Reads JSON, and reports the path of each duplicate field.
+fn parsed(text: &[u8], report: &mut dyn FnMut(&Path<'_>)) -> Result<Value> {
     let text = exact_numbers(text);
     let mut deserializer = serde_json::Deserializer::from_slice(&text);
     let path = Path::Root;
-    Reader { path, tell }
+    Reader { path, report }
         .deserialize(&mut deserializer)
         .and_then(|json| deserializer.end().map(|()| json))
         .map_err(|error| unreadable(&error))
@@ -261,10 +261,10 @@ impl Duplicates {
     }
 }
 
-/// Builds a JSON value, and tells the paths of duplicate fields.
+/// Builds a JSON value, and reports the paths of duplicate fields.
 struct Reader<'a> {
     path: Path<'a>,
-    tell: &'a mut dyn FnMut(&Path<'_>),
+    report: &'a mut dyn FnMut(&Path<'_>),
 }
 
 impl<'de> DeserializeSeed<'de> for Reader<'_> {
@@ -302,25 +302,25 @@ impl<'de> Visitor<'de> for Reader<'_> {
         Ok(value.into())
     }
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> std::result::Result<Value, A::Error> {
-        let Self { path, tell } = self;
+        let Self { path, report } = self;
         let mut list = Vec::new();
         loop {
             let path = Path::Item(&path, list.len());
-            let Some(item) = items.next_element_seed(Reader { path, tell })? else {
+            let Some(item) = items.next_element_seed(Reader { path, report })? else {
                 return Ok(list.into());
             };
             list.push(item);
         }
     }
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> std::result::Result<Value, A::Error> {
-        let Self { path, tell } = self;
+        let Self { path, report } = self;
         let mut map = Map::new();
         while let Some(key) = fields.next_key::<String>()? {
             let path = Path::Field(&path, &key);
             if map.contains_key(&key) {
-                tell(&path);
+                report(&path);
             }
-            let value = fields.next_value_seed(Reader { path, tell })?;
+            let value = fields.next_value_seed(Reader { path, report })?;
             map.insert(key, value);
         }
         Ok(map.into())

@@ -1,4 +1,4 @@
-//! Tells requests of web pages of other origins: a page that a user visits must not be able to write to a ledger on the
+//! Detects requests of web pages of other origins: a page that a user visits must not be able to write to a ledger on the
 //! user's machine.
 
 use http::{HeaderMap, Uri, header, uri::Authority};

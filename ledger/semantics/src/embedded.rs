@@ -1,4 +1,4 @@
-//! JSON that others send, before it is read as a [`serde_json::Value`].
+//! A check of untrusted JSON, before it is read as a [`serde_json::Value`].
 
 use std::{borrow::Cow, fmt};
 
@@ -11,7 +11,7 @@ pub const EMBEDDED: &str = "$serde_json::private::RawValue";
 /// Refuses JSON in which a text would be read as further JSON.
 ///
 /// # Errors
-/// If it has the key [`EMBEDDED`]. Of other errors the reader of the JSON tells.
+/// If it has the key [`EMBEDDED`]. Other errors are left to the reader of the JSON.
 pub fn refuse_embedded(json: &[u8]) -> Result<(), serde_json::Error> {
     match serde_json::from_slice(json) {
         Err(error) if error.is_data() => Err(error),

@@ -12,15 +12,13 @@ use quota_semantics::{Name, uid::Uid};
 /// namespace unchanged. A newer version without changes is recorded, so that a late earlier one does not count.
 pub(super) fn observe(state: &State, seen: &Arc<NamespaceRecord>) -> Option<Event> {
     let is_news = match state.observed_namespace(&seen.name) {
-        None => !state.is_deleted(&seen.name, &seen.uid),
-        Some(recorded) => {
-            let is_newer = match seen.version {
-                0 => !recorded.record.says_the_same(seen),
-                version => version > recorded.record.version,
-            };
-            is_newer && !state.is_deleted(&seen.name, &seen.uid)
-        }
+        None => true,
+        Some(recorded) => match seen.version {
+            0 => !recorded.record.says_the_same(seen),
+            version => version > recorded.record.version,
+        },
     };
+    let is_news = is_news && !state.is_deleted(&seen.name, &seen.uid);
     is_news.then(|| Event::NamespaceObserved(seen.clone()))
 }
 

@@ -129,7 +129,7 @@ fn decide(
     overlay: Overlay,
 ) -> Result<(Reserved, Overlay), Refusal> {
     if overlay.has_ended(&request.namespace, &request.uid) {
-        return Err(superseded(state, now, request));
+        return Err(ended(state, request, Some((End::Superseded, now))));
     }
     if let Some(tracked) = granted_before(state, request)? {
         // The principal that is granted a reservation owns it. The first ledgers do not record owners.
@@ -202,22 +202,14 @@ pub(super) fn granted_before<'s>(
         };
     }
     match tracked.end() {
-        Some((end, _)) if creates && end.is_void() => Err(ended(state, request)),
+        Some((end, _)) if creates && end.is_void() => Err(ended(state, request, None)),
         Some(_) if !creates => Ok(None),
         _ => Ok(Some(tracked)),
     }
 }
 
-fn ended(state: &State, request: &Request) -> Refusal {
-    ended_as(state, request, None)
-}
-
-/// The refusal of a request whose reservation a request before it in the same batch takes the place of.
-fn superseded(state: &State, now: Timestamp, request: &Request) -> Refusal {
-    ended_as(state, request, Some((End::Superseded, now)))
-}
-
-fn ended_as(state: &State, request: &Request, end: Option<(End, Timestamp)>) -> Refusal {
+/// The refusal of a request whose reservation has ended: as recorded, or `end` if that is not recorded yet.
+fn ended(state: &State, request: &Request, end: Option<(End, Timestamp)>) -> Refusal {
     let view = state.reservation(&request.namespace, &request.uid);
     view.map_or_else(
         || Refusal::NotFound(format!("reservation {}", request.uid)),

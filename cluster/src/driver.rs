@@ -4,15 +4,17 @@ use async_nats::Client;
 use quota_journal::{Batch, Durable, StoredBatch};
 use quota_replication::{
     Action, Bookmark, Counts, Identity, Leader, LedgerId, Member, Millis, NodeName, Position, Role,
-    Settings, Stop,
+    Settings, Stop, Stored,
 };
+use quota_semantics::Timestamp;
 use std::{mem, time::Duration};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{
     Clock, Log, Names, Place,
     clock::wall,
-    log::{ServerMessage, ServerMessages},
+    log::{LogMessage, ServerMessage, ServerMessages},
+    skew::Skew,
 };
 
 /// Without progress for this time another server is tried. A lost leader is replaced earlier: a candidate must not
@@ -112,8 +114,8 @@ pub struct Status {
     pub stream: u64,
     /// The position of the ledger there.
     pub end: Durable,
-    /// When a read last found no more messages, on its clock.
-    pub caught_up: Option<Millis>,
+    /// The latest time at which the log is known to have held nothing that the member has not applied, on its clock.
+    pub current: Option<Millis>,
     /// Until when no other member can lead, on its clock; 0 for a follower.
     pub lease_until: Millis,
     /// The stored position in the stream: the next start needs no earlier message.
@@ -134,6 +136,7 @@ pub(crate) enum Request {
     Confirm(oneshot::Sender<()>),
     HandOver(NodeName),
     Bar(bool),
+    Skew(Skew),
 }
 
 /// The interface of the task for the rest of the process.
@@ -170,6 +173,11 @@ impl Handle {
     pub fn set_barred(&self, is_barred: bool) {
         let _ = self.requests.send(Request::Bar(is_barred));
     }
+
+    /// Sets the difference to the clocks of the servers, by which messages are dated.
+    pub fn set_skew(&self, skew: Skew) {
+        let _ = self.requests.send(Request::Skew(skew));
+    }
 }
 
 /// The task.
@@ -195,6 +203,8 @@ pub struct Driver<H> {
     ahead_since: Option<Millis>,
     /// Whether the rest of the process has barred this member from leading.
     is_barred: bool,
+    /// The difference to the clocks of the servers; none before it was measured.
+    skew: Option<Skew>,
 }
 
 impl<H: Host> Driver<H> {
@@ -240,6 +250,7 @@ impl<H: Host> Driver<H> {
             bookmark: Bookmark::default(),
             ahead_since: None,
             is_barred: true,
+            skew: None,
         };
         Ok((driver, handle))
     }
@@ -282,8 +293,9 @@ impl<H: Host> Driver<H> {
             ServerMessage::Reply(expected, reply) => self.member.replied(now, expected, reply),
             ServerMessage::Read(None) => self.member.read(now, None),
             ServerMessage::Read(Some(found)) => {
-                self.member.read(now, Some(&found.messages));
-                if found.is_all && !found.messages.is_empty() {
+                let (is_all, messages) = (found.is_all, self.stored(now, found.messages));
+                self.member.read(now, Some(&messages));
+                if is_all && !messages.is_empty() {
                     // The result that another read would have.
                     self.member.read(now, Some(&[]));
                 }
@@ -307,7 +319,23 @@ impl<H: Host> Driver<H> {
             }
             Request::HandOver(to) => self.member.hand_over(now, to),
             Request::Bar(is_barred) => self.is_barred = is_barred,
+            Request::Skew(skew) => self.skew = Some(skew),
         }
+    }
+
+    /// Messages with the times of their storing on the member's clock.
+    fn stored(&self, now: Millis, messages: Vec<LogMessage>) -> Vec<Stored> {
+        let wall = wall();
+        let at = |time: Timestamp| {
+            let age = self.skew?.age(time, wall);
+            Some(now.saturating_sub(age))
+        };
+        let stored = messages.into_iter().map(|message| Stored {
+            sequence: message.sequence,
+            at: message.time.and_then(at),
+            bytes: message.bytes,
+        });
+        stored.collect()
     }
 
     fn carry_out(&mut self) -> Result<(), Ended> {
@@ -451,7 +479,7 @@ fn status(member: &Member, noted: u64, ahead_since: Option<Millis>) -> Status {
         leader: position.leader.clone(),
         stream: position.stream,
         end: position.end,
-        caught_up: member.caught_up(),
+        current: member.current(),
         lease_until: member.lease_until(),
         noted,
         ahead_since,

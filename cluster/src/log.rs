@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use async_nats::{Client, HeaderMap, Message, StatusCode, Subscriber};
 use futures::{FutureExt as _, StreamExt as _};
 use quota_replication::Reply;
+use quota_semantics::Timestamp;
 use serde::Deserialize;
 use tokio::sync::mpsc;
 
@@ -18,13 +19,20 @@ const READ_WAIT: Duration = Duration::from_millis(500);
 /// How long handing a message to the connection may take; afterwards its fate is unknown.
 const SEND_WAIT: Duration = Duration::from_secs(1);
 
-/// Messages with their sequences, in order.
-pub(crate) type Messages = Vec<(u64, Vec<u8>)>;
+/// A message as a server returned it.
+#[derive(Debug)]
+pub(crate) struct LogMessage {
+    pub(crate) sequence: u64,
+    /// When the stream stored it, by the clock of the server that led the stream.
+    pub(crate) time: Option<Timestamp>,
+    pub(crate) bytes: Vec<u8>,
+}
 
 /// The result of a read.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    pub(crate) messages: Messages,
+    /// In the order of their sequences.
+    pub(crate) messages: Vec<LogMessage>,
     /// Whether the server had no more messages.
     pub(crate) is_all: bool,
 }
@@ -199,7 +207,7 @@ impl Reader {
     async fn read(&mut self, from: u64) -> Option<Found> {
         let found = self.batch(from).await?;
         match found.messages.first() {
-            Some((first, _)) if *first > from => {
+            Some(first) if first.sequence > from => {
                 // Messages can get lost on their way here. They are gone only if the stream begins later. Other reads
                 // wait for this one.
                 let first = tokio::time::timeout(READ_WAIT, self.first_sequence()).await;
@@ -236,16 +244,21 @@ impl Reader {
                 Some(StatusCode::NO_RESPONDERS) => return None,
                 // The end of the batch, or no message.
                 Some(_) => {
-                    found.is_all = found.messages.is_empty() || pending(&answer) == Some(0);
+                    let pending = number(&answer, "Nats-Num-Pending");
+                    found.is_all = found.messages.is_empty() || pending == Some(0);
                     return Some(found);
                 }
             }
-            let sequence = sequence(&answer)?;
+            let sequence = number(&answer, "Nats-Sequence")?;
             let before = found.messages.last();
-            if before.is_some_and(|(last, _)| last + 1 != sequence) {
+            if before.is_some_and(|last| last.sequence + 1 != sequence) {
                 return Some(found);
             }
-            found.messages.push((sequence, answer.payload.to_vec()));
+            found.messages.push(LogMessage {
+                sequence,
+                time: header(&answer, "Nats-Time-Stamp").and_then(|time| time.parse().ok()),
+                bytes: answer.payload.to_vec(),
+            });
         }
     }
 
@@ -261,15 +274,12 @@ impl Reader {
     }
 }
 
-fn sequence(message: &Message) -> Option<u64> {
-    let headers = message.headers.as_ref()?;
-    headers.get("Nats-Sequence")?.as_str().parse().ok()
+fn header<'a>(message: &'a Message, name: &str) -> Option<&'a str> {
+    Some(message.headers.as_ref()?.get(name)?.as_str())
 }
 
-/// The number of messages on the server behind this one.
-fn pending(message: &Message) -> Option<u64> {
-    let headers = message.headers.as_ref()?;
-    headers.get("Nats-Num-Pending")?.as_str().parse().ok()
+fn number(message: &Message, header_name: &str) -> Option<u64> {
+    header(message, header_name)?.parse().ok()
 }
 
 fn understood(message: &Message, stream: &str) -> Option<ServerMessage> {

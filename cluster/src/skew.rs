@@ -28,6 +28,14 @@ impl Skew {
         }
     }
 
+    /// How many milliseconds ago, at most, the other clock showed `other`, if this one shows `here` now.
+    #[must_use]
+    pub fn age(self, other: Timestamp, here: Timestamp) -> u64 {
+        let apart = here.since(other).nanoseconds() / 1_000_000;
+        let age = apart - self.ahead + self.uncertainty;
+        u64::try_from(age).unwrap_or(0)
+    }
+
     /// Whether the difference is certain to exceed this many milliseconds.
     #[must_use]
     pub fn is_beyond(self, most: i64) -> bool {
@@ -75,6 +83,9 @@ mod tests {
         assert!(ahead.is_beyond(500) && !ahead.is_beyond(1_000));
         let behind = Skew::between(at(1_000), at(2_000), at(1_010));
         assert!(behind.is_beyond(500));
+        assert_eq!(skew.age(at(5_000), at(5_050)), 150);
+        assert_eq!(ahead.age(at(5_000), at(6_005)), 5);
+        assert_eq!(behind.age(at(5_000), at(3_000)), 0);
         // A slow answer has a large uncertainty.
         assert!(!Skew::between(at(1_000), at(2_000), at(3_000)).is_beyond(500));
     }

@@ -256,6 +256,9 @@ impl Cluster {
                         )
                     });
                     metrics::cluster_clock_skew(skew.ahead);
+                    if let Some(member) = self.member() {
+                        member.set_skew(skew);
+                    }
                     self.judge_clock(why);
                     COMPARE
                 }

@@ -71,7 +71,7 @@ impl View {
             end,
             age: match leads {
                 true => Some(Duration::ZERO),
-                false => status.caught_up.map(since),
+                false => status.current.map(since),
             },
             in_flight: status.in_flight_since.map(since),
             noted: status.noted,

@@ -102,7 +102,7 @@ impl<J: Journal> Decider<J> {
             .wait(wants, longest, GROUP_JOBS, &mut self.taken)?;
         if !matches!(woken.gate, Gate::Open | Gate::Closing) {
             self.more_is_due = false;
-            if woken.gate == Gate::Voiding {
+            if woken.gate == Gate::Voiding && woken.idle.is_some() {
                 self.drop_decided();
             }
             return (!woken.closed).then_some(());

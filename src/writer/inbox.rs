@@ -111,7 +111,7 @@ impl Waiting {
         match self.gate {
             Gate::Open => {}
             Gate::Closing => return self.ended || idle || wants == Wants::Nothing,
-            Gate::Voiding => return true,
+            Gate::Voiding => return self.ended || idle,
             Gate::Shut | Gate::Void => return self.ended || self.closed,
         }
         self.ended
@@ -247,7 +247,7 @@ impl Inbox {
         }
     }
 
-    /// The syncer has made its batch durable, and can take the next one.
+    /// The syncer has made its batch durable, or has dropped it, and can take the next one.
     pub(super) fn syncer_is_idle(&self) {
         let mut waiting = self.waiting.lock();
         waiting.idle = Some(waiting.idle_now());

@@ -62,7 +62,7 @@ impl<J: Journal> Syncer<J> {
                     self.inbox.syncer_is_idle();
                     self.answer(synced);
                 }
-                Err(Lost::Deposed) => {}
+                Err(Lost::Deposed) => self.inbox.syncer_is_idle(),
                 Err(Lost::Failed) => return,
             }
         }

@@ -11,6 +11,7 @@ mod clocks;
 mod faults;
 mod forwarded;
 mod newer;
+mod old_reads;
 mod producer;
 mod rolling;
 mod silent_source;

@@ -67,6 +67,7 @@ bugs! {
         RefusalTrusted: "an append that is refused is sent again behind the sequence that the refusal names",
         PositionBeforeSync: "a position in the log is written down before the replica is synced up to it",
         LeaseIgnored: "a leader says no although another may lead by now",
+        EmptyReadTrusted: "a replica counts as current when a read finds no more messages",
     }
     BRIDGE: "Bugs of the publisher of a cluster's objects." {
         IdsByVersion: "a message bears uid and version of its object as its id",

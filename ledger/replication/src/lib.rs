@@ -20,6 +20,6 @@ pub use append::Reply;
 pub use bookmark::Bookmark;
 pub use clock::Millis;
 pub use identity::{Identity, LedgerId, NodeName, ParseError};
-pub use member::{Action, Counts, Member, Role, Settings};
+pub use member::{Action, Counts, Member, Role, Settings, Stored};
 pub use message::{DecodeError, Kind, Message};
 pub use verify::{Leader, Position, Stop};

@@ -85,6 +85,17 @@ pub enum Action {
     Stop(Stop),
 }
 
+/// A message of the stream that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// Its sequence.
+    pub sequence: u64,
+    /// When the stream stored it; none: not known.
+    pub at: Option<Millis>,
+    /// The message.
+    pub bytes: Vec<u8>,
+}
+
 /// Counters for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -119,7 +130,9 @@ pub struct Member {
     /// When the last message was applied, or this process began.
     heard: Millis,
     /// When a read last found no more messages.
-    caught_up: Option<Millis>,
+    looked: Option<Millis>,
+    /// See [`Member::current`].
+    current: Option<Millis>,
     /// Whether this member is prevented from leading.
     is_barred: bool,
     is_reading: bool,
@@ -144,7 +157,8 @@ impl Member {
             proposed: None,
             transfer: None,
             heard: now,
-            caught_up: None,
+            looked: None,
+            current: None,
             is_barred: false,
             is_reading: false,
             next_read: now,
@@ -174,10 +188,12 @@ impl Member {
         self.counts
     }
 
-    /// When a read last found no more messages; for a leader, when its last settled append was sent.
+    /// The latest time at which the log is known to have held nothing that this member has not applied: when the last
+    /// message was stored, or, for a leader, when its last settled append was sent. A read that finds no more messages
+    /// proves nothing: a server that is cut off from the others answers it, too.
     #[must_use]
-    pub const fn caught_up(&self) -> Option<Millis> {
-        self.caught_up
+    pub const fn current(&self) -> Option<Millis> {
+        self.current
     }
 
     /// Until when no other member can lead: answers without an append may be sent before. 0: never.
@@ -239,19 +255,25 @@ impl Member {
     }
 
     /// Takes the result of a read: messages in order, empty if there are none yet; or `None` if no server answered.
-    pub fn read(&mut self, now: Millis, messages: Option<&[(u64, Vec<u8>)]>) {
+    pub fn read(&mut self, now: Millis, messages: Option<&[Stored]>) {
         self.is_reading = false;
         let found = messages.unwrap_or_default();
-        for (sequence, bytes) in found {
+        for message in found {
+            if message.sequence > self.position.stream {
+                self.take(now, message.sequence, &message.bytes);
+            }
             if self.role == Role::Over {
                 return;
             }
-            if *sequence > self.position.stream {
-                self.take(now, *sequence, bytes);
+            if message.sequence == self.position.stream {
+                self.current = self.current.max(message.at);
             }
         }
         if messages.is_some_and(<[_]>::is_empty) {
-            self.caught_up = Some(now);
+            self.looked = Some(now);
+            if planted::is(Bug::EmptyReadTrusted) {
+                self.current = Some(now);
+            }
         }
         self.next_read = match found.is_empty() {
             true => now + self.settings.poll,

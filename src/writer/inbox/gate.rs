@@ -13,7 +13,8 @@ pub(in crate::writer) enum Gate {
     Closing,
     /// No decisions are made, and the state equals the journal: another node decides.
     Shut,
-    /// Another node leads: decisions that are not durable are being dropped.
+    /// Another node leads: decisions that are not durable are dropped once the syncer is idle. Until then its batch may
+    /// still become durable.
     Voiding,
     /// No decisions are made, and the state holds dropped decisions: it has to be rebuilt.
     Void,
@@ -102,8 +103,10 @@ impl Inbox {
         {
             return;
         }
-        waiting.idle = Some(waiting.idle_now());
         let dropped = (waiting.batch.take(), std::mem::take(&mut waiting.jobs));
+        if dropped.0.is_some() {
+            waiting.idle = Some(waiting.idle_now());
+        }
         self.set_gate(&mut waiting, Gate::Voiding);
         self.wake_decider(waiting);
         drop(dropped);

@@ -47,6 +47,20 @@ fn a_batch_that_is_void_before_it_is_handed_on_leaves_the_syncer_idle() {
 }
 
 #[test]
+fn decisions_are_dropped_only_when_the_syncer_has_ended_its_batch() {
+    let inbox = Inbox::new(8, Gate::Shut);
+    inbox.open();
+    inbox.hand_on(batch());
+    assert!(inbox.next_batch().is_some());
+    inbox.void(inbox.term());
+    let (woken, _) = wait(&inbox, JOBS, Duration::ZERO).unwrap();
+    assert!(woken.gate == Gate::Voiding && woken.idle.is_none());
+    inbox.syncer_is_idle();
+    let (woken, _) = wait(&inbox, JOBS, LONG).unwrap();
+    assert!(woken.gate == Gate::Voiding && woken.idle.is_some());
+}
+
+#[test]
 fn what_is_barred_drops_what_waits_and_is_not_opened_again() {
     let inbox = Inbox::new(8, Gate::Open);
     push(&inbox).unwrap();

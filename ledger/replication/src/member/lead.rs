@@ -113,7 +113,7 @@ impl Member {
         let sequence = self.position.stream + 1;
         verify::advance(&mut self.position, sequence, &message);
         self.heard = now;
-        self.caught_up = Some(first_sent);
+        self.current = self.current.max(Some(first_sent));
         self.lease_until = first_sent + self.settings.lease;
         self.wants_lease = false;
         match message.kind {
@@ -182,7 +182,7 @@ impl Member {
         let is_named =
             leader.and_then(|leader| leader.handed_to.as_ref()) == Some(&self.identity.node);
         let looked = self
-            .caught_up
+            .looked
             .is_some_and(|at| at + 4 * self.settings.poll >= now);
         looked && (is_named || now >= self.heard + self.patience())
     }

@@ -27,7 +27,7 @@ impl Account {
         let mut state = State::default();
         let (mut held, mut ever) = (BTreeMap::new(), BTreeSet::new());
         let mut has_quota = false;
-        for (at, bytes) in stream.committed.iter().enumerate() {
+        for (at, (_, bytes)) in stream.committed.iter().enumerate() {
             let message =
                 Message::decode(bytes).map_err(|error| format!("message {at}: {error}"))?;
             if message.expected != at as u64 {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use planted::Bug;
-use quota_replication::Reply;
+use quota_replication::{Reply, Stored};
 
 use quota_simulation::Random;
 
@@ -12,8 +12,8 @@ use quota_simulation::Random;
 pub(crate) type Origin = (usize, u64, u64);
 
 pub(crate) struct Stream {
-    /// Message N is at N - 1.
-    pub(crate) committed: Vec<Arc<[u8]>>,
+    /// The messages with the times at which they were stored. Message N is at N - 1.
+    pub(crate) committed: Vec<(u64, Arc<[u8]>)>,
     tail: Vec<(Arc<[u8]>, Option<Origin>)>,
     /// The term of the leader: commits of an earlier leader do not happen.
     pub(crate) term: u64,
@@ -33,7 +33,7 @@ pub(crate) enum Arrived {
 impl Stream {
     pub(crate) fn new(genesis: Vec<u8>) -> Self {
         Self {
-            committed: vec![genesis.into()],
+            committed: vec![(0, genesis.into())],
             tail: Vec::new(),
             term: 1,
             leaderless_until: 0,
@@ -60,12 +60,12 @@ impl Stream {
     }
 
     /// Commits the first message of the tail; returns the recipient of the reply, and the sequence.
-    pub(crate) fn commit(&mut self, term: u64) -> Option<(Origin, Reply)> {
+    pub(crate) fn commit(&mut self, now: u64, term: u64) -> Option<(Origin, Reply)> {
         if term != self.term || self.tail.is_empty() {
             return None;
         }
         let (bytes, origin) = self.tail.remove(0);
-        self.committed.push(bytes);
+        self.committed.push((now, bytes));
         origin.map(|origin| (origin, Reply::Stored(self.last())))
     }
 
@@ -77,7 +77,7 @@ impl Stream {
         let kept = usize::try_from(kept).unwrap_or(0);
         let lost = self.tail.split_off(kept).len();
         for (bytes, _) in self.tail.drain(..) {
-            self.committed.push(bytes);
+            self.committed.push((now, bytes));
         }
         self.leaderless_until = now + random.below(3_000);
         self.stale_until = self.leaderless_until + random.below(2_000);
@@ -89,14 +89,25 @@ impl Stream {
         self.stale_until = 0;
     }
 
-    /// The messages that a replica that lags by some messages returns from a sequence on.
-    pub(crate) fn read(&self, from: u64, lag: u64) -> Vec<(u64, Vec<u8>)> {
-        let visible = self.last().saturating_sub(lag);
-        let numbers = from..=visible.min(from + 255);
-        let message = |number| {
-            let at = usize::try_from(number - 1).ok()?;
-            Some((number, self.committed.get(at)?.to_vec()))
+    /// The messages that a replica that ends with `last` returns from a sequence on.
+    pub(crate) fn read(&self, from: u64, last: u64) -> Vec<Stored> {
+        let numbers = from..=last.min(from + 255);
+        let message = |sequence| {
+            let place = usize::try_from(sequence - 1).ok()?;
+            let (at, bytes) = self.committed.get(place)?;
+            Some(Stored {
+                sequence,
+                at: Some(*at),
+                bytes: bytes.to_vec(),
+            })
         };
         numbers.filter_map(message).collect()
+    }
+
+    /// Whether a replica that has applied the messages up to `applied` lacks one that was stored before a time.
+    pub(crate) fn lacks(&self, applied: u64, time: u64) -> bool {
+        let next = usize::try_from(applied).ok();
+        let next = next.and_then(|next| self.committed.get(next));
+        next.is_some_and(|(at, _)| *at < time)
     }
 }

@@ -62,6 +62,9 @@ struct Node {
     process: Option<Process>,
     paused_until: u64,
     cut_until: u64,
+    /// The last message of the server that is cut off together with the node, and answers its reads; none: the node is
+    /// alone.
+    cut_off_with: Option<u64>,
     /// Difference of its clock, in milliseconds.
     offset: i64,
     lives: u64,
@@ -113,6 +116,7 @@ const EXPECTED: &[&str] = &[
     "publish delivered twice",
     "acknowledgement lost",
     "node cut off",
+    "read from a server that is cut off",
     "ambiguous append",
     "resolved as stored",
     "refused, then stored",
@@ -165,6 +169,7 @@ impl quota_simulation::World for World {
             process: None,
             paused_until: 0,
             cut_until: 0,
+            cut_off_with: None,
             offset: random.within(-3_000, 3_000),
             lives: 0,
         };
@@ -373,6 +378,13 @@ impl World {
         let Some(process) = &mut self.nodes[number].process else {
             return Ok(());
         };
+        let (applied, current) = (process.member.position().stream, process.member.current());
+        if current.is_some_and(|time| self.stream.lacks(applied, time)) {
+            return Err(format!(
+                "n{number} lacks message {}, and counts as current at {current:?}",
+                applied + 1
+            ));
+        }
         let after = process.member.counts();
         let answers = process.decide(now, wall);
         self.report
@@ -416,7 +428,8 @@ impl World {
         match action {
             Action::Publish { expected, bytes } => self.publish(bytes, (number, life, expected)),
             Action::Read { from } => {
-                let is_answered = !self.is_cut(number) && !self.loses();
+                let is_alone = self.is_cut(number) && self.nodes[number].cut_off_with.is_none();
+                let is_answered = !is_alone && !self.loses();
                 let delay = if is_answered { self.delay() } else { 500 };
                 self.after(delay, Event::Read(number, life, from, is_answered));
             }

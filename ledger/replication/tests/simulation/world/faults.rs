@@ -52,6 +52,8 @@ impl World {
             4 => {
                 self.report.count("node cut off");
                 self.nodes[node].cut_until = now + span;
+                let with_server = self.random.chance(500);
+                self.nodes[node].cut_off_with = with_server.then(|| self.stream.last());
             }
             5 => {
                 self.stream.stale_until = now + span / 2;

@@ -68,7 +68,7 @@ impl World {
     }
 
     pub(super) fn commits(&mut self, term: u64) -> Checked {
-        if let Some((origin, reply)) = self.stream.commit(term) {
+        if let Some((origin, reply)) = self.stream.commit(self.now, term) {
             self.reply(origin, reply);
         }
         Ok(())
@@ -94,7 +94,14 @@ impl World {
     ) -> Checked {
         let lags = self.is_troubled() && self.random.chance(300);
         let lag = if lags { self.random.below(4) } else { 0 };
-        let messages = is_answered.then(|| self.stream.read(from, lag));
+        let mut last = self.stream.last().saturating_sub(lag);
+        if self.is_cut(node)
+            && let Some(end) = self.nodes[node].cut_off_with
+        {
+            last = end;
+            self.report.count("read from a server that is cut off");
+        }
+        let messages = is_answered.then(|| self.stream.read(from, last));
         self.with(node, life, |process, now| {
             process.member.read(now, messages.as_deref());
         })?;

@@ -1,4 +1,4 @@
-"""The description of the API, docs/openapi.json, as a page: each call with what it takes and answers, and each schema."""
+"""Makes a page of docs/openapi.json: each call with its parameters, bodies and responses, and each schema."""
 
 import json
 from itertools import chain
@@ -11,13 +11,13 @@ def page(description):
     schemas = [schema(name, of) for name, of in sorted(description["components"]["schemas"].items())]
     return "\n".join([
         "# The HTTP API, call by call", "",
-        "Made from the description that the daemon serves at `/openapi.json`, which is derived from its routes. What the calls"
-        " are for stands in [The HTTP API](api.md), who may make them in [security](security.md#roles).", "",
+        "Made from the description that the daemon serves at `/openapi.json`, which is derived from its routes. For the purpose"
+        " of the calls see [The HTTP API](api.md), for the required roles [security](security.md#roles).", "",
         "## Calls", "", *chain.from_iterable(calls), "## Schemas", "", *chain.from_iterable(schemas)])
 
 
 def call(method, path, operation):
-    # It stands in a table of api.md as well.
+    # A table of api.md has the same text.
     about = operation["description"].replace("](#", "](api.md#")
     lines = [f"### `{method.upper()} {path}`", "", sentence(about), ""]
     if parameters := operation["parameters"]:

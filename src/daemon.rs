@@ -327,7 +327,7 @@ async fn sign(
         every: rules.every.get(),
     };
     let reader = opened.reader.clone();
-    let signer = tokio::task::spawn_blocking(move || checkpoint::Signer::open(settings, &reader));
+    let signer = tokio::task::spawn_blocking(move || checkpoint::Signer::open(settings, reader));
     let signer = signer.await.context("reading checkpoints failed")?;
     let signer = signer.map_err(|error| Failure {
         exit: match &error {
@@ -338,7 +338,7 @@ async fn sign(
         error: error.into(),
     })?;
     let places = places(config).await?;
-    let signing = signer.run(opened.ledger.clone(), places, stop.clone());
+    let signing = signer.run(places, stop.clone());
     Ok(Some(tokio::spawn(signing)))
 }
 

@@ -163,12 +163,14 @@ impl Place {
 
     fn put(&self, written: &Written) -> Result<(), PlaceError> {
         let text = serde_json::to_vec_pretty(written).map_err(|error| self.error(error))?;
-        let new = self.file.with_extension("new");
+        let new = self.file.with_extension("json.tmp");
         let write = || -> io::Result<()> {
             let mut file = File::create(&new)?;
             file.write_all(&text)?;
             file.sync_all()?;
-            fs::rename(&new, &self.file)
+            fs::rename(&new, &self.file)?;
+            // The stream is purged by what was stored: after a power loss the position must not be an earlier one.
+            File::open(self.file.parent().unwrap_or(&self.file))?.sync_all()
         };
         write().map_err(|error| self.error(error))
     }

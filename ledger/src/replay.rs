@@ -17,8 +17,8 @@ use quota_core::{
     state::{Image, ImageError, State},
 };
 use quota_journal::{
-    BatchReader, Durable, FileJournal, FileReader, Options, Recovery, SnapshotInfo, Snapshots,
-    disk::Disk,
+    BatchReader, Damage, Durable, FileJournal, FileReader, Options, Recovery, SnapshotInfo,
+    Snapshots, disk::Disk,
 };
 use quota_semantics::Timestamp;
 
@@ -121,6 +121,17 @@ pub fn recover(
     let last = recovery.durable.sequence;
     let seen = |entry: &Entry| progress(entry.sequence, last);
     replay(&mut state, &mut batches, Until::End, seen)?;
+    let end = state.head().sequence;
+    if end != last {
+        let why = format!("the entries that can be read end at {end}, and the ledger at {last}");
+        return Err(Error::Journal(quota_journal::Error::Damaged(Damage {
+            file: directory.to_path_buf(),
+            offset: None,
+            sequence: Some(end.saturating_add(1)),
+            through: None,
+            why,
+        })));
+    }
     Ok(Recovered {
         state,
         journal,

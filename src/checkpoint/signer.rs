@@ -11,14 +11,14 @@ use quota_checkpoint::{
     key::{KeyError, PrivateKey},
     note,
 };
-use quota_journal::FileReader;
+use quota_journal::{FileReader, Reader as _};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     delivery::Delivery,
     destination::{Destination, Signed},
 };
-use crate::{metrics, writer::Ledger};
+use crate::metrics;
 
 /// How often the signer checks whether a checkpoint is due.
 const TICK: Duration = Duration::from_secs(1);
@@ -80,9 +80,20 @@ pub enum StartError {
     Journal(#[from] quota_journal::Error),
 }
 
+/// Why a checkpoint was not signed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SignError {
+    /// The ledger cannot be synced.
+    #[error(transparent)]
+    Journal(#[from] quota_journal::Error),
+    /// The checkpoint cannot be stored.
+    #[error(transparent)]
+    File(#[from] io::Error),
+}
+
 /// Signs checkpoints of one ledger.
-#[derive(Debug)]
 pub struct Signer {
+    reader: FileReader,
     key: PrivateKey,
     notes: Notes,
     last: Option<Checkpoint>,
@@ -98,10 +109,10 @@ impl Signer {
     ///
     /// # Errors
     /// [`StartError`].
-    pub fn open(rules: Settings, reader: &FileReader) -> Result<Self, StartError> {
+    pub fn open(rules: Settings, reader: FileReader) -> Result<Self, StartError> {
         let key = read_key(&rules.key_file)?;
         let path = rules.file.display().to_string();
-        let (notes, last) = Notes::open(&rules.file)
+        let (notes, last) = Notes::open(&rules.file, key.public().name())
             .and_then(|(notes, last)| {
                 let read = |note: String| {
                     let wrong = |error| io::Error::new(io::ErrorKind::InvalidData, error);
@@ -119,6 +130,7 @@ impl Signer {
             note: note.into(),
         });
         let mut signer = Self {
+            reader,
             key,
             notes,
             last,
@@ -127,7 +139,7 @@ impl Signer {
             consistent: true,
         };
         if let Some(last) = &signer.last {
-            let why = match last.is_extended_by(reader)? {
+            let why = match last.is_extended_by(&signer.reader)? {
                 Extends::Yes => return Ok(signer),
                 Extends::Compacted => {
                     signer.consistent = false;
@@ -148,7 +160,7 @@ impl Signer {
 
     /// Signs whenever a checkpoint is due, until `stop`; then once more if there are new entries. Delivers each
     /// checkpoint to the destinations.
-    pub async fn run(mut self, ledger: Ledger, places: Vec<Destination>, stop: CancellationToken) {
+    pub async fn run(mut self, places: Vec<Destination>, stop: CancellationToken) {
         let deliveries: Vec<_> = places.into_iter().map(Delivery::begin).collect();
         let send = |signed: &Signed| {
             for delivery in &deliveries {
@@ -156,17 +168,12 @@ impl Signer {
             }
         };
         self.earlier.take().iter().for_each(send);
-        self.sign_until(&ledger, send, &stop).await;
+        self.sign_until(send, &stop).await;
         let finishing = deliveries.into_iter().map(Delivery::finish);
         futures::future::join_all(finishing).await;
     }
 
-    async fn sign_until(
-        &mut self,
-        ledger: &Ledger,
-        send: impl Fn(&Signed),
-        stop: &CancellationToken,
-    ) {
+    async fn sign_until(&mut self, send: impl Fn(&Signed), stop: &CancellationToken) {
         if !self.consistent {
             metrics::checkpoint_failed();
             tracing::error!(
@@ -184,12 +191,12 @@ impl Signer {
                 () = stop.cancelled() => true,
                 _ = ticks.tick() => false,
             };
-            let new_entries = self.new_entries(ledger);
+            let new_entries = self.new_entries();
             let is_due =
                 new_entries >= self.rules.every_entries || signed.elapsed() >= self.rules.every;
             if new_entries > 0 && (is_due || stopped) {
                 signed = Instant::now();
-                match self.sign(ledger) {
+                match tokio::task::block_in_place(|| self.sign()) {
                     Ok(signed) => send(&signed),
                     Err(error) => {
                         // The content of the file is uncertain now: nothing more is signed before the next start.
@@ -210,16 +217,18 @@ impl Signer {
         &mut self.notes
     }
 
-    fn new_entries(&self, ledger: &Ledger) -> u64 {
+    fn new_entries(&self) -> u64 {
         let last = self.last.as_ref().map_or(0, |last| last.sequence);
-        ledger.durable().sequence.saturating_sub(last)
+        self.reader.durable().sequence.saturating_sub(last)
     }
 
-    /// Signs the durable position of the ledger, and answers the checkpoint once it is durable itself.
-    fn sign(&mut self, ledger: &Ledger) -> io::Result<Signed> {
-        let checkpoint = Checkpoint::of(self.key.public().name(), &ledger.durable());
+    /// Signs the end of the ledger, and answers the checkpoint once it is durable itself. The entries are synced before:
+    /// after a power loss a replica would lack the entries that were only written, and would contradict the checkpoint.
+    pub(super) fn sign(&mut self) -> Result<Signed, SignError> {
+        let synced = self.reader.sync()?;
+        let checkpoint = Checkpoint::of(self.key.public().name(), &synced);
         let note = note::sign(&checkpoint, &self.key);
-        tokio::task::block_in_place(|| self.notes.append(&note))?;
+        self.notes.append(&note)?;
         metrics::checkpoint_signed(checkpoint.sequence);
         tracing::debug!(sequence = checkpoint.sequence, hash = %checkpoint.hash, "checkpoint signed");
         let signed = Signed {

@@ -12,7 +12,16 @@ fn key() -> PrivateKey {
     PrivateKey::generate("ledger.example.com").unwrap()
 }
 
-fn ledger(directory: &Path, batches: u64, salt: u8) -> FileReader {
+fn batch(number: u64, salt: u8) -> Batch {
+    Batch {
+        first_sequence: number * 2 + 1,
+        count: 2,
+        time: Timestamp::EPOCH.plus(Span::from_seconds(number as i64)),
+        payload: vec![salt; 10],
+    }
+}
+
+fn ledger(directory: &Path, batches: u64, salt: u8) -> (FileJournal, FileReader) {
     let options = Options {
         background: false,
         ..Options::default()
@@ -21,20 +30,10 @@ fn ledger(directory: &Path, batches: u64, salt: u8) -> FileReader {
         FileJournal::open(Arc::new(RealDisk), directory, options).unwrap();
     let have = reader.durable().sequence / 2;
     for number in have..batches {
-        let time = Timestamp::EPOCH.plus(Span::from_seconds(number as i64));
-        let payload = vec![salt; 10];
-        let batch = Batch {
-            first_sequence: number * 2 + 1,
-            count: 2,
-            time,
-            payload,
-        };
-        journal.append(batch).unwrap();
+        journal.append(batch(number, salt)).unwrap();
         journal.sync().unwrap();
     }
-    // The journal is leaked to keep it open: the reader has nothing to read once the journal is dropped.
-    std::mem::forget(journal);
-    reader
+    (journal, reader)
 }
 
 fn signer(directory: &Path, key: &PrivateKey, reader: &FileReader) -> Result<Signer, StartError> {
@@ -47,13 +46,18 @@ fn signer(directory: &Path, key: &PrivateKey, reader: &FileReader) -> Result<Sig
         every_entries: 10,
         every: std::time::Duration::from_secs(60),
     };
-    Signer::open(settings, reader)
+    Signer::open(settings, reader.clone())
 }
 
 #[test]
 fn a_ledger_that_contradicts_the_last_checkpoint_is_refused() {
     let directory = tempfile::tempdir().unwrap();
-    let of = |name: &str, batches, salt| ledger(&directory.path().join(name), batches, salt);
+    let mut open = Vec::new();
+    let mut of = |name: &str, batches, salt| {
+        let (journal, reader) = ledger(&directory.path().join(name), batches, salt);
+        open.push(journal);
+        reader
+    };
     let key = key();
     let first = of("first", 5, 1);
     let signed = Checkpoint::of("ledger.example.com", &first.durable());
@@ -64,16 +68,36 @@ fn a_ledger_that_contradicts_the_last_checkpoint_is_refused() {
         .append(&note::sign(&signed, &key))
         .unwrap();
     assert!(signer(directory.path(), &key, &of("grown", 9, 1)).is_ok());
-    let short = signer(directory.path(), &key, &of("short", 4, 1)).unwrap_err();
+    let short = signer(directory.path(), &key, &of("short", 4, 1))
+        .err()
+        .unwrap();
     assert!(
         short.to_string().contains("it ends with sequence 8"),
         "{short}"
     );
-    let other = signer(directory.path(), &key, &of("other", 9, 2)).unwrap_err();
+    let other = signer(directory.path(), &key, &of("other", 9, 2))
+        .err()
+        .unwrap();
     assert!(other.to_string().contains("another"), "{other}");
     let between = Checkpoint {
         sequence: 9,
         ..signed
     };
     assert_eq!(between.is_extended_by(&first).unwrap(), Extends::Differs);
+}
+
+#[test]
+fn what_is_signed_is_synced() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut journal, reader) = ledger(&directory.path().join("ledger"), 5, 1);
+    let mut signer = signer(directory.path(), &key(), &reader).unwrap();
+    // As a replica does: the stream has the entries, and they are synced later.
+    journal.append(batch(5, 1)).unwrap();
+    journal.write().unwrap();
+    assert_eq!(
+        (reader.durable().sequence, reader.synced().sequence),
+        (12, 10)
+    );
+    let signed = signer.sign().unwrap();
+    assert_eq!(signed.sequence, reader.synced().sequence);
 }

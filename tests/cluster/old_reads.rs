@@ -31,7 +31,9 @@ fn a_node_does_not_take_a_server_without_a_majority_for_the_log() {
     let all_answer = || (0..NODES).all(|node| age(&cluster, node).is_some_and(|age| age <= 1_500));
     wait("every node answers reads", all_answer);
     let silent = [Part::Server(1), Part::Server(2)];
-    silent.map(|server| cluster.signal(server, Signal::STOP));
+    silent
+        .iter()
+        .for_each(|server| cluster.signal(*server, Signal::STOP));
     let none_answers = || (0..NODES).all(|node| age(&cluster, node).is_none());
     wait("no node answers reads", none_answers);
     // Meanwhile nodes whose server was stopped connect to the one that is left.
@@ -39,7 +41,9 @@ fn a_node_does_not_take_a_server_without_a_majority_for_the_log() {
     while Instant::now() < deadline {
         assert!(none_answers());
     }
-    silent.map(|server| cluster.signal(server, Signal::CONT));
+    silent
+        .iter()
+        .for_each(|server| cluster.signal(*server, Signal::CONT));
     wait("every node answers reads again", all_answer);
 }
 

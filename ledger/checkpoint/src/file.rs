@@ -74,11 +74,12 @@ pub fn read_all(path: &Path) -> io::Result<Stored> {
 pub struct Notes(File);
 
 impl Notes {
-    /// Opens the file, or creates it, and returns the last note. A partial note was never published: it is removed.
+    /// Opens the file of the ledger `origin`, or creates it, and returns the last note. The beginning of a note at the
+    /// end, as a kill leaves it, was never published: it is removed.
     ///
     /// # Errors
-    /// Those of the operating system; invalid data if there is no note at the end of a long file.
-    pub fn open(path: &Path) -> io::Result<(Self, Option<String>)> {
+    /// Those of the operating system; invalid data if anything else is at the end of the file.
+    pub fn open(path: &Path, origin: &str) -> io::Result<(Self, Option<String>)> {
         let mut options = OpenOptions::new();
         let mut file = options
             .read(true)
@@ -92,8 +93,14 @@ impl Notes {
         let mut tail = Vec::new();
         file.read_to_end(&mut tail)?;
         let whole = end_of_last(&tail);
-        if whole == 0 && begin > 0 {
-            let why = "there is no checkpoint at its end";
+        let at_its_end = if whole == 0 && begin > 0 {
+            Err("there is no checkpoint at its end")
+        } else if is_beginning(&tail[whole..], origin) {
+            Ok(())
+        } else {
+            Err("what is at its end is neither a checkpoint nor the beginning of one")
+        };
+        if let Err(why) = at_its_end {
             return Err(io::Error::new(io::ErrorKind::InvalidData, why));
         }
         file.set_len(begin.saturating_add(whole as u64))?;
@@ -114,6 +121,28 @@ impl Notes {
     pub fn append(&mut self, note: &str) -> io::Result<()> {
         self.0.write_all(format!("{note}\n").as_bytes())?;
         self.0.sync_data()
+    }
+}
+
+/// Whether bytes are the beginning of a note of this ledger. After a power loss zeros may follow.
+fn is_beginning(bytes: &[u8], origin: &str) -> bool {
+    let zeros = bytes.iter().rev().take_while(|byte| **byte == 0).count();
+    let bytes = &bytes[..bytes.len().saturating_sub(zeros)];
+    let first = format!("{origin}\n");
+    if !bytes.starts_with(first.as_bytes()) {
+        return first.as_bytes().starts_with(bytes);
+    }
+    let Some(at) = memchr::memmem::find(bytes, EMPTY_LINE.as_bytes()) else {
+        return true;
+    };
+    let signatures = &bytes[at.saturating_add(EMPTY_LINE.len())..];
+    let prefix = SIGNATURES.as_bytes();
+    match signatures.strip_prefix(prefix) {
+        Some(rest) => {
+            let rest = rest.strip_suffix(b"\n").unwrap_or(rest);
+            !rest.iter().any(u8::is_ascii_control)
+        }
+        None => prefix.starts_with(signatures),
     }
 }
 

@@ -122,7 +122,7 @@ fn what_a_kill_leaves_of_a_note_is_removed() {
     let two = all[..2].iter().map(|note| note.len() + 1).sum::<usize>();
     for length in two..=whole.len() {
         std::fs::write(&path, &whole[..length]).unwrap();
-        let (mut notes, last) = Notes::open(&path).unwrap();
+        let (mut notes, last) = Notes::open(&path, "ledger.example.com").unwrap();
         let kept = if length == whole.len() { 3 } else { 2 };
         assert_eq!(last.as_ref(), Some(&all[kept - 1]), "{length}");
         notes.append(&all[2]).unwrap();
@@ -135,6 +135,40 @@ fn what_a_kill_leaves_of_a_note_is_removed() {
             "{length}"
         );
     }
+}
+
+#[test]
+fn what_no_kill_leaves_is_not_removed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("checkpoints");
+    let [first, last] = [1, 2].map(|number| note::sign(&checkpoint(number), &key()));
+    let whole = format!("{first}\n{last}\n").into_bytes();
+    // Damage to the signature's prefix, and to its end; what else may be in a file of that name.
+    let signature = whole.len() - last.lines().last().unwrap().len() - 2;
+    let damaged = [signature, whole.len() - 2, whole.len() - 1].map(|at| {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 2;
+        bytes
+    });
+    let others = [
+        key().public().to_string().into_bytes(),
+        key().to_secret_text().into_bytes(),
+        [&whole, b"other text\n".as_slice()].concat(),
+    ];
+    for bytes in damaged.into_iter().chain(others) {
+        std::fs::write(&path, &bytes).unwrap();
+        let refused = Notes::open(&path, "ledger.example.com").unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::InvalidData);
+        assert_eq!(std::fs::read(&path).unwrap(), bytes);
+    }
+    let mut bytes = whole.clone();
+    bytes.extend_from_slice(&[0; 100]);
+    std::fs::write(&path, &bytes).unwrap();
+    assert_eq!(
+        Notes::open(&path, "ledger.example.com").unwrap().1,
+        Some(last)
+    );
+    assert_eq!(std::fs::read(&path).unwrap(), whole);
 }
 
 #[test]
@@ -169,7 +203,7 @@ fn what_is_no_note_is_not_passed_over() {
 fn the_last_of_many_notes_is_found() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("checkpoints");
-    let (mut notes, none) = Notes::open(&path).unwrap();
+    let (mut notes, none) = Notes::open(&path, "ledger.example.com").unwrap();
     assert_eq!(none, None);
     for number in 1..=400 {
         notes
@@ -177,7 +211,7 @@ fn the_last_of_many_notes_is_found() {
             .unwrap();
     }
     assert!(std::fs::metadata(&path).unwrap().len() > super::file::TAIL_BYTES);
-    let (_, last) = Notes::open(&path).unwrap();
+    let (_, last) = Notes::open(&path, "ledger.example.com").unwrap();
     assert_eq!(last, Some(note::sign(&checkpoint(400), &key())));
     assert_eq!(read_all(&path).unwrap().notes.len(), 400);
 }

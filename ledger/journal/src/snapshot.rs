@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    Damage, Durable, Error, Hash,
+    Damage, Durable, Error, Hash, Operation,
     codec::{POSITION_BYTES, Record, open_record, record_bytes},
     disk::{Disk, File, temporary},
     throttle::Throttle,
@@ -80,6 +80,7 @@ impl Snapshots {
         Ok(SnapshotWriter {
             disk: Arc::clone(&self.disk),
             file,
+            is_installed: false,
             hasher: blake3::Hasher::new(),
             buffer: Vec::with_capacity(BUFFER_BYTES),
             throttle: self.throttle.clone(),
@@ -104,28 +105,30 @@ impl Snapshots {
                 continue;
             };
             let path = self.directory.join(&listed.name);
-            match self.header(&path, listed.length)? {
+            match self.header(&path, listed.length) {
                 Ok(info) if digits.parse() == Ok(info.position.sequence) => found.push(info),
                 Ok(info) => damaged.push(damage(
                     &path,
                     format!("it holds sequence {}", info.position.sequence),
                 )),
-                Err(why) => damaged.push(damage(&path, why)),
+                Err(Error::Damaged(damage)) => damaged.push(damage),
+                Err(error) => return Err(error),
             }
         }
         Ok((found, damaged))
     }
 
-    fn header(&self, path: &Path, length: u64) -> Result<Result<SnapshotInfo, String>, Error> {
+    fn header(&self, path: &Path, length: u64) -> Result<SnapshotInfo, Error> {
         let bytes = self.disk.read(path, HEADER_BYTES)?.unwrap_or_default();
-        Ok(parse(&bytes, path).and_then(|info| {
+        let header = parse(&bytes, path).and_then(|info| {
             let expected = info.bytes.saturating_add(HEADER_BYTES as u64);
             if expected == length {
                 Ok(info)
             } else {
                 Err(format!("{length} bytes long instead of {expected}"))
             }
-        }))
+        });
+        header.map_err(|why| damage(path, why).into())
     }
 
     /// Reads the whole content and compares its hash. Returns nothing if the hash is right, otherwise the damage.
@@ -146,7 +149,11 @@ impl Snapshots {
         info: &SnapshotInfo,
         throttle: &Throttle,
     ) -> Result<Option<Damage>, Error> {
-        content_is_right(self.disk.open(&info.path)?.as_ref(), info, throttle)
+        let file = self.disk.open(&info.path)?;
+        match content_is_right(file.as_ref(), info, throttle) {
+            Err(Error::Damaged(unreadable)) => Ok(Some(unreadable)),
+            right => right,
+        }
     }
 
     /// Opens the content for reading. It should have been verified before.
@@ -260,11 +267,11 @@ fn damage(path: &Path, why: String) -> Damage {
     }
 }
 
-/// Writes the content of a snapshot. If dropped without [`SnapshotWriter::finish`], it leaves a temporary file, which
-/// the next open removes.
+/// Writes the content of a snapshot to a temporary file, which is removed unless [`SnapshotWriter::finish`] installs it.
 pub struct SnapshotWriter {
     disk: Arc<dyn Disk>,
     file: Arc<dyn File>,
+    is_installed: bool,
     hasher: blake3::Hasher,
     buffer: Vec<u8>,
     throttle: Throttle,
@@ -291,8 +298,9 @@ impl SnapshotWriter {
         }
         let path = &self.info.path;
         self.disk.rename(&temporary(path), path)?;
+        self.is_installed = true;
         self.disk.sync_directory(super::disk::parent(path))?;
-        Ok(self.info)
+        Ok(self.info.clone())
     }
 
     fn drain(&mut self) -> Result<(), Error> {
@@ -304,9 +312,40 @@ impl SnapshotWriter {
         self.buffer.clear();
         if self.info.bytes / STEP_BYTES > steps {
             self.file.sync()?;
+            self.leaves_room()?;
         }
         Ok(())
     }
+
+    /// The snapshot must not take the room that the write-ahead log needs meanwhile: at most as much as it leaves.
+    fn leaves_room(&self) -> Result<(), Error> {
+        let directory = super::disk::parent(&self.info.path);
+        match self.disk.free_space(directory)? < self.info.bytes {
+            true => {
+                let source = io::ErrorKind::StorageFull.into();
+                Err(Error::io(&self.info.path, Operation::Write, source))
+            }
+            false => Ok(()),
+        }
+    }
+}
+
+impl Drop for SnapshotWriter {
+    fn drop(&mut self) {
+        if !self.is_installed {
+            // The next open removes a file that cannot be removed now.
+            let _ = self.disk.remove_file(&temporary(&self.info.path));
+        }
+    }
+}
+
+/// The error for a caller that writes the content, of the same kind.
+fn to_io(error: Error) -> io::Error {
+    let kind = match &error {
+        Error::Io { source, .. } => source.kind(),
+        _ => io::ErrorKind::Other,
+    };
+    io::Error::new(kind, error)
 }
 
 pub(super) fn header(info: &SnapshotInfo) -> Vec<u8> {
@@ -323,7 +362,7 @@ impl Write for SnapshotWriter {
         let taken = bytes.len().min(room);
         self.buffer.extend_from_slice(&bytes[..taken]);
         if self.buffer.len() >= BUFFER_BYTES {
-            self.drain().map_err(io::Error::other)?;
+            self.drain().map_err(to_io)?;
         }
         // The piece has been encoded, or hashed and written.
         self.throttle.pause();
@@ -331,7 +370,7 @@ impl Write for SnapshotWriter {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.drain().map_err(io::Error::other)
+        self.drain().map_err(to_io)
     }
 }
 

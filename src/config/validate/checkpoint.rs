@@ -30,6 +30,12 @@ pub(super) fn validate(config: &Config, findings: &mut Vec<Finding>) {
     }
     check(
         findings,
+        "checkpoint.file",
+        checkpoint.file.is_none() || checkpoint.file != checkpoint.key_file,
+        "is checkpoint.key_file",
+    );
+    check(
+        findings,
         "checkpoint.every",
         !checkpoint.every.is_zero(),
         "must be longer than 0s",

@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    super::{Error, Operation},
+    super::{Damage, Error, Operation},
     Database, DirectoryEntry, Disk, File, Lock, parent,
     sled_database::SledDatabase,
 };
@@ -202,6 +202,20 @@ impl Disk for RealDisk {
     }
 }
 
+/// The error of a failed read. A sector that cannot be read is damage, as wrong bytes are.
+fn unreadable(path: &Path, offset: u64, source: std::io::Error) -> Error {
+    if source.raw_os_error() != Some(rustix::io::Errno::IO.raw_os_error()) {
+        return Error::io(path, Operation::Read, source);
+    }
+    Error::Damaged(Damage {
+        file: path.to_path_buf(),
+        offset: Some(offset),
+        sequence: None,
+        through: None,
+        why: format!("it cannot be read: {source}"),
+    })
+}
+
 impl RealFile {
     fn shared(file: fs::File, path: &Path) -> Arc<dyn File> {
         Arc::new(Self {
@@ -222,7 +236,7 @@ impl File for RealFile {
                 Ok(0) => break,
                 Ok(bytes) => read += bytes,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(source) => return Err(Error::io(&self.path, Operation::Read, source)),
+                Err(source) => return Err(unreadable(&self.path, offset, source)),
             }
         }
         Ok(read)

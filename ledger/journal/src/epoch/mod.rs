@@ -123,6 +123,10 @@ impl Epoch {
     /// entries, so sled opens a copy of it, unless its files have been verified against the manifest.
     fn open(&self, disk: &dyn Disk) -> Result<Box<dyn Database>, Error> {
         let path = self.directory.join(DATABASE);
+        // sled would create a missing database.
+        if self.sealed.get().is_some() && disk.list(&path)?.is_empty() {
+            return Err(self.damaged(&self.before, "the database is missing".to_owned()));
+        }
         let as_it_is = self.sealed.get().is_none() || disk.is_read_only() || {
             match seal::manifest(disk, &self.directory) {
                 Ok(Some(manifest)) => manifest.difference(disk, &path)?.is_none(),

@@ -46,7 +46,10 @@ impl Epoch {
             self.damaged(&position, why)
         };
         let Some(found) = database.key_at_or_below(&block::key(from, u32::MAX))? else {
-            return Ok(());
+            return match self.sealed.get() {
+                Some(_) => Err(place("the database has lost it".to_owned())),
+                None => Ok(()),
+            };
         };
         let Some((first, _)) = block::parse_key(&found) else {
             return Err(place("a key that is none".to_owned()));

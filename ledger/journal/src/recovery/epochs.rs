@@ -40,7 +40,7 @@ impl Opening<'_> {
                     // chain.
                     continue;
                 }
-                self.remove_stray(first, &path)?;
+                self.strays.push((first, path));
                 continue;
             };
             if seal.before != end {
@@ -64,13 +64,15 @@ impl Opening<'_> {
         Ok(sealed)
     }
 
-    /// Removes an unsealed epoch that does not begin at the expected position: all of it is in the write-ahead log, or
-    /// else the end of the log will show that entries are missing.
-    fn remove_stray(&mut self, first: u64, path: &std::path::Path) -> Result<(), Error> {
-        self.disk.remove_directory(path)?;
-        self.repaired(format!(
-            "epoch {first}: removed, as it does not continue the ledger"
-        ));
+    /// Removes unsealed epochs that do not begin at the expected position. The write-ahead log was read before: the log
+    /// has all of their entries, or opening has failed.
+    pub(super) fn remove_strays(&mut self) -> Result<(), Error> {
+        for (first, path) in std::mem::take(&mut self.strays) {
+            self.disk.remove_directory(&path)?;
+            self.repaired(format!(
+                "epoch {first}: removed, as it does not continue the ledger"
+            ));
+        }
         Ok(())
     }
 

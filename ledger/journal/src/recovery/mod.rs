@@ -91,6 +91,7 @@ fn parts(disk: Arc<dyn Disk>, directory: &Path, options: Options) -> Result<Open
         disk: disk.as_ref(),
         directory,
         repaired: Vec::new(),
+        strays: Vec::new(),
     };
     let base = opening.base()?;
     opening.remove_temporary_files()?;
@@ -101,6 +102,7 @@ fn parts(disk: Arc<dyn Disk>, directory: &Path, options: Options) -> Result<Open
         .last()
         .map_or(base.position, |sealed| sealed.seal.last);
     let read = opening.wal(sealed.last(), &sealed_end, noted.as_ref())?;
+    opening.remove_strays()?;
     let durable = read.position;
     let snapshots = Snapshots::new(Arc::clone(&disk), directory, options.throttle.clone());
     let archive = match &options.archive {
@@ -158,6 +160,8 @@ struct Opening<'a> {
     disk: &'a dyn Disk,
     directory: &'a Path,
     repaired: Vec<String>,
+    /// Unsealed epochs that do not begin at the expected position, with their first sequences.
+    strays: Vec<(u64, PathBuf)>,
 }
 
 impl Opening<'_> {

@@ -128,3 +128,27 @@ fn thinning_keeps_the_newest_and_a_few_of_the_older_ones() {
         "thinning again changes nothing"
     );
 }
+
+#[test]
+fn a_snapshot_takes_at_most_half_of_the_room_and_gives_back_what_it_took() {
+    let disk = SimDisk::new(1);
+    disk.create_directory(Path::new("/data/snapshots")).unwrap();
+    let snapshots = Snapshots::new(
+        Arc::new(disk.clone()),
+        Path::new("/data"),
+        Throttle::default(),
+    );
+    let used = disk.used();
+    let room = 6 * STEP_BYTES;
+    disk.inject(Faults {
+        capacity: Some(used + room),
+        ..Faults::default()
+    });
+    let mut writer = snapshots.create(position(12)).unwrap();
+    let refused = writer.write_all(&vec![7; room as usize]).unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::StorageFull);
+    assert_eq!(disk.fired().no_space, 0);
+    drop(writer);
+    assert_eq!(disk.used(), used);
+    save(&snapshots, 13, &vec![7; 2 * STEP_BYTES as usize]);
+}

@@ -204,7 +204,11 @@ impl Source for Store {
             // Flushed entries are read from sled, the others from the log. The epoch may be sealed between the two
             // reads; then it is found below.
             if from <= current.flushed.sequence {
-                return current.epoch.chunk(self.disk.as_ref(), from);
+                let chunk = current.epoch.chunk(self.disk.as_ref(), from)?;
+                // A database that is being made again has nothing yet; the log has everything.
+                if !chunk.bytes.is_empty() {
+                    return Ok(chunk);
+                }
             }
             if let Some(chunk) = self.wal.chunk(from, CHUNK_BYTES)? {
                 return Ok(chunk);

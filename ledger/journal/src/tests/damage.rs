@@ -264,3 +264,89 @@ fn of_several_damaged_epochs_the_first_is_told() {
         );
     }
 }
+
+/// The directories of the sealed epochs, in order.
+fn sealed_epochs(directory: &Path) -> Vec<PathBuf> {
+    let mut sealed: Vec<PathBuf> = fs::read_dir(directory.join("epochs"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.join("SEAL").exists())
+        .collect();
+    sealed.sort();
+    sealed
+}
+
+/// Reads of the file fail with EIO from now on, as if of a bad sector.
+fn make_unreadable(path: &Path) {
+    fs::remove_file(path).unwrap();
+    std::os::unix::fs::symlink("/proc/self/mem", path).unwrap();
+}
+
+/// The ledger is refused as damaged, and opened if damage is allowed; then what is damaged is not read as nothing.
+fn assert_damaged(directory: &Path) {
+    let Err(error) = try_open(directory, small()) else {
+        panic!("opened");
+    };
+    assert!(error.is_damage(), "{error}");
+    let options = Options {
+        start_with_damage: true,
+        ..small()
+    };
+    let (_journal, reader, recovery) = try_open(directory, options).unwrap();
+    assert_eq!(recovery.damaged_epochs.len(), 1);
+    let error = read(&reader, 1).unwrap_err();
+    assert!(error.is_damage(), "{error}");
+}
+
+#[test]
+fn a_sector_that_cannot_be_read_is_damage() {
+    let (directory, _) = ledger(true);
+    make_unreadable(&sealed_epochs(directory.path())[0].join("sled/db"));
+    assert_damaged(directory.path());
+}
+
+#[test]
+fn a_sealed_epoch_without_its_database_is_damaged() {
+    let (original, _) = ledger(true);
+    for is_emptied in [false, true] {
+        let directory = scratch();
+        copy(original.path(), directory.path());
+        let database = sealed_epochs(directory.path())[0].join("sled");
+        fs::remove_dir_all(&database).unwrap();
+        if is_emptied {
+            fs::create_dir(&database).unwrap();
+        }
+        assert_damaged(directory.path());
+    }
+}
+
+#[test]
+fn a_sealed_epoch_whose_database_lost_its_entries_is_damaged() {
+    let (directory, _) = ledger(true);
+    let database = sealed_epochs(directory.path())[0].join("sled");
+    for listed in fs::read_dir(&database).unwrap() {
+        let path = listed.unwrap().path();
+        if path.file_name().unwrap() != "conf" && path.is_file() {
+            fs::remove_file(path).unwrap();
+        }
+    }
+    assert_damaged(directory.path());
+}
+
+#[test]
+fn a_refused_ledger_keeps_the_epochs_that_lost_their_seals() {
+    let directory = scratch();
+    let (mut journal, _, _) = open(directory.path());
+    fill_and_work(&mut journal, 200, 250);
+    journal.close().unwrap();
+    let sealed = sealed_epochs(directory.path());
+    let lost = &sealed[sealed.len() - 2..];
+    for epoch in lost {
+        fs::remove_file(epoch.join("SEAL")).unwrap();
+    }
+    let Err(error) = try_open(directory.path(), small()) else {
+        panic!("opened");
+    };
+    assert!(error.is_damage(), "{error}");
+    assert!(lost.iter().all(|epoch| epoch.join("sled/db").exists()));
+}

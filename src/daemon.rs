@@ -245,7 +245,7 @@ fn disk_space_guard(
     ledger: &Ledger,
     readiness: &Readiness,
 ) -> Result<DiskSpaceGuard, Failure> {
-    let health = readiness.register("disk", "not looked at yet");
+    let health = readiness.register("disk", "not checked yet");
     let directory = config.data_dir.clone();
     let guard = DiskSpaceGuard::new(directory, config.disk.min_free, ledger.clone(), health);
     guard

@@ -91,7 +91,7 @@ impl DiskSpaceGuard {
         ledger: Ledger,
         check: Check,
     ) -> io::Result<Self> {
-        let mut lookout = Self {
+        let mut guard = Self {
             place: DataDirGuard::of(&directory)?,
             directory,
             min_free: min_free.bytes(),
@@ -100,8 +100,8 @@ impl DiskSpaceGuard {
             low: false,
             blind: false,
         };
-        lookout.tell(FreeSpace::of(&lookout.directory, lookout.min_free));
-        Ok(lookout)
+        guard.report(FreeSpace::of(&guard.directory, guard.min_free));
+        Ok(guard)
     }
 
     /// Checks until `stop`, and keeps the ballast in place.
@@ -115,22 +115,22 @@ impl DiskSpaceGuard {
             }
             let (place, directory) = (self.place.clone(), self.directory.clone());
             let min_free = self.min_free;
-            let looked = tokio::task::spawn_blocking(move || {
+            let checked = tokio::task::spawn_blocking(move || {
                 if !place.is_held()? {
                     fatal::ledger_removed(place.lock());
                 }
-                look(&directory, min_free)
+                check(&directory, min_free)
             });
-            match looked.await {
-                Ok(standing) => self.tell(standing),
+            match checked.await {
+                Ok(space) => self.report(space),
                 Err(_) => return,
             }
         }
     }
 
-    fn tell(&mut self, looked: io::Result<FreeSpace>) {
-        let standing = match looked {
-            Ok(standing) => standing,
+    fn report(&mut self, found: io::Result<FreeSpace>) {
+        let space = match found {
+            Ok(space) => space,
             Err(error) => {
                 if !std::mem::replace(&mut self.blind, true) {
                     tracing::warn!(%error, "cannot determine the free disk space");
@@ -140,10 +140,10 @@ impl DiskSpaceGuard {
         };
         self.blind = false;
         let was = self.low;
-        let low = standing.is_low(was);
+        let low = space.is_low(was);
         self.low = low;
-        metrics::disk(standing.free, low);
-        let FreeSpace { free, mark } = standing;
+        metrics::disk(space.free, low);
+        let FreeSpace { free, mark } = space;
         match low {
             true => self.check.fail(&format!(
                 "the disk is low: {free} bytes are free, {mark} are to be kept free; nothing is granted"
@@ -160,16 +160,16 @@ impl DiskSpaceGuard {
     }
 }
 
-fn look(directory: &Path, min_free: u64) -> io::Result<FreeSpace> {
-    let standing = FreeSpace::of(directory, min_free)?;
+fn check(directory: &Path, min_free: u64) -> io::Result<FreeSpace> {
+    let space = FreeSpace::of(directory, min_free)?;
     let path = directory.join(BALLAST);
-    if standing.has_room_for_ballast() && !path.exists() {
+    if space.has_room_for_ballast() && !path.exists() {
         // Retried while there is room: a partly written ballast is removed.
-        put_ballast(&path, standing.ballast_bytes()).inspect_err(|_| {
+        put_ballast(&path, space.ballast_bytes()).inspect_err(|_| {
             let _ = fs::remove_file(&path);
         })?;
     }
-    Ok(standing)
+    Ok(space)
 }
 
 fn put_ballast(path: &Path, bytes: u64) -> io::Result<()> {
@@ -213,14 +213,14 @@ mod tests {
     #[test]
     fn the_ballast_is_put_in_place_and_given_up() {
         let directory = tempfile::tempdir().unwrap();
-        let standing = look(directory.path(), 1000).unwrap();
-        assert_eq!(standing.mark, 1000);
+        let space = check(directory.path(), 1000).unwrap();
+        assert_eq!(space.mark, 1000);
         let length = || fs::metadata(directory.path().join(BALLAST)).map(|file| file.len());
         assert_eq!(length().unwrap(), 250);
         assert!(release_ballast(directory.path()).unwrap());
         assert!(length().is_err());
         assert!(!release_ballast(directory.path()).unwrap());
-        assert_eq!(look(directory.path(), u64::MAX).unwrap().mark, {
+        assert_eq!(check(directory.path(), u64::MAX).unwrap().mark, {
             let space = rustix::fs::statvfs(directory.path()).unwrap();
             space.f_blocks * space.f_frsize / PART
         });

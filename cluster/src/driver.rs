@@ -65,7 +65,7 @@ pub enum ApplyError {
     },
     /// The state does not end where the batch begins, although the replica does.
     #[error(
-        "the state ends at entry {head}, and the next batch begins with {first}; the next start folds the state anew"
+        "the state ends at entry {head}, and the next batch begins with {first}; the next start rebuilds the state"
     )]
     OutOfStep {
         /// The state's last entry.
@@ -94,7 +94,7 @@ pub enum Ended {
     #[error(transparent)]
     Apply(#[from] ApplyError),
     /// The stream was recreated: all its positions have changed.
-    #[error("the stream was made anew")]
+    #[error("the stream was recreated")]
     Rebuilt,
     /// The other parts of the process have ended.
     #[error("the daemon stops")]

@@ -19,7 +19,7 @@ pub enum Refused {
     #[error("this node has no replica")]
     NoReplica,
     /// The caller has to confirm the id of the ledger.
-    #[error("to make the stream of the ledger {0} anew, confirm its id")]
+    #[error("to recreate the stream of the ledger {0}, confirm its id")]
     Unconfirmed(LedgerId),
     /// The stream has all entries of this node.
     #[error("the stream is there, and lacks nothing that this node has")]
@@ -29,7 +29,7 @@ pub enum Refused {
     OtherStream(String),
     /// The stream has messages that this node has not read.
     #[error(
-        "the stream ends at message {last}, and this node has read up to {read}: making it anew could lose what is between"
+        "the stream ends at message {last}, and this node has read up to {read}: recreating the stream could lose the messages between"
     )]
     Unread {
         /// The last message.
@@ -41,11 +41,11 @@ pub enum Refused {
     #[error("the stream has changed meanwhile: see `quotactl cluster status`, and try again")]
     Changed,
     /// Another node makes the stream anew.
-    #[error("{0} makes the stream anew, or has begun to less than two minutes ago")]
+    #[error("{0} is recreating the stream, or began to less than two minutes ago")]
     Claimed(String),
     /// The stream's entries differ from those of this node.
     #[error(
-        "the stream has entry {0}, and this node has not the same there: making it anew here would lose entries"
+        "the stream has entry {0}, and this node has another one there: recreating the stream from this node would lose entries"
     )]
     Diverged(u64),
     /// Another node may have more entries.
@@ -113,7 +113,7 @@ impl Cluster {
             stream::delete(&shared.client, &shared.names).await?;
         }
         stream::initialise(&shared.client, &shared.names, replicas, begin).await?;
-        tracing::warn!(ledger = %id, sequence = end.sequence, "the stream was made anew from this node's replica");
+        tracing::warn!(ledger = %id, sequence = end.sequence, "the stream was recreated from this node's replica");
         Ok(id)
     }
 

@@ -117,8 +117,8 @@ pub enum Error {
     Unfit(String),
     /// This replica has been part of a ledger before.
     #[error(
-        "this node has a replica of a ledger already. Beginning anew here would make two ledgers of one: if its stream is \
-         gone, `quotactl cluster heal`; for another ledger, start with another data_dir"
+        "this node already has a replica of a ledger. A new ledger would split it in two: if its stream is gone, run \
+         `quotactl cluster heal`; for another ledger, start with another data_dir"
     )]
     WasReplica,
     /// A node that is to be removed still answers.
@@ -221,7 +221,7 @@ impl Cluster {
             (Role::Leader, _) => {}
             (_, Some(age)) if age <= bound => {}
             (_, Some(age)) => {
-                return Health::Failed(format!("the replica is {age:?} behind, or more"));
+                return Health::Failed(format!("the replica may be {age:?} old"));
             }
             (_, None) => return Health::Failed("the replica has not caught up yet".to_owned()),
         }

@@ -196,7 +196,7 @@ impl Cluster {
                 },
                 Err(stream::Error::Missing(stream)) if was_replica => format!(
                     "the stream {stream} is gone, and this node has a replica of its ledger: bring the servers' data back, \
-                     or have the node that has most make it anew (`quotactl cluster heal`)"
+                     or recreate it from the node with the most entries (`quotactl cluster heal`)"
                 ),
                 Err(stream::Error::Missing(stream)) => {
                     format!("there is no stream {stream}: run `quotactl cluster init` once")

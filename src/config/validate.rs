@@ -39,7 +39,7 @@ pub(super) fn warnings(config: &Config) -> Vec<Finding> {
         "tls.client_ca",
         !(demands && config.tls.api) || config.auth.tokens_file.is_some(),
         "keeps nobody away from the API: its callers may show a certificate and need none. What a certificate may do \
-         there stands in auth.tokens_file, which is not set, so that everybody may do everything",
+         belongs in auth.tokens_file, which is not set, so that everybody may do everything",
     );
     check(
         &mut findings,

@@ -116,13 +116,13 @@ table! {
     CLUSTER_APPENDS Gauge "quota_ledger_cluster_appends" [closed::<ClusterAppend>()]
         "Appends since this node last began to follow, by what was unusual about them."
     CLUSTER_CLOCK_SKEW Gauge "quota_ledger_cluster_clock_skew_seconds"
-        "How far this node's clock is ahead of the servers' (negative: behind); beyond cluster.max_clock_skew it does not lead."
+        "How far this node's clock is ahead of the servers' (negative: behind). Above cluster.max_clock_skew, either way, the node does not lead."
     CLUSTER_DIGESTS Counter "quota_ledger_cluster_digest_comparisons_total" [closed::<Digest>()]
         "Comparisons of the digest of this node's state with those of other nodes at the same entry, by what they showed."
     CLUSTER_STREAM_BYTES Gauge "quota_ledger_cluster_stream_bytes" []
-        "Bytes of the stream that holds the log, when this node, as leader, last looked; cluster.stream_bytes of them stay when it is purged."
+        "Bytes of the stream that holds the log, as of the leader's last check. A purge keeps cluster.stream_bytes."
     CLUSTER_STREAM_FIRST Gauge "quota_ledger_cluster_stream_first_sequence" []
-        "The first message of the stream, when this node, as leader, last looked: what was before was purged."
+        "The first message of the stream, as of the leader's last check; earlier ones were purged."
     CLUSTER_STORAGE_USED Gauge "quota_ledger_cluster_storage_used_ratio" []
         "The share of the servers' storage, or of the stream's own limit, that is used where it is fullest; at 1 appends are refused."
     CLUSTER_FORWARDED Counter "quota_ledger_cluster_forwarded_total" [closed::<Forwarded>()]
@@ -142,11 +142,11 @@ table! {
     LEDGER_BATCH_ENTRIES ENTRIES "quota_ledger_ledger_batch_entries"
         "Entries per batch."
     EVENTS_CONSUMED Counter "quota_ledger_events_consumed_total" [closed::<Source>()]
-        "Events that were read and understood."
+        "Events that were accepted."
     EVENTS_DUPLICATE Counter "quota_ledger_events_duplicate_total" [closed::<Source>()]
         "Events that changed nothing, since they or newer ones were known."
     EVENTS_REJECTED Counter "quota_ledger_events_rejected_total" [closed::<Rejection>()]
-        "Events that were not understood; they are kept to be listed and replayed."
+        "Events that were rejected; they are kept, and can be listed and replayed."
     DRIFT_CORRECTIONS Counter "quota_ledger_drift_corrections_total"
         [closed::<Correction>(), closed::<CorrectionCause>()]
         "Objects that were put right without an event: each was missed by a source before."
@@ -157,7 +157,7 @@ table! {
     RELISTS_ASKED Counter "quota_ledger_relists_asked_total" [closed::<RelistRequest>()]
         "Times that publishers were asked to list again what may have been lost."
     UID_COLLISIONS Gauge "quota_ledger_uid_collisions"
-        "Objects that bear the uid of an object of another namespace; it harms neither, but somebody makes up uids."
+        "Objects with the uid of an object in another namespace. Both are counted correctly, but somebody invents uids."
     STREAM_LAG_MESSAGES Gauge "quota_ledger_stream_lag_messages"
         "Messages in the stream that are not consumed yet."
     STREAM_LAG Gauge "quota_ledger_stream_lag_seconds"
@@ -171,7 +171,7 @@ table! {
     SNAPSHOT_LAST_SUCCESS Gauge "quota_ledger_snapshot_last_success_timestamp_seconds"
         "When the last snapshot was stored."
     SNAPSHOT_LAST_SEQUENCE Gauge "quota_ledger_snapshot_last_sequence"
-        "Sequence that the last snapshot holds the state of."
+        "Last entry of the newest snapshot."
     SNAPSHOT_FAILURES Counter "quota_ledger_snapshot_failures_total"
         "Snapshots that could not be stored."
     COMPACTION_DURATION LONG_SECONDS "quota_ledger_compaction_duration_seconds"
@@ -185,7 +185,7 @@ table! {
     CHECKPOINT_LAST_SEQUENCE Gauge "quota_ledger_checkpoint_last_sequence"
         "Sequence of the last checkpoint that was signed."
     CHECKPOINT_FAILURES Counter "quota_ledger_checkpoint_failures_total"
-        "Checkpoints that could not be stored, and attempts to deliver one that failed."
+        "Checkpoints that could not be stored, and failed attempts to deliver one."
     CHECKPOINT_DELIVERED_SEQUENCE Gauge "quota_ledger_checkpoint_delivered_sequence" [closed::<CheckpointPlace>()]
         "Sequence of the last checkpoint that was delivered to the place."
     CHECKPOINT_UNDELIVERED Gauge "quota_ledger_checkpoint_undelivered" [closed::<CheckpointPlace>()]
@@ -193,7 +193,7 @@ table! {
     CHECKPOINT_GIVEN_UP Counter "quota_ledger_checkpoint_given_up_total" [closed::<CheckpointPlace>()]
         "Checkpoints that were never delivered to the place, since too many waited."
     BACKUP_LAST_SEQUENCE Gauge "quota_ledger_backup_last_sequence"
-        "Sequence of the last entry that the last backup holds."
+        "Last entry of the newest backup."
     BACKUP_FAILURES Counter "quota_ledger_backup_failures_total"
         "Backups that were not sent to their end."
     LIMIT_REACHED Counter "quota_ledger_limit_reached_total" [closed::<Limit>()]
@@ -201,11 +201,11 @@ table! {
     DISK_FREE Gauge "quota_ledger_disk_free_bytes"
         "Bytes that are free where the data directory is."
     DISK_LOW Gauge "quota_ledger_disk_low"
-        "1 while fewer bytes are free than disk.min_free says: nothing is granted, no events are taken in."
+        "1 while fewer bytes are free than disk.min_free: nothing is granted, and no events are consumed."
     POISONED Gauge "quota_ledger_poisoned"
         "1 after a failed write or fsync: nothing is answered any more."
     BUILD_INFO Gauge "quota_ledger_build_info" [open("version"), open("revision")]
-        "Always 1; the labels say what runs."
+        "Always 1; the labels name the running version."
     HTTP_REQUESTS Counter "quota_ledger_http_requests_total"
         [open("route"), open("method"), open("code")]
         "Requests by matched route (not path), method and status."

@@ -99,7 +99,7 @@ fn a_node_whose_unsynced_tail_is_torn_follows_again_and_one_that_is_damaged_befo
 /// How often a node has said that it found a torn write.
 fn repairs(cluster: &Nodes, node: usize) -> usize {
     let said = std::fs::read_to_string(cluster.home(node).join("quotad.log")).unwrap();
-    said.matches("a torn write behind sequence").count()
+    said.matches("a torn write after sequence").count()
 }
 
 /// Some grants one after the other, each by any node.

@@ -81,7 +81,7 @@ pub const ALL: [Metric; 15] = [
         "quota_bridge_relists_total",
         Kind::Counter,
         "resource, outcome",
-        "Lists that came to their end: complete, or doubtful (not believed to be whole).",
+        "Finished lists: complete, or doubtful (probably incomplete).",
     ),
     (
         "quota_bridge_watch_restarts_total",
@@ -93,7 +93,7 @@ pub const ALL: [Metric; 15] = [
         "quota_bridge_errors_total",
         Kind::Counter,
         "resource, code",
-        "Requests that failed, by HTTP status or what else was wrong.",
+        "Failed requests, by HTTP status or kind of error.",
     ),
     (
         "quota_bridge_unreadable_total",

@@ -36,7 +36,7 @@ pub fn identify(cursor: Option<&Cursor>, incarnation: &str, last: u64) -> Identi
         return Identity::Same;
     }
     if *cursor.incarnation != *incarnation {
-        return Identity::Renewed("it was created anew");
+        return Identity::Renewed("it was recreated");
     }
     if last < cursor.position {
         return Identity::Renewed("it ends before the last message consumed");
@@ -62,7 +62,7 @@ pub fn is_what_was_consumed(cursor: &Cursor, held: Option<(Timestamp, &[u8])>) -
         .is_none_or(|(time, payload)| time == cursor.time && checksum(payload) == cursor.checksum);
     match same {
         true => Identity::Same,
-        false => Identity::Renewed("it holds another message where the cursor stands"),
+        false => Identity::Renewed("it holds another message at the cursor"),
     }
 }
 

@@ -306,7 +306,7 @@ impl Input<'_> {
         let read = self.input.read(&mut [0]);
         match read.map_err(|source| Error::io(&self.name, Operation::Read, source))? {
             0 => Ok(()),
-            _ => Err(self.wrong("something stands behind the end".to_owned())),
+            _ => Err(self.wrong("there are bytes after the end".to_owned())),
         }
     }
 }

@@ -185,7 +185,7 @@ impl Frame<'_> {
         let expected = position.sequence.saturating_add(1);
         if self.first_sequence != expected {
             return Err(format!(
-                "sequence {} where {expected} should stand",
+                "sequence {} instead of {expected}",
                 self.first_sequence
             ));
         }

@@ -118,7 +118,7 @@ impl StoredBatch {
     pub fn from_frame(bytes: &[u8], previous: Hash) -> Result<Self, String> {
         let frame = match frame::parse(bytes) {
             frame::Parsed::Complete(frame) if frame.bytes.len() == bytes.len() => frame,
-            frame::Parsed::Complete(_) => return Err("bytes behind the frame".to_owned()),
+            frame::Parsed::Complete(_) => return Err("bytes after the frame".to_owned()),
             frame::Parsed::End | frame::Parsed::NeedMore(_) => {
                 return Err("a frame that is cut off".to_owned());
             }

@@ -80,7 +80,7 @@ const EXPECTED: &[&str] = &[
     "stream purged",
     "stream lost a range",
     "stream lost its tail",
-    "stream created anew",
+    "stream recreated",
     "granted",
     "denied",
     "expired",

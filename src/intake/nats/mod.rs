@@ -122,7 +122,7 @@ enum Ended {
         "the server that says how far the stream is does not hear from the others that hold it"
     )]
     Alone,
-    #[error("the stream has begun anew")]
+    #[error("the stream was recreated")]
     Renewed,
     #[error("the other subjects of the stream have changed")]
     Changed,

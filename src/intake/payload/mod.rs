@@ -324,8 +324,7 @@ impl Iterator for Events {
         }
         if self.rejected >= REJECTED_MAX {
             let (line, rest) = self.values.rest(&self.payload)?;
-            let reason =
-                format!("not read, since {REJECTED_MAX} events before it could not be understood");
+            let reason = format!("not read, since {REJECTED_MAX} events before it were rejected");
             return Some(Err(self.reject(
                 line,
                 rest,

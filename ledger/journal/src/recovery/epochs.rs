@@ -160,7 +160,7 @@ impl Opening<'_> {
         epoch.reset(self.disk)?;
         let first = epoch.before.sequence.saturating_add(1);
         self.repaired(format!(
-            "epoch {first}: being made again from the write-ahead log"
+            "epoch {first}: being rebuilt from the write-ahead log"
         ));
         Ok(epoch.before)
     }

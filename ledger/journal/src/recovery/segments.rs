@@ -135,7 +135,7 @@ impl Opening<'_> {
         }
         erase(file, fault.offset)?;
         self.repaired(format!(
-            "{} at byte {}: a torn write behind sequence {} erased ({})",
+            "{} at byte {}: a torn write after sequence {} erased ({})",
             file.path().display(),
             fault.offset,
             end.sequence,

@@ -205,7 +205,7 @@ impl Source for Store {
             // reads; then it is found below.
             if from <= current.flushed.sequence {
                 let chunk = current.epoch.chunk(self.disk.as_ref(), from)?;
-                // A database that is being made again has nothing yet; the log has everything.
+                // A database that is being rebuilt has nothing yet; the log has everything.
                 if !chunk.bytes.is_empty() {
                     return Ok(chunk);
                 }

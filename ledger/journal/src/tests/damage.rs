@@ -198,7 +198,7 @@ fn current_epoch(directory: &Path) -> PathBuf {
         .unwrap()
 }
 
-fn assert_made_again(directory: &Path, durable: &Durable) {
+fn assert_rebuilt(directory: &Path, durable: &Durable) {
     let (journal, reader, _) = open(directory);
     assert!(reader.stats().unwrap().flushed < durable.sequence);
     assert_holds(&reader, durable.sequence, 250);
@@ -208,16 +208,16 @@ fn assert_made_again(directory: &Path, durable: &Durable) {
 }
 
 #[test]
-fn a_lost_current_database_is_made_again() {
+fn a_lost_current_database_is_rebuilt() {
     let (directory, durable) = ledger(false);
     fs::write(current_epoch(directory.path()).join("sled/db"), b"short").unwrap();
-    assert_made_again(directory.path(), &durable);
+    assert_rebuilt(directory.path(), &durable);
     fs::remove_dir_all(current_epoch(directory.path())).unwrap();
-    assert_made_again(directory.path(), &durable);
+    assert_rebuilt(directory.path(), &durable);
 }
 
 #[test]
-fn a_current_database_with_something_else_is_made_again() {
+fn a_current_database_with_something_else_is_rebuilt() {
     let (directory, durable) = ledger(false);
     let current = current_epoch(directory.path()).join("sled");
     fs::remove_dir_all(&current).unwrap();
@@ -225,11 +225,11 @@ fn a_current_database_with_something_else_is_made_again() {
     copy(&other.join("sled"), &current);
     let (_, _, recovery) = open(directory.path());
     assert!(
-        recovery.repaired[0].contains("made again"),
+        recovery.repaired[0].contains("rebuilt"),
         "{:?}",
         recovery.repaired
     );
-    assert_made_again(directory.path(), &durable);
+    assert_rebuilt(directory.path(), &durable);
 }
 
 #[test]

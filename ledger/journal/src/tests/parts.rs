@@ -96,7 +96,7 @@ fn a_killed_process_loses_nothing() {
     for round in 0..8 {
         let (mut journal, reader, recovery) = open(directory.path());
         assert_eq!(recovery.durable.sequence, sequence);
-        let again = |what: &String| what.contains("made again from the write-ahead log");
+        let again = |what: &String| what.contains("rebuilt from the write-ahead log");
         assert!(
             recovery.repaired.iter().all(again),
             "{:?}",

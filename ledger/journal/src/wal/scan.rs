@@ -97,7 +97,7 @@ fn frames(bytes: &[u8], scan: &mut Scan, mut visit: impl FnMut(&Frame<'_>)) {
         let frame = match frame::parse(rest) {
             Parsed::Complete(frame) => frame,
             Parsed::End => {
-                scan.fault = rest_of(bytes, scan.extent.end, "zeros where a frame should stand");
+                scan.fault = rest_of(bytes, scan.extent.end, "zeros instead of a frame");
                 return;
             }
             Parsed::NeedMore(_) => {

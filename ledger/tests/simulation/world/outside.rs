@@ -123,7 +123,7 @@ impl World {
             self.session.end();
         }
         if self.random.chance(faults.recreate) {
-            self.report.count("stream created anew");
+            self.report.count("stream recreated");
             self.stream.recreate();
         }
     }

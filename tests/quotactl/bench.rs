@@ -1,8 +1,15 @@
 //! `quotactl bench` with the real daemon.
 
-use serde_json::Value;
+use std::{
+    io::{BufRead as _, BufReader},
+    process::{Child, ChildStderr, Stdio},
+    sync::mpsc::{Receiver, Sender, channel},
+};
 
-use super::{daemon::Daemon, run};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use super::{command, daemon::Daemon, problem, run, stub::Stub};
 
 /// Short: that it measures is tested here, not how fast it is. Long enough for requests that begin and end in it beside other tests.
 const SHORT: &str = "--duration 1s --warmup 50ms -o json";
@@ -81,4 +88,101 @@ fn a_measurement_that_cannot_be_is_refused() {
     assert_eq!(run("https://127.0.0.1:1", "bench -d 1s").code, 2);
     let contradiction = "bench --batch 2 --release 50";
     assert_eq!(run(nowhere, contradiction).code, 2);
+}
+
+#[test]
+fn a_quota_that_cannot_be_deleted_takes_no_result_away() {
+    let stub = Stub::new(|_, request| match request.line.split(' ').next() {
+        Some("DELETE") => (500, Vec::new(), problem("Internal", "it stays").to_string()),
+        Some("PUT") => (200, Vec::new(), json!({}).to_string()),
+        _ => (201, Vec::new(), json!({}).to_string()),
+    });
+    let run = run(&stub.url, &format!("bench {SHORT} -c 1"));
+    assert_eq!(run.code, 1, "{run:?}");
+    let report: Value = serde_json::from_str(&run.out).unwrap();
+    assert_eq!(report["connections"], 1);
+    let left = "quota quotactl-bench-0/quotactl-bench: it stays";
+    assert!(run.err.contains(left), "{run:?}");
+}
+
+/// A measurement of many namespaces at a server that waits while the first quota is set.
+struct Setting {
+    child: Child,
+    said: BufReader<ChildStderr>,
+    stub: Stub,
+    go_on: Sender<()>,
+}
+
+impl Setting {
+    fn start() -> Self {
+        let (begun, is_set): (Sender<()>, Receiver<()>) = channel();
+        let (go_on, may_go_on): (Sender<()>, Receiver<()>) = channel();
+        let stub = Stub::new(move |number, _| {
+            if number == 0 {
+                begun.send(()).unwrap();
+                // Behind a test that has ended nobody waits.
+                let _ = may_go_on.recv();
+            }
+            (200, Vec::new(), json!({}).to_string())
+        });
+        let mut child = command("bench --namespaces 500 -d 1s")
+            .args(["--server", &stub.url])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        is_set.recv().unwrap();
+        let said = BufReader::new(child.stderr.take().unwrap());
+        Self {
+            child,
+            said,
+            stub,
+            go_on,
+        }
+    }
+
+    fn interrupt(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.said.read_line(&mut line).unwrap();
+        line
+    }
+}
+
+impl Drop for Setting {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn an_interrupt_ends_the_setting_of_quotas() {
+    let mut setting = Setting::start();
+    setting.interrupt();
+    assert_eq!(setting.line(), "interrupted: tidying up\n");
+    setting.go_on.send(()).unwrap();
+    assert_eq!(setting.line(), "error: interrupted\n");
+    assert_eq!(setting.child.wait().unwrap().code(), Some(1));
+    let asked = setting.stub.asked();
+    let count = |method: &str| {
+        let of_method = asked.iter().filter(|it| it.line.starts_with(method));
+        of_method.count()
+    };
+    // Those that were under way are set, and taken away again.
+    let set = count("PUT");
+    assert!((1..=16).contains(&set), "{set} were set");
+    assert_eq!(count("DELETE"), set);
+}
+
+#[test]
+fn a_second_interrupt_ends_the_tidying_up() {
+    let mut setting = Setting::start();
+    setting.interrupt();
+    assert_eq!(setting.line(), "interrupted: tidying up\n");
+    setting.interrupt();
+    assert_eq!(setting.child.wait().unwrap().code(), Some(130));
 }

@@ -79,6 +79,26 @@ fn a_context_says_how_to_speak_to_which_daemon() {
 }
 
 #[test]
+fn an_empty_server_hides_no_context() {
+    let daemon = Daemon::start();
+    daemon.done("apply -f -", QUOTA);
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("config.yaml");
+    let contexts = format!(
+        "current-context: here\ncontexts: {{here: {{server: '{}', namespace: team-a}}, bare: {{server: '{}', namespace: ''}}}}\n",
+        daemon.url, daemon.url
+    );
+    fs::write(&file, contexts).unwrap();
+    let output = command("get quota -o name")
+        .env("QUOTACTL_CONFIG", &file)
+        .envs([("QUOTACTL_SERVER", ""), ("QUOTACTL_NAMESPACE", "")])
+        .output()
+        .unwrap();
+    assert_eq!(output.stdout, b"resourcequota/compute\n", "{output:?}");
+    assert_eq!(done(&file, "get quota --context bare -o name"), "");
+}
+
+#[test]
 fn a_token_in_the_file_is_shown_to_nobody() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("config.yaml");

@@ -404,6 +404,24 @@ fn most_of_all_is_not_ended_by_mistake() {
 }
 
 #[test]
+fn a_uid_is_of_one_namespace() {
+    let there = in_space(pod("web", "same", "1"), "team-b");
+    let objects = [pod("web", "same", "1"), there];
+    let daemon = that_has_seen(&objects);
+    let both = daemon.run("drift -f -", &printed(&objects));
+    assert_eq!(both.code, 0, "{both:?}");
+    assert_eq!(both.err, "2 listed, 2 in the ledger: no drift\n");
+    let one = printed(&objects[..1]);
+    let drift = daemon.run("drift -f - -A", &one);
+    assert_eq!(drift.code, 12, "{drift:?}");
+    assert_eq!(drift.err, "1 listed, 2 in the ledger: 1 gone\n");
+    let corrected = daemon.run("drift -f - -A --correct --reason r", &one);
+    assert_eq!(corrected.code, 0, "{corrected:?}");
+    let left = daemon.rows("get objects -A --no-headers");
+    assert_eq!((left.len(), &*left[0][0]), (1, "team-a"), "{left:?}");
+}
+
+#[test]
 fn by_an_old_file_nothing_is_ended() {
     let daemon = that_has_seen(&[pod("web", "u1", "1"), pod("db", "u2", "1")]);
     let directory = tempfile::tempdir().unwrap();

@@ -20,6 +20,7 @@ mod stub;
 use quota_test_support as support;
 mod token;
 mod transcripts;
+mod watching;
 
 use std::{
     io::Write,
@@ -226,6 +227,15 @@ fn a_wrong_command_line_ends_with_2() {
         "get quota -o xml",
         "commit u --request cpu=many",
         "push",
+        "reserve --uid= --request pods=1",
+        "reserve --uid=ä -f x.yaml",
+        "get quota q -A",
+        "describe quota q -A",
+        "get reservations u -A",
+        "describe reservation u -A",
+        "extend u --ttl 60s -A",
+        "commit u -A",
+        "release u -A",
     ] {
         let run = run("http://127.0.0.1:1", arguments);
         assert_eq!(
@@ -248,6 +258,27 @@ fn a_wrong_command_line_ends_with_2() {
         "{}",
         wrong.err
     );
+}
+
+#[test]
+fn what_is_given_as_empty_is_not_given() {
+    let stub = Stub::always(200, json!({"items": []}));
+    for arguments in ["get quota -n= --context=", "get quota --namespace="] {
+        assert_eq!(run(&stub.url, arguments).code, 0, "{arguments}");
+    }
+    let output = command("get quota")
+        .args(["--server", &stub.url])
+        .envs([("QUOTACTL_NAMESPACE", ""), ("QUOTACTL_CONTEXT", "")])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let asked = stub.asked();
+    let line = "GET /v1/namespaces/default/quotas?limit=500";
+    assert!(
+        asked.iter().all(|request| request.line == line),
+        "{asked:?}"
+    );
+    assert_eq!(asked.len(), 3);
 }
 
 #[test]
@@ -402,7 +433,8 @@ fn publishers_are_asked_to_list_again() {
 
 #[test]
 fn what_others_named_does_not_steer_the_terminal() {
-    let odd = "q\u{1b}]0;owned\u{7}\u{9b}31m\nresourcequota/forged\u{7f}";
+    let odd =
+        "q\u{1b}]0;owned\u{7}\u{9b}31m\nresourcequota/forged\u{7f}\u{202e}\u{2028}\u{2066}\u{200f}";
     let quota = json!({
         "metadata": {"name": odd, "namespace": odd},
         "spec": {"hard": {odd: "1"}, "scopes": [odd]},
@@ -415,7 +447,9 @@ fn what_others_named_does_not_steer_the_terminal() {
         for arguments in ["get quota", "describe quota"] {
             let run = run(&stub.url, &format!("{arguments} -o {form}"));
             assert_eq!(run.code, 0, "{run:?}");
-            let steers = |c: char| c.is_control() && c != '\n';
+            let steers = |c: char| {
+                c.is_control() && c != '\n' || "\u{202e}\u{2028}\u{2066}\u{200f}".contains(c)
+            };
             assert!(
                 !run.out.contains(steers) && !run.err.contains(steers),
                 "{run:?}"
@@ -436,7 +470,7 @@ fn what_others_named_does_not_steer_the_terminal() {
     assert!(
         !run.err
             .trim_end()
-            .contains(|c: char| c.is_control() && c != '\n'),
+            .contains(|c: char| c.is_control() && c != '\n' || c == '\u{202e}'),
         "{run:?}"
     );
 }

@@ -1,8 +1,12 @@
 //! Commands that explain, with the real daemon.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::daemon::{Daemon, QUOTA, pod};
+use super::{
+    daemon::{Daemon, QUOTA, pod},
+    run,
+    stub::Stub,
+};
 
 /// A daemon with a quota of two processors, of which one and a half are reserved, and a denial.
 fn crowded() -> Daemon {
@@ -177,6 +181,88 @@ fn things_are_described_whole() {
         assert!(out.contains(part), "{part}: {out}");
     }
     assert_eq!(daemon.run("describe namespace nobody", "").code, 11);
+}
+
+#[test]
+fn namespaces_without_a_quota_are_shown_too() {
+    let daemon = Daemon::start();
+    daemon.done("reserve --uid u1 --request pods=1 -n free", "");
+    daemon.done("apply -f -", QUOTA);
+    let usage = daemon.rows("get usage -A --no-headers");
+    let names: Vec<_> = usage.iter().map(|row| &*row[0]).collect();
+    assert_eq!(names, ["free", "team-a", "team-a"], "{usage:?}");
+    let reservations = daemon.done("get reservations -A -o name", "");
+    assert_eq!(reservations, "reservation/u1\n");
+    let then = daemon.done("get usage -A --sequence 1 -o json", "");
+    let then: Value = serde_json::from_str(&then).unwrap();
+    assert_eq!(then["items"].as_array().unwrap().len(), 1, "{then}");
+    assert_eq!(then["asOf"]["sequence"], 1);
+}
+
+#[test]
+fn a_joined_list_lags_if_a_part_of_it_does() {
+    let time = "2020-01-01T00:00:00Z";
+    let stub = Stub::new(move |_, request| {
+        let as_of = json!({"sequence": 4, "time": time});
+        let names: Vec<_> = ["a", "b"]
+            .map(|name| json!({"namespace": name, "quotas": 0, "reservations": 1}))
+            .into();
+        let path = request.line.split(['?', ' ']).nth(1).unwrap();
+        let body = match path {
+            "/v1/usage" => json!({"items": names, "asOf": as_of}),
+            "/v1/namespaces/b/reservations" => {
+                json!({"items": [], "asOf": as_of, "lagging": true})
+            }
+            _ => json!({"items": [], "asOf": as_of}),
+        };
+        (200, Vec::new(), body.to_string())
+    });
+    let listed = run(&stub.url, "get reservations -A -o json");
+    assert_eq!(listed.code, 0, "{listed:?}");
+    assert!(listed.err.contains("behind a source"), "{listed:?}");
+    let json: Value = serde_json::from_str(&listed.out).unwrap();
+    assert_eq!(
+        (&json["asOf"]["sequence"], &json["lagging"]),
+        (&json!(4), &json!(true))
+    );
+}
+
+#[test]
+fn a_namespace_that_fills_up_between_two_pages_is_not_missed() {
+    let usage = |name: &str| json!({"namespace": name, "quotas": 1, "reservations": 0});
+    let stub = Stub::new(move |_, request| {
+        let line = &request.line;
+        let body = match line.split(['?', ' ']).nth(1).unwrap() {
+            "/v1/usage" if !line.contains("continue=") => {
+                json!({"items": [usage("a")], "continue": "further"})
+            }
+            "/v1/usage" => json!({"items": [usage("b")]}),
+            "/v1/quotas" => json!({"items": [{"metadata": {"name": "q", "namespace": "c"}}]}),
+            _ => json!({"items": []}),
+        };
+        (200, Vec::new(), body.to_string())
+    });
+    assert_eq!(run(&stub.url, "get reservations -A").code, 0);
+    let asked = stub.asked();
+    let lines = asked.iter().map(|request| &*request.line);
+    let lists: Vec<_> = lines.filter(|it| it.contains("/reservations?")).collect();
+    let of = |name| format!("GET /v1/namespaces/{name}/reservations?limit=500");
+    assert_eq!(lists, ["a", "b", "c"].map(of));
+}
+
+#[test]
+fn an_empty_ledger_is_said_to_be_empty() {
+    let daemon = Daemon::start();
+    let status = daemon.done("status", "");
+    assert!(status.contains("\nEntries:  none yet\n"), "{status}");
+    let top = daemon.run("top", "");
+    assert_eq!(
+        (top.code, &*top.err),
+        (0, "No resources found\n"),
+        "{top:?}"
+    );
+    let top = daemon.run("top -n a", "");
+    assert_eq!(top.err, "No resources found in a namespace.\n", "{top:?}");
 }
 
 #[test]

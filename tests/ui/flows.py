@@ -3,6 +3,7 @@
 import hashlib
 import os
 import re
+import signal
 import subprocess
 import time
 import unittest
@@ -261,6 +262,39 @@ class OfARealCluster(unittest.TestCase):
         expect(page.locator(".mode")).to_have_text("polling")
         self.daemon.events([widget("live", "x", {"requests.cpu": "4"})])
         expect(page.locator("section[aria-labelledby=quotas]")).to_contain_text("75%")
+
+    def test_a_change_of_the_status_needs_no_entry(self):
+        page = self.open("#/ns/demo")
+        expect(page.locator(".mode")).to_have_text("live")
+        badges = page.locator(".standing .badge")
+        expect(badges).to_have_count(0)
+
+        def changed(route):
+            answer = route.fetch()
+            route.fulfill(response=answer, json={**answer.json(), "diskLow": True, "lagging": True})
+        page.route("**/v1/status", changed)
+        expect(badges).to_have_text(["disk low", "sources behind"])
+        page.unroute("**/v1/status")
+        expect(badges).to_have_count(0)
+        self.assertFalse(page.complaints)
+
+    def test_a_watch_that_falls_silent_is_opened_again(self):
+        daemon = Daemon()
+        self.addCleanup(daemon.close)
+        page = browser.page(daemon)
+        self.addCleanup(page.context.close)
+        page.clock.install()
+        page.reload()
+        mode = page.locator(".mode")
+        expect(mode).to_have_text("live")
+        # It sends nothing more, but the connection stays.
+        daemon.process.send_signal(signal.SIGSTOP)
+        page.clock.fast_forward(61_000)
+        expect(mode).to_have_text("polling")
+        daemon.process.send_signal(signal.SIGCONT)
+        expect(mode).to_have_text("live")
+        daemon.quota("late", "q", {"pods": "1"})
+        expect(page.get_by_role("link", name="late").first).to_be_visible()
 
     def test_sources_tell_how_they_stand(self):
         page = self.open("#/sources")

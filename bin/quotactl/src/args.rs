@@ -135,6 +135,16 @@ pub(crate) struct Global {
     pub(crate) reason: Option<String>,
 }
 
+impl Global {
+    /// The same without what is empty: a variable that is set to nothing says nothing.
+    pub(crate) fn without_empty(mut self) -> Self {
+        for text in [&mut self.server, &mut self.context, &mut self.namespace] {
+            *text = text.take().filter(|text| !text.is_empty());
+        }
+        self
+    }
+}
+
 /// As the daemon takes it: 1 to 512 bytes without control characters.
 fn reason(text: &str) -> Result<String, String> {
     match (1..=512).contains(&text.len()) && !text.chars().any(char::is_control) {

@@ -98,10 +98,10 @@ impl Client {
         Answer::of(self.list_json(address, limit)?)
     }
 
-    /// Asks for a list, as it comes, all pages as one.
+    /// Asks for a list, as it comes, all pages as one: as of the first, since later changes may be missing on it.
     pub(crate) fn list_json(&self, address: &Address, limit: Option<usize>) -> Outcome<Value> {
         let mut items = Vec::new();
-        let mut last = Value::Null;
+        let (mut last, mut first_as_of, mut lagging) = (Value::Null, None, false);
         for page in self
             .once
             .pages(address.clone(), limit.unwrap_or(usize::MAX))
@@ -110,8 +110,18 @@ impl Client {
             if let Some(Value::Array(found)) = last.get_mut("items").map(Value::take) {
                 items.extend(found);
             }
+            if first_as_of.is_none() {
+                first_as_of = last.get("asOf").cloned();
+            }
+            lagging |= last.get("lagging") == Some(&Value::Bool(true));
         }
         last["items"] = Value::Array(items);
+        if let Some(as_of) = first_as_of {
+            last["asOf"] = as_of;
+        }
+        if lagging {
+            last["lagging"] = true.into();
+        }
         Ok(last)
     }
 

@@ -15,7 +15,7 @@ use super::{
     client::Client,
     config::{self, Connection, Pod},
     failure::{Failure, Outcome},
-    output::written,
+    output::{misleads, written},
 };
 
 /// The environment variable by which a shell asks.
@@ -158,7 +158,7 @@ fn names(ask: impl FnOnce(&Client, &str) -> Outcome<Vec<String>>) -> Vec<Complet
     };
     // What would steer the terminal, or is no word, is not offered.
     let plain = |name: &String| {
-        !name.is_empty() && !name.contains(|c: char| c.is_control() || c.is_whitespace())
+        !name.is_empty() && !name.contains(|c: char| misleads(c) || c.is_whitespace())
     };
     let found = found().unwrap_or_default().into_iter().filter(plain);
     found.map(CompletionCandidate::new).collect()
@@ -169,7 +169,8 @@ fn global() -> Option<Global> {
     let line = std::env::args_os().skip_while(|word| word != "--").skip(1);
     let command = Arguments::command().ignore_errors(true);
     let matches = command.try_get_matches_from(line).ok()?;
-    Global::from_arg_matches(&matches).ok()
+    let global = Global::from_arg_matches(&matches).ok()?;
+    Some(global.without_empty())
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{
     manifest::{plain, text},
+    output::misleads,
     table::{Table, Text},
 };
 
@@ -77,7 +78,7 @@ impl EntryColumns {
             shown(&self.actor)
         );
         line.chars()
-            .map(|c| if c.is_control() { ' ' } else { c })
+            .map(|c| if misleads(c) { ' ' } else { c })
             .collect()
     }
 }

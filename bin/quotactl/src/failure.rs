@@ -4,6 +4,8 @@ use std::{fmt, time::Duration};
 
 pub(crate) use quota_exit::Exit;
 
+use super::output::misleads;
+
 /// Why a command failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -91,14 +93,11 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Messages come from elsewhere too: line ends and other control characters must not reach the terminal.
+/// Messages come from elsewhere too: line ends and other characters that mislead must not reach the terminal.
 fn one_line(text: &str) -> String {
-    let plain = |character: char| {
-        if character.is_control() {
-            ' '
-        } else {
-            character
-        }
+    let plain = |character: char| match misleads(character) {
+        true => ' ',
+        false => character,
     };
     text.trim_end().chars().map(plain).collect()
 }
@@ -126,10 +125,10 @@ mod tests {
 
     #[test]
     fn a_failure_is_one_line_and_a_hint() {
-        let failure = Failure::general("no\nroom\u{1b}[31m").hint("wait");
+        let failure = Failure::general("no\nroom\u{1b}[31m\u{202e}x").hint("wait");
         assert_eq!(
             failure.about("x.yaml").to_string(),
-            "error: x.yaml: no room [31m\nhint: wait"
+            "error: x.yaml: no room [31m x\nhint: wait"
         );
         assert!(Failure::silent(Exit::Denied).about("x.yaml").is_silent());
     }

@@ -5,7 +5,7 @@ use quota_semantics::quantity::Quantity;
 
 use super::{
     table::{Table, Text},
-    unit::in_one_unit,
+    unit::{alone, in_one_unit},
 };
 
 /// The remaining amount of a limit; negative if usage exceeds the limit.
@@ -129,8 +129,8 @@ pub(crate) fn usage_table<'a>(
                 none(),
                 sum.resource.to_string().into(),
                 none(),
-                sum.used.exact().to_string().into(),
-                sum.reserved.exact().to_string().into(),
+                alone(&sum.used),
+                alone(&sum.reserved),
                 none(),
                 none(),
             ]);

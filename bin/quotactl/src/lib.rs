@@ -98,7 +98,8 @@ fn parse(
     arguments: impl IntoIterator<Item = OsString>,
 ) -> Result<(Arguments, ArgMatches), clap::Error> {
     let matches = Arguments::command().try_get_matches_from(arguments)?;
-    let arguments = Arguments::from_arg_matches(&matches)?;
+    let mut arguments = Arguments::from_arg_matches(&matches)?;
+    arguments.global = arguments.global.without_empty();
     Ok((arguments, matches))
 }
 

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use quota_client::{
     http::Address,
-    wire::{Page, Quota},
+    wire::{AsOf, NamespaceUsage, Page, Quota},
 };
+use quota_semantics::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
@@ -13,32 +14,92 @@ use super::{
     session::Session,
 };
 
-/// The namespaces that have quotas.
-pub(crate) fn with_quotas(session: &Session) -> Outcome<BTreeSet<String>> {
-    let address = Address::of(["v1", "quotas"]);
-    let quotas = session
-        .client
-        .list::<Page<Quota<'static>>>(&address, None)?
-        .content;
-    let names = quotas.items.into_iter();
-    Ok(names
-        .map(|quota| quota.metadata.namespace.to_string())
-        .collect())
+/// The moment that a question is about; neither: now.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct When {
+    pub(crate) at: Option<Timestamp>,
+    pub(crate) sequence: Option<u64>,
 }
 
-/// What `ask` gives for each namespace that has quotas, as one list.
+impl When {
+    /// The address of the same question about this moment.
+    pub(crate) fn of(self, address: Address) -> Address {
+        let address = address.with_some("at", self.at);
+        address.with_some("sequence", self.sequence)
+    }
+
+    const fn is_now(self) -> bool {
+        self.at.is_none() && self.sequence.is_none()
+    }
+}
+
+/// The namespaces of which the ledger has data.
+#[derive(Default)]
+struct Known {
+    names: BTreeSet<String>,
+    /// As of when they were read: what came later may be missing.
+    as_of: AsOf,
+    lagging: bool,
+}
+
+impl Known {
+    fn read(session: &Session, when: When) -> Outcome<Self> {
+        let mut known = Self::default();
+        let mut pages = 0;
+        let address = when.of(Address::of(["v1", "usage"]));
+        let take = |page: Page<NamespaceUsage>| {
+            if pages == 0 {
+                known.as_of = page.as_of;
+            }
+            pages += 1;
+            known.lagging |= page.lagging;
+            let names = page.items.iter().map(|usage| usage.namespace.to_string());
+            known.names.extend(names);
+            Ok(())
+        };
+        session.client.walk(&address, take)?;
+        if pages > 1 && when.is_now() {
+            // The pages have the fullest first: one that fills up in between is on none of them. Quotas are listed by name.
+            let take = |page: Page<Quota<'static>>| {
+                let quotas = page.items.iter();
+                let names = quotas.map(|quota| quota.metadata.namespace.to_string());
+                known.names.extend(names);
+                Ok(())
+            };
+            session.client.walk(&Address::of(["v1", "quotas"]), take)?;
+        }
+        Ok(known)
+    }
+}
+
+/// What `ask` gives for each namespace, as one list: the items of a list, or the answer itself.
 pub(crate) fn everywhere(
     session: &Session,
-    mut ask: impl FnMut(&str) -> Outcome<Vec<Value>>,
+    when: When,
+    mut ask: impl FnMut(&str) -> Outcome<Value>,
 ) -> Outcome<Value> {
+    let Known {
+        names,
+        as_of,
+        mut lagging,
+    } = Known::read(session, when)?;
     let mut all = Vec::new();
-    for namespace in with_quotas(session)? {
-        match ask(&namespace) {
-            Ok(found) => all.extend(found),
+    for namespace in names {
+        let mut answer = match ask(&namespace) {
+            Ok(answer) => answer,
             // It went away in between.
-            Err(failure) if failure.exit == Exit::NotFound => {}
+            Err(failure) if failure.exit == Exit::NotFound => continue,
             Err(failure) => return Err(failure.about(namespace)),
+        };
+        lagging |= answer.get("lagging") == Some(&Value::Bool(true));
+        match answer.get_mut("items").map(Value::take) {
+            Some(Value::Array(items)) => all.extend(items),
+            _ => all.push(answer),
         }
     }
-    Ok(json!({ "items": all }))
+    let mut joined = json!({ "items": all, "asOf": as_of });
+    if lagging {
+        joined["lagging"] = true.into();
+    }
+    Ok(joined)
 }

@@ -124,13 +124,19 @@ fn short_of(problem: &Problem, namespace: Option<&str>) -> Option<String> {
     let of = namespace
         .map(|name| format!(" -n {name}"))
         .unwrap_or_default();
-    let describe = match quota.kind.as_str() {
-        "ClusterResourceQuota" => format!("quotactl describe group {name}"),
-        _ => format!("quotactl describe quota {name}{of}"),
+    let is_group = quota.kind == "ClusterResourceQuota";
+    let describe = match is_group {
+        true => format!("quotactl describe group {name}"),
+        false => format!("quotactl describe quota {name}{of}"),
     };
     Some(match problem.fits_when_empty {
         Some(false) => format!(
             "{name} would not allow it even if nothing else were there: {describe} shows its limits"
+        ),
+        // What takes the room may be in other namespaces.
+        _ if is_group => format!(
+            "{describe} shows which namespaces take the room, \
+             quotactl denials{of} what was denied lately"
         ),
         _ => format!(
             "quotactl explain {resource} --quota {name}{of} shows what takes the room, \
@@ -219,7 +225,7 @@ mod tests {
         assert_eq!(
             failure.to_string(),
             "error: no\n\
-             hint: quotactl explain pods --quota g -n a shows what takes the room, quotactl denials -n a what was denied lately\n\
+             hint: quotactl describe group g shows which namespaces take the room, quotactl denials -n a what was denied lately\n\
              QUOTA   RESOURCE   REQUESTED   USED   RESERVED   FOR OTHERS   HARD   AVAILABLE\n\
              g       pods               1      4          1            4      9           0"
         );

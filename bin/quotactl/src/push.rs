@@ -121,6 +121,10 @@ fn pieces(
                 piece.add(&line, Instant::now());
             }
             Next::Pause => piece = piece.sent(&mut send)?,
+            // An array may be one line: it has a limit of its own.
+            Next::TooLong if !has_begun && feed.ahead().trim_ascii_start().starts_with(b"[") => {
+                return elements(&[], &mut feed, send);
+            }
             Next::TooLong => {
                 let line = piece.next();
                 piece.sent(&mut send)?;
@@ -308,5 +312,20 @@ mod tests {
             [(1, "{\"a\": 1}\n{}\n".to_owned())]
         );
         assert!(pieces(Cursor::new("[{}"), |_, _| Ok(())).is_err());
+    }
+
+    #[test]
+    fn an_array_may_be_one_line_that_is_longer_than_lines_may_be() {
+        let element = format!("{{\"x\":\"{}\"}}", "y".repeat(MAX_LINE_BYTES / 4));
+        let array = format!("[{}]", [&*element; 5].join(","));
+        for text in [array.clone(), format!("\n {array}\n")] {
+            let sent: String = cut(&text).into_iter().map(|(_, piece)| piece).collect();
+            assert!(sent == format!("{element}\n").repeat(5));
+        }
+        let line = |text: String| pieces(Cursor::new(text), |_, _| Ok(())).unwrap_err();
+        let behind_another = line(format!("{{}}\n{array}\n"));
+        assert!(behind_another.message.starts_with("line 2 is longer"));
+        let object = line(format!("{{\"x\":{array}}}\n"));
+        assert!(object.message.starts_with("line 1 is longer"));
     }
 }

@@ -25,12 +25,13 @@ pub(crate) fn reserve(session: &Session, args: &Reserve) -> Outcome {
     if let (Some(request), Some(uid)) = (&args.request, &args.uid) {
         let request = ReserveRequest {
             ttl: args.ttl,
-            ..ReserveRequest::of_amounts(holder_of(args, uid)?, quantities(request)?)
+            ..ReserveRequest::of_amounts(holder_of(args, uid), quantities(request)?)
         };
         return ask(session, session.scope.namespace(), &request);
     }
     let documents = manifest::load(&args.files)?;
-    if args.uid.is_some() && documents.len() > 1 {
+    let uid = args.uid.as_ref().map(Uid::to_string);
+    if uid.is_some() && documents.len() > 1 {
         return Err(Failure::usage(
             "--uid is for one object, but there are several in -f",
         ));
@@ -38,7 +39,7 @@ pub(crate) fn reserve(session: &Session, args: &Reserve) -> Outcome {
     each(documents, |document| {
         let place = document.place.clone();
         let one = || -> Outcome {
-            let (namespace, mut body) = body_of(session, document, args.uid.as_deref())?;
+            let (namespace, mut body) = body_of(session, document, uid.as_deref())?;
             if text(&body, "/reservedBy/uid").is_empty() {
                 return Err(Failure::usage("the object has no metadata.uid")
                     .hint("--uid says by which uid the ledger will know it"));
@@ -98,11 +99,10 @@ pub(crate) fn body_of(
     Ok((namespace, json!({ "reservedBy": holder, "object": value })))
 }
 
-fn holder_of(args: &Reserve, uid: &str) -> Outcome<Holder<'static>> {
-    let uid = Uid::new(uid).map_err(|error| Failure::general(format!("--uid: {error}")))?;
+fn holder_of(args: &Reserve, uid: &Uid) -> Holder<'static> {
     let [api_version, kind, name] =
         [&args.api_version, &args.kind, &args.name].map(|it| it.as_deref().unwrap_or_default());
-    Ok(Holder::new(api_version, kind, name, uid))
+    Holder::new(api_version, kind, name, uid.clone())
 }
 
 fn quantities(amounts: &Amounts) -> Outcome<Vec<(Name, Quantity)>> {
@@ -130,9 +130,19 @@ fn ask(session: &Session, namespace: &str, request: &impl Serialize) -> Outcome 
     show(session, &reply, done)
 }
 
+/// The address of a reservation, or of something that is done with it.
+///
+/// # Errors
+/// If it is to be that of all namespaces.
+pub(crate) fn one<const N: usize>(session: &Session, rest: [&str; N]) -> Outcome<Address> {
+    let namespace = session.scope.of_one("a reservation")?;
+    let segments = ["reservations"].into_iter().chain(rest);
+    Ok(Address::in_namespace(namespace, segments))
+}
+
 /// `extend`.
 pub(crate) fn extend(session: &Session, uid: &str, ttl: Period) -> Outcome {
-    let address = Address::in_namespace(session.scope.namespace(), ["reservations", uid, "extend"]);
+    let address = one(session, [uid, "extend"])?;
     let body = json!({ "ttl": ttl.to_string() });
     let reply = session.client.send_json(Method::POST, &address, &body)?;
     show(session, &reply, "extended")
@@ -140,7 +150,7 @@ pub(crate) fn extend(session: &Session, uid: &str, ttl: Period) -> Outcome {
 
 /// `commit`.
 pub(crate) fn commit(session: &Session, uid: &str, request: Option<&Amounts>) -> Outcome {
-    let address = Address::in_namespace(session.scope.namespace(), ["reservations", uid, "commit"]);
+    let address = one(session, [uid, "commit"])?;
     let client = &session.client;
     let reply = match request {
         Some(request) => {
@@ -153,7 +163,7 @@ pub(crate) fn commit(session: &Session, uid: &str, request: Option<&Amounts>) ->
 
 /// `release`.
 pub(crate) fn release(session: &Session, uid: &str) -> Outcome {
-    let address = Address::in_namespace(session.scope.namespace(), ["reservations", uid]);
+    let address = one(session, [uid])?;
     session.client.call(Method::DELETE, &address)?;
     session.output.line(format!("reservation/{uid} released"))
 }

@@ -35,6 +35,19 @@ impl Scope {
         self.given.as_deref().unwrap_or("default")
     }
 
+    /// The one namespace of something that is named, which no other has.
+    ///
+    /// # Errors
+    /// If it is to be all of them.
+    pub(crate) fn of_one(&self, what: &str) -> Outcome<&str> {
+        match self.all {
+            false => Ok(self.namespace()),
+            true => Err(Failure::usage(format!(
+                "{what} is named in one namespace: -A does not go with its name"
+            ))),
+        }
+    }
+
     /// The namespace to restrict a view of the whole ledger to, if any.
     pub(crate) fn filter(&self) -> Option<&str> {
         self.given.as_deref().filter(|_| !self.all)

@@ -64,11 +64,13 @@ fn summary(server: &str, status: &Status) -> Vec<String> {
             caller.roles.join(", ")
         ),
         format!("Grants:   {grants}"),
-        format!(
-            "Entries:  {first} to {}, the last {} ago",
-            status.as_of.sequence,
-            age::span(now.since(status.as_of.time))
-        ),
+        match status.as_of.sequence {
+            0 => "Entries:  none yet".to_owned(),
+            last => format!(
+                "Entries:  {first} to {last}, the last {} ago",
+                age::span(now.since(status.as_of.time))
+            ),
+        },
     ]
 }
 

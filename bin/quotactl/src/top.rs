@@ -6,6 +6,7 @@ use quota_client::wire::{NamespaceUsage, Page, Usage};
 use super::{
     failure::Outcome,
     figures::{percent, share},
+    output::note,
     session::Session,
     table::{Table, Text},
     unit::in_one_unit,
@@ -30,7 +31,7 @@ fn namespaces(session: &Session, limit: usize, all: bool) -> Outcome {
     let mut found = answer.content.items;
     found.retain(|usage| all || usage.fullest.is_some());
     if found.is_empty() {
-        session.note_empty();
+        note("No resources found");
     }
     session.note_lag(answer.content.lagging);
     let name = |usage: &NamespaceUsage| format!("namespace/{}", usage.namespace);

@@ -43,11 +43,7 @@ pub(crate) fn in_one_unit<const N: usize>(amounts: [&Quantity; N]) -> [Text; N] 
     if amounts.iter().any(|amount| self::nanos(amount).is_none()) {
         return own();
     }
-    let units: &[(&str, i128)] = match first.format() {
-        Format::BinarySI => &BINARY,
-        Format::DecimalSI => &DECIMAL,
-        Format::DecimalExponent | Format::Unset => return own(),
-    };
+    let units = units_of(first);
     let limit = first.exact().to_string();
     let suffix = limit.trim_start_matches(|c: char| !c.is_ascii_alphabetic());
     let mut units = units.iter().skip_while(|(name, _)| *name != suffix);
@@ -70,6 +66,28 @@ pub(crate) fn in_one_unit<const N: usize>(amounts: [&Quantity; N]) -> [Text; N] 
         .map(|amount| is_long.then(|| rounded(amount, largest)))
         .into_iter();
     exact.map(|text| Text::with_short(text, short.next().flatten()))
+}
+
+/// An amount that stands alone, as it is. If it is long, the short form is rounded, in the largest unit that it fills.
+pub(crate) fn alone(amount: &Quantity) -> Text {
+    let exact = amount.exact().to_string();
+    let short = || {
+        let nanos = nanos(amount)?;
+        let mut units = units_of(amount).iter();
+        let filled = units.find(|(_, unit)| nanos.abs() >= *unit)?;
+        Some(rounded(nanos, filled))
+    };
+    let short = (exact.len() > LETTERS_MAX).then(short).flatten();
+    Text::with_short(exact, short)
+}
+
+/// The units in which an amount can be written; none if it is written with an exponent.
+fn units_of(amount: &Quantity) -> &'static [(&'static str, i128)] {
+    match amount.format() {
+        Format::BinarySI => &BINARY,
+        Format::DecimalSI => &DECIMAL,
+        Format::DecimalExponent | Format::Unset => &[],
+    }
 }
 
 /// An amount with one digit behind the point, and with `~` if that is not all of it.
@@ -121,6 +139,20 @@ mod tests {
         let read = ["4", "500m"].map(|amount| amount.parse::<Quantity>().unwrap());
         let plain = in_one_unit(read.each_ref());
         assert!(plain.iter().all(|text| text.short().is_none()), "{plain:?}");
+    }
+
+    #[test]
+    fn a_long_amount_that_stands_alone_is_short_in_the_unit_that_it_fills() {
+        for (amount, short) in [
+            ("11000116277760", Some("~11.0T")),
+            ("5749450Ki", Some("~5.5Gi")),
+            ("-1234567890", Some("~-1.2G")),
+            ("1234567m", None),
+            ("12345678e3", None),
+        ] {
+            let text = alone(&amount.parse::<Quantity>().unwrap());
+            assert_eq!((text.whole(), text.short()), (amount, short));
+        }
     }
 
     #[test]

@@ -2,14 +2,17 @@
 
 use std::{thread, time::Duration};
 
-use quota_client::{http::Address, wire::Entry};
+use quota_client::{
+    http::Address,
+    wire::{Entry, Status},
+};
 use serde_json::Value;
 
 use super::{
     client::read,
     entry::{self, EntryColumns},
     failure::{Failure, Outcome, Transient},
-    output::{Format, note, yaml},
+    output::{Format, note},
     session::Session,
 };
 
@@ -28,31 +31,44 @@ pub(crate) struct Attempt {
     pub(crate) moved: bool,
 }
 
-/// Prints entries until it is ended, resuming where a connection broke.
+/// Prints entries until it is ended, resuming where a connection broke. Without a beginning, those from now on.
 pub(crate) fn run(session: &Session, from: Option<u64>) -> Outcome {
     let address = Address::of(["v1", "watch"]).with_some("namespace", session.scope.filter());
     // The stream goes on behind the last one seen, which for a given beginning is the one before it.
-    let mut last = from.map(|from| from.saturating_sub(1).to_string());
+    let mut last = match from {
+        Some(from) => from.saturating_sub(1),
+        // What comes between a first connection that breaks early and the next one must not be missed.
+        None => head(session)?,
+    }
+    .to_string();
     patiently(|attempt| {
-        let mut events = session.client.stream(&address, last.as_deref())?;
+        let mut events = session.client.stream(&address, Some(&last))?;
         attempt.connected = true;
         loop {
             let event = events.next_event().map_err(|error| Failure {
                 transient: Some(Transient::Unreachable),
                 ..Failure::from(error)
-            })?;
-            let Some(event) = event else { return Ok(()) };
+            });
+            // Bookmarks without data move the position from which the stream is resumed, too.
+            if events.last_id() != last && !events.last_id().is_empty() {
+                attempt.moved = true;
+                events.last_id().clone_into(&mut last);
+            }
+            let Some(event) = event? else { return Ok(()) };
             let json: Value = serde_json::from_str(&event.data).unwrap_or_default();
-            // Bookmarks and the like move the place to resume at, but are no entries.
             if json.get("event").is_some() {
                 print(session, &json, &read(&json)?)?;
             }
-            if !event.id.is_empty() {
-                attempt.moved = true;
-                last = Some(event.id);
-            }
         }
     })
+}
+
+/// The last entry of the ledger.
+fn head(session: &Session) -> Outcome<u64> {
+    let status = session
+        .client
+        .get::<Status>(&Address::of(["v1", "status"]))?;
+    Ok(status.content.as_of.sequence)
 }
 
 /// Follows a stream until it is interrupted: connects again when a connection breaks, less and less often while nothing
@@ -92,7 +108,7 @@ fn print(session: &Session, json: &Value, entry: &Entry) -> Outcome {
     let output = &session.output;
     output.line(match &output.format {
         Format::Json => json.to_string(),
-        Format::Yaml => format!("---\n{}", yaml(json)?.trim_end()),
+        Format::Yaml => return output.value(json),
         Format::Name => entry::name(entry),
         Format::Table | Format::Wide => EntryColumns::of(entry).line(),
         Format::JsonPath(_) | Format::Columns(_) => {

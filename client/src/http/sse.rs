@@ -24,6 +24,7 @@ pub struct Event {
 pub struct Events<R> {
     input: R,
     id: String,
+    last_id: String,
 }
 
 impl<R: BufRead> Events<R> {
@@ -33,6 +34,7 @@ impl<R: BufRead> Events<R> {
         Self {
             input,
             id: String::new(),
+            last_id: String::new(),
         }
     }
 
@@ -45,6 +47,7 @@ impl<R: BufRead> Events<R> {
         let mut has_data = false;
         while let Some(line) = self.line()? {
             if line.is_empty() {
+                self.last_id.clone_from(&self.id);
                 if has_data {
                     event.id.clone_from(&self.id);
                     return Ok(Some(event));
@@ -72,6 +75,13 @@ impl<R: BufRead> Events<R> {
             }
         }
         Ok(None)
+    }
+
+    /// The id after which a broken stream is resumed: of the last block that is complete, with or without data. Empty if
+    /// there was none.
+    #[must_use]
+    pub fn last_id(&self) -> &str {
+        &self.last_id
     }
 
     fn line(&mut self) -> io::Result<Option<String>> {
@@ -102,7 +112,7 @@ mod tests {
 
     #[test]
     fn events_are_read_with_their_ids() {
-        let text = ": hello\n\nid: 1\ndata: {\"a\":\ndata: 1}\n\n: beat\n\nid:2\r\nevent:mark\r\ndata:x\r\n\r\ndata: cut";
+        let text = ": hello\n\nid: 1\ndata: {\"a\":\ndata: 1}\n\n: beat\n\nid:2\r\nevent:mark\r\ndata:x\r\n\r\nid: 3\n\nid: 4\ndata: cut";
         let mut events = Events::new(text.as_bytes());
         let first = events.next_event().unwrap().unwrap();
         assert_eq!(
@@ -114,7 +124,9 @@ mod tests {
             (&*second.id, &*second.kind, &*second.data),
             ("2", "mark", "x")
         );
+        assert_eq!(events.last_id(), "2");
         assert_eq!(events.next_event().unwrap(), None);
+        assert_eq!(events.last_id(), "3", "the last block is not complete");
     }
 
     #[test]

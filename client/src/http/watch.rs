@@ -39,19 +39,28 @@ impl Watch<'_> {
             };
             let event = event.map_err(|error| broken(error.to_string()))?;
             let event = event.ok_or_else(|| broken("the daemon ended the stream".to_owned()))?;
-            if !event.id.is_empty() {
-                self.last = Some(event.id);
-            }
             let odd = |error: serde_json::Error| Error::Answer {
                 server: self.client.server.clone(),
                 status: 200,
                 what: format!("sends an entry of another form: {error}"),
             };
             let data: Value = serde_json::from_str(&event.data).map_err(odd)?;
-            // Bookmarks and the like move the place to resume at, but are no entries.
+            // Other events move the position from which the stream is resumed, but are no entries.
             if data.get("event").is_some() {
                 return serde_json::from_value(data).map_err(odd);
             }
+        }
+    }
+
+    /// Ends the stream; the next one continues it.
+    fn close(&mut self) {
+        let events = self.open.take();
+        if let Some(id) = events
+            .as_ref()
+            .map(Events::last_id)
+            .filter(|id| !id.is_empty())
+        {
+            self.last = Some(id.to_owned());
         }
     }
 }
@@ -61,7 +70,7 @@ impl Iterator for Watch<'_> {
 
     /// Blocks until there is one: never none.
     fn next(&mut self) -> Option<Self::Item> {
-        Some(self.entry().inspect_err(|_| self.open = None))
+        Some(self.entry().inspect_err(|_| self.close()))
     }
 }
 

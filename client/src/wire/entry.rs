@@ -28,7 +28,7 @@ impl Entry {
     }
 }
 
-/// What could not be understood: `GET /v1/dead-letters`.
+/// Rejected events: `GET /v1/dead-letters`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeadLetter {

@@ -3,6 +3,12 @@
 import { useEffect, useRef, useState } from "./vendor/htm-preact.js";
 
 const KEY = "quota-ledger-token";
+/** How long an answer may take, in milliseconds. */
+const PATIENCE = 30e3;
+/** After so many milliseconds without a byte a watch is dead: the daemon sends a comment every 15 seconds. */
+const SILENCE = 60e3;
+/** The browser shows its client certificate only to requests with credentials. There are no cookies. */
+const credentials = "same-origin";
 
 export const token = {
   get: () => sessionStorage.getItem(KEY) ?? "",
@@ -29,23 +35,24 @@ const url = (path, query = {}) => {
 
 const headers = (more = {}) => token.get() ? { ...more, authorization: `Bearer ${token.get()}` } : more;
 
+const unreachable = (error) => {
+  if (error.name === "AbortError" || error instanceof SyntaxError) throw error;
+  throw new Refused(0, { detail: "the daemon does not answer" });
+};
+
 /** Sends a request; throws [Refused] unless the response is a success. */
 export async function send(path, { query, signal, method, body, type } = {}) {
-  let answer;
-  try {
-    answer = await fetch(url(path, query), {
-      method, body, signal, headers: headers(type && { "content-type": type }), credentials: "omit", cache: "no-store",
-    });
-  } catch (error) {
-    if (error.name === "AbortError") throw error;
-    throw new Refused(0, { detail: "the daemon does not answer" });
-  }
+  const limit = AbortSignal.timeout(PATIENCE);
+  const answer = await fetch(url(path, query), {
+    method, body, credentials, signal: signal ? AbortSignal.any([signal, limit]) : limit,
+    headers: headers(type && { "content-type": type }), cache: "no-store",
+  }).catch(unreachable);
   if (answer.ok) return answer;
   throw new Refused(answer.status, await answer.json().catch(() => null));
 }
 
 /** The JSON of the API's response. */
-export const ask = async (path, options) => (await send(path, options)).json();
+export const ask = async (path, options) => (await send(path, options)).json().catch(unreachable);
 
 /** The path of a resource in a namespace. */
 export const of = (namespace, rest) => `v1/namespaces/${encodeURIComponent(namespace)}/${rest}`;
@@ -103,10 +110,26 @@ export async function pages(path, { query, signal }, count) {
   return { ...answer, items };
 }
 
-/** Receives entries as server-sent events, and calls `seen` with each. Ends with the connection. */
+/** Receives entries as server-sent events, and calls `seen` with each. Ends with the connection, or when it is silent: a
+ *  network that lost it may never say so. */
 export async function watch(query, last, signal, opened, seen) {
+  const silent = new AbortController();
+  let timer;
+  const heard = () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => silent.abort(), SILENCE);
+  };
+  heard();
+  try {
+    await receive(query, last, AbortSignal.any([signal, silent.signal]), opened, seen, heard);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+async function receive(query, last, signal, opened, seen, heard) {
   const answer = await fetch(url("v1/watch", query), {
-    signal, headers: headers(last ? { "last-event-id": String(last) } : {}), credentials: "omit", cache: "no-store",
+    signal, headers: headers(last ? { "last-event-id": String(last) } : {}), credentials, cache: "no-store",
   });
   if (!answer.ok) throw new Refused(answer.status, await answer.json().catch(() => null));
   opened();
@@ -115,6 +138,7 @@ export async function watch(query, last, signal, opened, seen) {
   for (;;) {
     const { value, done } = await reader.read();
     if (done) return;
+    heard();
     const events = (text + value).split("\n\n");
     text = events.pop();
     for (const event of events) {

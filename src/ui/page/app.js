@@ -12,6 +12,10 @@ import { Sources } from "./sources.js";
 import { SPANS, TimeBar } from "./timebar.js";
 import { Why } from "./why.js";
 
+/** Interval of requests for the status, in milliseconds: a source that lags, a low disk and the loss of a leader cause no
+ *  entries. */
+const STATUS = 5000;
+
 const VIEWS = { overview: Overview, ns: Namespace, group: Group, why: Why, entries: Entries, sources: Sources };
 const LINKS = [["overview", "Namespaces"], ["entries", "Entries"], ["why", "Would it fit?"], ["sources", "Sources"]];
 
@@ -81,13 +85,21 @@ function Page({ again }) {
   const isPast = Boolean(route.query.at || route.query.sequence);
   const namespace = readsAll ? undefined : route.name === "ns" ? route.target : route.query.namespace;
   const { version, mode } = useLive(Boolean(greeted) && !isPast, namespace);
-  const status = useAnswer(["v1/status", {}], version);
+  const [checks, check] = useState(0);
+  const status = useAnswer(["v1/status", {}], `${version} ${checks}`);
+  // A token that is not known does not become known by itself.
+  const isRefused = status.error?.status === 401;
+  useEffect(() => {
+    if (isRefused) return undefined;
+    const timer = setInterval(() => document.hidden || check((checks) => checks + 1), STATUS);
+    return () => clearInterval(timer);
+  }, [isRefused]);
   useEffect(() => { if (status.data) greet(status.data); }, [status.data]);
   const when = useMoment(route, readsAll);
   useEffect(() => {
     document.title = [route.target || (LINKS.find(([name]) => name === route.name) ?? LINKS[0])[1], "Quota Ledger"].join(" · ");
   }, [route.name, route.target]);
-  if (status.error?.status === 401) {
+  if (isRefused) {
     return html`<${Token} refused=${token.get() !== ""} done=${again} />`;
   }
   if (!greeted) {

@@ -5,16 +5,16 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use quota_semantics::object::GroupResource;
 
-/// What can be made for an installation.
+/// Files for an installation.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Generate {
     /// Print a ValidatingWebhookConfiguration that has a kube-apiserver ask the daemon.
     Webhook(Webhook),
     /// Print a policy and a kubeconfig that have a kube-apiserver report failed creations to the daemon.
     Audit(Audit),
-    /// Print what quota-bridge may do in the cluster: a service account and its roles.
+    /// Print quota-bridge's RBAC: a service account and its roles.
     Bridge(Bridge),
-    /// Make a CA, and certificates of it for the webhook and for the API server that calls it, for a first try.
+    /// Create a CA and its certificates for the webhook and the calling API server, for a first try.
     Certs(Certs),
     /// Print the alerts, as a file of rules for Prometheus.
     Alerts(Alerts),
@@ -22,7 +22,7 @@ pub(crate) enum Generate {
     Dashboard,
     /// Write a manual page for each command.
     Man {
-        /// The directory of the pages; it is made if it is not there.
+        /// The directory of the pages; created if missing.
         directory: PathBuf,
     },
     /// Print a ServiceMonitor for the daemon and a PodMonitor for the bridge.
@@ -32,7 +32,7 @@ pub(crate) enum Generate {
 /// The form of the alerts.
 #[derive(Args, Debug)]
 pub(crate) struct Alerts {
-    /// As a PrometheusRule of the Prometheus operator.
+    /// Print a PrometheusRule of the Prometheus operator.
     #[arg(long)]
     pub(crate) operator: bool,
     /// The namespace of the PrometheusRule.
@@ -43,10 +43,10 @@ pub(crate) struct Alerts {
     pub(crate) labels: Vec<(String, String)>,
 }
 
-/// Where the daemon is scraped.
+/// The targets of the monitors.
 #[derive(Args, Debug)]
 pub(crate) struct ServiceMonitor {
-    /// The namespace that the daemon and the bridge run in.
+    /// The namespace of the daemon and the bridge.
     #[arg(long, value_name = "NAMESPACE", default_value = "quota-system")]
     pub(crate) target_namespace: String,
     /// The namespace of the monitors.
@@ -74,7 +74,7 @@ fn label(text: &str) -> Result<(String, String), String> {
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("place").required(true))]
 pub(crate) struct Webhook {
-    /// Where admission.listen can be reached, as https://HOST:PORT.
+    /// The address of admission.listen, as https://HOST:PORT.
     #[arg(long, value_name = "URL", group = "place")]
     pub(crate) url: Option<String>,
     /// The Service in front of it, as NAMESPACE/NAME or NAMESPACE/NAME:PORT. Its namespace is exempt.
@@ -83,22 +83,22 @@ pub(crate) struct Webhook {
     /// The CA of the webhook's certificate, as PEM; without it, the API server's own trust holds.
     #[arg(long, value_name = "FILE")]
     pub(crate) ca_bundle: Option<PathBuf>,
-    /// Name of the configuration.
+    /// The name of the configuration.
     #[arg(long, value_name = "NAME", default_value = "quota-ledger")]
     pub(crate) name: String,
-    /// Namespaces that are not asked about, besides those of the cluster itself: where the daemon and its NATS run.
+    /// Exempt namespaces, besides those of the cluster itself: those of the daemon and its NATS.
     #[arg(long, value_name = "NAMESPACE", value_delimiter = ',')]
     pub(crate) exempt: Vec<String>,
-    /// Other kinds whose number quotas limit (count/…), as configmaps or deployments.apps.
+    /// Other kinds whose number quotas limit (count/…), such as configmaps or deployments.apps.
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     pub(crate) count: Vec<GroupResource>,
     /// Workloads that are charged for their pods, as in admission.charge.
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     pub(crate) charge: Vec<GroupResource>,
-    /// What the API server does when the daemon does not answer.
+    /// What the API server does if the daemon does not answer.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) failure_policy: FailurePolicy,
-    /// How long the API server waits for an answer.
+    /// How long the API server waits for the daemon.
     #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=30))]
     pub(crate) timeout_seconds: u8,
 }
@@ -110,25 +110,25 @@ pub(crate) struct Audit {
     /// https://HOST:PORT.
     #[arg(long, value_name = "URL")]
     pub(crate) url: String,
-    /// The name that the daemon's certificate bears, if it is not the host of the URL.
+    /// The name in the daemon's certificate, if it differs from the host of the URL.
     #[arg(long, value_name = "NAME")]
     pub(crate) server_name: Option<String>,
     /// The CA of the daemon's certificate, as PEM; without it, the API server's own trust holds.
     #[arg(long, value_name = "FILE")]
     pub(crate) ca_bundle: Option<PathBuf>,
-    /// Where the certificate that the API server shows is on its host.
+    /// The path of the API server's client certificate, on its host.
     #[arg(long, value_name = "FILE", requires = "client_key")]
     pub(crate) client_cert: Option<PathBuf>,
-    /// Where its key is on that host.
+    /// The path of that certificate's key, on that host.
     #[arg(long, value_name = "FILE", requires = "client_cert")]
     pub(crate) client_key: Option<PathBuf>,
-    /// Other kinds whose number quotas limit (count/…), as configmaps or deployments.apps.
+    /// Other kinds whose number quotas limit (count/…), such as configmaps or deployments.apps.
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     pub(crate) count: Vec<GroupResource>,
     /// Workloads that are charged for their pods, as in admission.charge.
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     pub(crate) charge: Vec<GroupResource>,
-    /// Print one of the two.
+    /// Print only one of the two files.
     #[arg(long, value_enum)]
     pub(crate) only: Option<AuditPart>,
 }
@@ -136,9 +136,9 @@ pub(crate) struct Audit {
 /// One of the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AuditPart {
-    /// Which requests are reported.
+    /// The audit policy: which requests are reported.
     Policy,
-    /// Where they are sent to.
+    /// The kubeconfig: where they are sent.
     Kubeconfig,
 }
 
@@ -153,53 +153,53 @@ pub(crate) enum FailurePolicy {
     Fail,
 }
 
-/// Where quota-bridge runs, and what it watches.
+/// The settings of quota-bridge's RBAC.
 #[derive(Args, Debug)]
 pub(crate) struct Bridge {
-    /// The namespace that it runs in, which its Lease is in as well.
+    /// The namespace of the bridge and its Lease.
     #[arg(
         long = "bridge-namespace",
         value_name = "NAMESPACE",
         default_value = "quota-system"
     )]
     pub(crate) namespace: String,
-    /// Name of the service account and its roles.
+    /// The name of the service account and its roles.
     #[arg(long, value_name = "NAME", default_value = "quota-bridge")]
     pub(crate) name: String,
-    /// The only namespaces that it watches, as in its key namespaces: Roles in them instead of rights on all of them.
+    /// The only namespaces to watch, as in the bridge's key namespaces: creates Roles there instead of a ClusterRole.
     #[arg(long, value_name = "NAMESPACE", value_delimiter = ',')]
     pub(crate) namespaces: Vec<String>,
-    /// Other kinds whose number quotas limit (count/…), as configmaps or deployments.apps.
+    /// Other kinds whose number quotas limit (count/…), such as configmaps or deployments.apps.
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     pub(crate) count: Vec<GroupResource>,
     /// Workloads that are charged for their pods, as in admission.charge.
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     pub(crate) charge: Vec<GroupResource>,
-    /// The ValidatingWebhookConfiguration whose rules it keeps, as in its key webhook.rules.
+    /// The ValidatingWebhookConfiguration whose rules the bridge maintains, as in its key webhook.rules.
     #[arg(long, value_name = "NAME")]
     pub(crate) webhook: Option<String>,
 
-    /// It writes the status of ClusterResourceQuotas, as with its key status.quotad.
+    /// Allow to write the status of ClusterResourceQuotas, as with the bridge's key status.quotad.
     #[arg(long, conflicts_with = "namespaces")]
     pub(crate) status: bool,
 }
 
-/// Certificates to be made.
+/// The certificates to create.
 #[derive(Args, Debug)]
 pub(crate) struct Certs {
-    /// The directory to make them in.
+    /// The directory of the certificates.
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) dir: PathBuf,
-    /// Names and addresses that the webhook is called by, as quotad.quota-system.svc.
+    /// Names and addresses of the webhook, such as quotad.quota-system.svc.
     #[arg(long, value_name = "HOST", required = true, value_delimiter = ',')]
     pub(crate) host: Vec<String>,
-    /// The name in the certificate that the API server shows.
+    /// The name in the API server's client certificate.
     #[arg(long, value_name = "NAME", default_value = "kube-apiserver")]
     pub(crate) client_name: String,
-    /// How long they are good for.
+    /// How long the certificates are valid.
     #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(u16).range(1..=3650))]
     pub(crate) days: u16,
-    /// Replace what is there.
+    /// Replace existing files.
     #[arg(long)]
     pub(crate) force: bool,
 }

@@ -11,15 +11,15 @@ use crate::output::Path;
 pub(crate) struct GetArgs {
     #[command(subcommand)]
     pub(crate) what: Get,
-    /// In the order of a field: its path, as in `.metadata.name`.
+    /// Sort by a field, given by its path, such as `.metadata.name`.
     #[arg(long, global = true, value_name = "PATH", value_parser = Path::parse)]
     pub(crate) sort_by: Option<Path>,
-    /// Then print what changes, until it is interrupted.
+    /// After the list, print changes until interrupted.
     #[arg(short, long, global = true)]
     pub(crate) watch: bool,
 }
 
-/// What can be shown.
+/// The kinds of things to show.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Get {
     /// Quotas: limits, usage, reservations.
@@ -43,37 +43,37 @@ pub(crate) enum Get {
     /// Reservations: the pending ones, or one in any state.
     #[command(visible_alias = "reservation")]
     Reservations {
-        /// Only that of the object with this uid.
+        /// Only the one for the object with this uid.
         uid: Option<String>,
     },
-    /// What is used, reserved and available.
+    /// Usage: used, reserved and available amounts.
     Usage {
-        /// As it was at this time.
+        /// Usage at this time.
         #[arg(long, value_name = "TIME", conflicts_with = "sequence")]
         at: Option<Timestamp>,
-        /// As it was at this entry.
+        /// Usage at this entry.
         #[arg(long, value_name = "N")]
         sequence: Option<u64>,
-        /// Also what no quota limits.
+        /// Also resources without a limit.
         #[arg(long)]
         all: bool,
     },
-    /// The objects behind the numbers.
+    /// The counted objects.
     #[command(alias = "object")]
     Objects {
-        /// Only objects of this resource, as in `pods` or `deployments.apps`.
+        /// Only objects of this resource, such as `pods` or `deployments.apps`.
         resource: Option<String>,
-        /// At most so many.
+        /// The maximum number of results.
         #[arg(long, value_name = "N", value_parser = at_least_one)]
         limit: Option<usize>,
     },
     /// Ledger entries, in order; of all namespaces unless one is given.
     #[command(alias = "entry")]
     Entries(Range),
-    /// Events that could not be understood.
+    /// Rejected events.
     #[command(alias = "dead-letter")]
     DeadLetters {
-        /// At most so many.
+        /// The maximum number of results.
         #[arg(long, value_name = "N", value_parser = at_least_one)]
         limit: Option<usize>,
     },
@@ -82,13 +82,13 @@ pub(crate) enum Get {
 /// A part of the ledger.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Range {
-    /// The first entry, by sequence; without it, the first that there is.
+    /// The sequence of the first entry [default: the first in the ledger].
     #[arg(long, value_name = "SEQUENCE")]
     pub(crate) from: Option<u64>,
-    /// At most so many.
+    /// The maximum number of results.
     #[arg(long, value_name = "N", default_value = "100", value_parser = at_least_one)]
     pub(crate) limit: usize,
-    /// The last so many.
+    /// Only this many of the last entries.
     #[arg(long, value_name = "N", value_parser = at_least_one, conflicts_with_all = ["from", "limit"])]
     pub(crate) tail: Option<usize>,
 }

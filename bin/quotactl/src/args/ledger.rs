@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, value_parser};
 use quota_ledger::replay::Until;
 
-/// What can be done with a ledger at rest.
+/// Commands for a ledger on disk, without a daemon.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Ledger {
     /// Check everything: checksums, hash chain, offsets, snapshots. Ends with 4 if something is damaged.
@@ -17,11 +17,11 @@ pub(crate) enum Ledger {
         #[command(flatten)]
         jobs: Jobs,
     },
-    /// Make a data directory from a backup, once everything in it has been checked.
+    /// Check a backup, and create a data directory from it.
     Restore {
         /// The backup's directory.
         backup: PathBuf,
-        /// The data directory to make; it must not exist, or be empty.
+        /// The data directory to create; it must not exist, or be empty.
         #[arg(long, value_name = "DIRECTORY")]
         data_dir: PathBuf,
         #[command(flatten)]
@@ -29,7 +29,7 @@ pub(crate) enum Ledger {
         #[command(flatten)]
         jobs: Jobs,
     },
-    /// Make damaged epochs again from an archive, a backup or a copy; what was damaged is set aside.
+    /// Rebuild damaged epochs from an archive, a backup or a copy; damaged files are set aside.
     Repair {
         /// The data directory, which no daemon may have open.
         #[arg(
@@ -44,11 +44,11 @@ pub(crate) enum Ledger {
         #[arg(long, value_name = "DIRECTORY")]
         from: Option<PathBuf>,
     },
-    /// Make the key pair that signs and verifies checkpoints.
+    /// Create the key pair that signs and verifies checkpoints.
     Keygen {
         /// The file of the private key; the public one goes to FILE.pub. Neither may exist.
         file: PathBuf,
-        /// What the ledger is called in checkpoints, as in `ledger.example.com/production`.
+        /// The ledger's name in checkpoints, such as `ledger.example.com/production`.
         #[arg(long, value_name = "NAME")]
         origin: String,
     },
@@ -71,7 +71,7 @@ pub(crate) enum Ledger {
         #[arg(long, value_name = "SEQUENCE", default_value_t = u64::MAX, hide_default_value = true)]
         to: u64,
     },
-    /// Print how much there is of everything.
+    /// Print statistics of the ledger.
     Stat {
         #[command(flatten)]
         place: Place,
@@ -83,31 +83,31 @@ pub(crate) enum Ledger {
         #[command(flatten)]
         place: Place,
     },
-    /// Make a data directory from an exported ledger, checking every hash.
+    /// Create a data directory from an exported ledger, checking every hash.
     Import {
         /// The file to read; `-` is standard input.
         file: PathBuf,
-        /// The data directory to make; it must not exist, or be empty.
+        /// The data directory to create; it must not exist, or be empty.
         #[arg(long, value_name = "DIRECTORY")]
         data_dir: PathBuf,
     },
 }
 
-/// What has been said of the ledger before.
+/// Earlier statements about the ledger.
 #[derive(Args, Debug)]
 pub(crate) struct Signed {
     /// Signed checkpoints that the ledger has to extend.
     #[arg(long, value_name = "FILE", requires = "public_key")]
     pub(crate) checkpoint: Option<PathBuf>,
-    /// The key that they have to be signed by.
+    /// The public key of their signatures.
     #[arg(long, value_name = "FILE", requires = "checkpoint")]
     pub(crate) public_key: Option<PathBuf>,
 }
 
-/// How much is done at once.
+/// Parallelism.
 #[derive(Args, Debug)]
 pub(crate) struct Jobs {
-    /// Threads that check bytes; without it, as many as there are processors.
+    /// Threads that check bytes [default: the number of processors].
     #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..=256))]
     jobs: Option<u16>,
 }
@@ -120,7 +120,7 @@ impl Jobs {
     }
 }
 
-/// Where a ledger is.
+/// The place of a ledger.
 #[derive(Args, Debug)]
 pub(crate) struct Place {
     /// A data directory, or an archive directory alone.
@@ -131,7 +131,7 @@ pub(crate) struct Place {
         default_value = "data"
     )]
     pub(crate) data_dir: PathBuf,
-    /// The archive of a data directory, for what was compacted away.
+    /// The archive of a data directory, with its compacted entries.
     #[arg(long, value_name = "DIRECTORY", env = "QUOTAD_RETENTION__ARCHIVE_DIR")]
     pub(crate) archive: Option<PathBuf>,
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use clap::{ArgGroup, Args, Subcommand};
-use quota_semantics::{Period, quantity::Quantity};
+use quota_semantics::{Period, quantity::Quantity, uid::Uid};
 
 /// Manifests.
 #[derive(Args, Debug)]
@@ -56,8 +56,8 @@ pub(crate) struct Reserve {
     #[arg(long, value_name = "RESOURCE=QUANTITY,…", value_parser = amounts, requires = "uid")]
     pub(crate) request: Option<Amounts>,
     /// The uid of the object that it is for.
-    #[arg(long)]
-    pub(crate) uid: Option<String>,
+    #[arg(long, value_parser = uid)]
+    pub(crate) uid: Option<Uid>,
     /// The object's apiVersion.
     #[arg(long, value_name = "VERSION", conflicts_with = "files")]
     pub(crate) api_version: Option<String>,
@@ -70,6 +70,10 @@ pub(crate) struct Reserve {
     /// How long it is held; without it, as the daemon is configured.
     #[arg(long, value_name = "TIME")]
     pub(crate) ttl: Option<Period>,
+}
+
+fn uid(text: &str) -> Result<Uid, String> {
+    Uid::new(text).map_err(|error| error.to_string())
 }
 
 /// Quantities by resource, as the API takes them.

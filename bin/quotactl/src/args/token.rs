@@ -10,14 +10,14 @@ use clap::{
 use quota_semantics::Period;
 use quota_tokens::Role;
 
-/// What can be done with the tokens of a daemon.
+/// Commands for tokens.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Token {
-    /// Make a token for the namespaces given by -n (patterns as team-*, separated by commas) or -A, and print it.
+    /// Create a token for the namespaces given by -n (patterns such as team-*, separated by commas) or -A, and print it.
     ///
-    /// It is printed once. The daemon needs the record of it, in the file that auth.tokens_file names.
+    /// The token is printed once. The daemon needs its record, in the file auth.tokens_file.
     Create(CreateToken),
-    /// Show whose tokens and certificates a file holds.
+    /// List the tokens and certificates in a file.
     List {
         /// The file.
         #[arg(long, value_name = "FILE")]
@@ -25,24 +25,24 @@ pub(crate) enum Token {
     },
 }
 
-/// A token to be made.
+/// The token to create.
 #[derive(Args, Debug)]
 pub(crate) struct CreateToken {
-    /// Whose it is, as entries name the actor.
+    /// The owner's name, which entries record as the actor.
     #[arg(long, value_name = "NAME")]
     pub(crate) principal: String,
-    /// What may be done with it.
+    /// The roles of the token.
     #[arg(long, required = true, value_delimiter = ',', value_parser = roles())]
     pub(crate) role: Vec<Role>,
-    /// How long it is good for; without it, until its record is removed.
+    /// How long the token is valid [default: until its record is removed].
     #[arg(long, value_name = "TIME")]
     pub(crate) expires: Option<Period>,
-    /// The file to append the record to; without it, the record is printed to standard error.
+    /// The file to append the record to [default: print it to standard error].
     #[arg(long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
 }
 
-/// One of the roles; which there are, the help says.
+/// A role.
 fn roles() -> impl TypedValueParser<Value = Role> {
     PossibleValuesParser::new(Role::ALL.map(Role::as_str)).try_map(|name| name.parse::<Role>())
 }

@@ -5,12 +5,14 @@ mod setup;
 
 use std::{
     net::{SocketAddr, ToSocketAddrs as _},
+    process,
     sync::Arc,
     thread,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use http::Uri;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use self::{report::Report, setup::Quotas};
@@ -46,21 +48,33 @@ pub(super) fn run(
         .collect();
     let plan = plan(bench, global, target.address);
     let stop = stop_on_interrupt()?;
-    let quotas = Quotas::set(client, &namespaces, &bench.resources)?;
+    let quotas = Quotas::set(client, &namespaces, &bench.resources, &stop)?;
     let measured = measure(bench, &plan, &target, namespaces.clone(), &stop);
-    if !bench.keep {
-        quotas.remove()?;
+    // The result comes first: whatever becomes of the quotas, it is there.
+    let told = measured
+        .map_err(|error| {
+            Failure::general(format!("{}: {error}", client.server()))
+                .hint("it acts as many clients: look at limits.connections, and at `ulimit -n`")
+        })
+        .and_then(|tally| {
+            if stop.is_cancelled() {
+                return Err(Failure::general("interrupted"));
+            }
+            let report = Report::new(bench, &plan, client.server(), &tally);
+            report.print(output)?;
+            judge(&tally)
+        });
+    let removed = match bench.keep {
+        true => Ok(()),
+        false => quotas.remove(),
+    };
+    match (told, removed) {
+        (Err(failure), Err(left)) => {
+            note(left.to_string());
+            Err(failure)
+        }
+        (told, removed) => told.and(removed),
     }
-    let tally = measured.map_err(|error| {
-        Failure::general(format!("{}: {error}", client.server()))
-            .hint("it acts as many clients: look at limits.connections, and at `ulimit -n`")
-    })?;
-    if stop.is_cancelled() {
-        return Err(Failure::general("interrupted"));
-    }
-    let report = Report::new(bench, &plan, client.server(), &tally);
-    report.print(output)?;
-    judge(&tally)
 }
 
 /// Nothing done is a failure; a part that was refused is a result, and is printed.
@@ -178,19 +192,28 @@ fn seed() -> u64 {
     u64::try_from(nanoseconds).unwrap_or(u64::MAX)
 }
 
-/// An interrupt ends the measurement, not the tidying up.
+/// The exit code of a program that an interrupt has ended, as shells have it.
+const INTERRUPTED: i32 = 130;
+
+/// An interrupt ends the measurement, and another one the tidying up.
 fn stop_on_interrupt() -> Outcome<CancellationToken> {
     let stop = CancellationToken::new();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
+    // Listens from here on, so that no interrupt ends the program before it has tidied up.
+    let mut interrupts = {
+        let _entered = runtime.enter();
+        signal(SignalKind::interrupt())?
+    };
     let cancelled = stop.clone();
     thread::spawn(move || {
         runtime.block_on(async {
-            if tokio::signal::ctrl_c().await.is_ok() {
-                note("interrupted: tidying up");
-                cancelled.cancel();
-            }
+            interrupts.recv().await;
+            cancelled.cancel();
+            note("interrupted: tidying up");
+            interrupts.recv().await;
+            process::exit(INTERRUPTED);
         });
     });
     Ok(stop)

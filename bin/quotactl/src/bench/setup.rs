@@ -8,11 +8,13 @@ use std::{
 use http::Method;
 use quota_client::http::Address;
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
 use super::super::{
     args::Amounts,
     client::Client,
     failure::{Exit, Failure, Outcome},
+    output::note,
 };
 
 /// Name of the quota in each namespace.
@@ -30,12 +32,20 @@ pub(super) struct Quotas<'a> {
     namespaces: &'a [String],
 }
 
+/// What was done for the first namespaces, in their order.
+struct Done {
+    /// For so many it was tried.
+    count: usize,
+    result: Outcome,
+}
+
 impl<'a> Quotas<'a> {
-    /// Limits these resources in each namespace.
+    /// Limits these resources in each namespace, until it is stopped.
     pub(super) fn set(
         client: &'a Client,
         namespaces: &'a [String],
         resources: &Amounts,
+        stop: &CancellationToken,
     ) -> Outcome<Self> {
         let hard: serde_json::Map<_, _> = resources
             .keys()
@@ -46,24 +56,32 @@ impl<'a> Quotas<'a> {
             "metadata": {"name": QUOTA},
             "spec": {"hard": hard},
         });
-        let quotas = Self { client, namespaces };
         let set = |namespace: &str| {
             let address = address(namespace);
             let set = client.send_json(Method::PUT, &address, &manifest);
             set.map(|_| ())
                 .map_err(|failure| failure.about(format!("quota {namespace}/{QUOTA}")))
         };
-        if let Err(failure) = quotas.each(set) {
-            // What could be set goes again; why the rest could not is the error to report.
-            let _ = quotas.remove();
-            return Err(failure);
+        let done = each(namespaces, set, stop);
+        let namespaces = namespaces.get(..done.count).unwrap_or(namespaces);
+        let quotas = Self { client, namespaces };
+        let failure = match done.result {
+            Err(failure) => failure,
+            Ok(()) if stop.is_cancelled() => Failure::general("interrupted"),
+            Ok(()) => return Ok(quotas),
+        };
+        // What could be set goes again; why the rest could not is the error to report, and not twice.
+        if let Err(left) = quotas.remove()
+            && left.transient != failure.transient
+        {
+            note(left.to_string());
         }
-        Ok(quotas)
+        Err(failure)
     }
 
     /// Deletes them.
     pub(super) fn remove(&self) -> Outcome {
-        self.each(|namespace| {
+        let delete = |namespace: &str| {
             let deleted = self.client.call(Method::DELETE, &address(namespace));
             match deleted {
                 Err(failure) if failure.exit != Exit::NotFound => {
@@ -71,31 +89,40 @@ impl<'a> Quotas<'a> {
                 }
                 _ => Ok(()),
             }
-        })
-    }
-
-    /// Does something for each namespace, several at a time; the first failure ends it.
-    fn each(&self, act: impl Fn(&str) -> Outcome + Sync) -> Outcome {
-        let next = AtomicUsize::new(0);
-        let work = || -> Outcome {
-            while let Some(namespace) = self.namespaces.get(next.fetch_add(1, Ordering::Relaxed)) {
-                act(namespace)?;
-            }
-            Ok(())
         };
-        thread::scope(|scope| {
-            let workers: Vec<_> = (0..AT_ONCE.min(self.namespaces.len()))
-                .map(|_| scope.spawn(work))
-                .collect();
-            workers
-                .into_iter()
-                .map(|worker| {
-                    let ended = worker.join();
-                    ended.unwrap_or_else(|_| Err(Failure::general("a worker ended early")))
-                })
-                .fold(Ok(()), Result::and)
-        })
+        each(self.namespaces, delete, &CancellationToken::new()).result
     }
+}
+
+/// Does something for each namespace, several at a time, until it is stopped; the first failure ends it.
+fn each(
+    namespaces: &[String],
+    act: impl Fn(&str) -> Outcome + Sync,
+    stop: &CancellationToken,
+) -> Done {
+    let next = AtomicUsize::new(0);
+    let work = || -> Outcome {
+        while !stop.is_cancelled()
+            && let Some(namespace) = namespaces.get(next.fetch_add(1, Ordering::Relaxed))
+        {
+            act(namespace)?;
+        }
+        Ok(())
+    };
+    let result = thread::scope(|scope| {
+        let workers: Vec<_> = (0..AT_ONCE.min(namespaces.len()))
+            .map(|_| scope.spawn(work))
+            .collect();
+        workers
+            .into_iter()
+            .map(|worker| {
+                let ended = worker.join();
+                ended.unwrap_or_else(|_| Err(Failure::general("a worker ended early")))
+            })
+            .fold(Ok(()), Result::and)
+    });
+    let count = next.into_inner().min(namespaces.len());
+    Done { count, result }
 }
 
 fn address(namespace: &str) -> Address {

@@ -75,7 +75,8 @@ impl Connection {
     /// If there is no such context.
     pub(crate) fn resolve(global: &Global, file: &File, pod: Option<Pod>) -> Outcome<Self> {
         let named = global.context.as_ref();
-        let context = match named.or(file.current_context.as_ref()) {
+        let current = file.current_context.as_ref();
+        let context = match named.or(current.filter(|name| !name.is_empty())) {
             Some(name) => Some(file.context(name)?),
             None => None,
         };
@@ -92,11 +93,10 @@ impl Connection {
             true => (global.cert.clone(), global.key.clone()),
             false => (own.cert, own.key),
         };
-        let server = global.server.clone().or(Some(own.server));
+        let server = [global.server.clone().unwrap_or_default(), own.server];
+        let server = server.into_iter().find(|server| !server.is_empty());
         Ok(Self {
-            server: server
-                .filter(|server| !server.is_empty())
-                .unwrap_or_else(|| DEFAULT_SERVER.to_owned()),
+            server: server.unwrap_or_else(|| DEFAULT_SERVER.to_owned()),
             ca: global.ca.clone().or(own.ca),
             cert,
             key,
@@ -113,7 +113,7 @@ impl Connection {
             cert: context.cert.clone(),
             key: context.key.clone(),
             token: token.or_else(|| context.token.clone().map(Token::Text)),
-            namespace: context.namespace.clone(),
+            namespace: context.namespace.clone().filter(|name| !name.is_empty()),
         }
     }
 

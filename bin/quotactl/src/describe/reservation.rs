@@ -1,13 +1,14 @@
 //! `describe reservation`: its amounts and its state.
 
-use quota_client::http::Address;
 use quota_client::wire::{Holder, Reservation};
 
-use crate::{age, failure::Outcome, output::one_line, session::Session, table::Table};
+use crate::{
+    age, failure::Outcome, output::one_line, reservation as held, session::Session, table::Table,
+};
 
 /// Describes a reservation, in any state.
 pub(crate) fn reservation(session: &Session, uid: &str) -> Outcome {
-    let address = Address::in_namespace(session.scope.namespace(), ["reservations", uid]);
+    let address = held::one(session, [uid])?;
     let answer = session.client.get::<Reservation<'static>>(&address)?;
     let reservation = answer.content;
     session.note_lag(reservation.lagging);

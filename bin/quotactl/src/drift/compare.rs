@@ -4,9 +4,8 @@ use std::collections::HashSet;
 
 use quota_client::{
     http::Address,
-    wire::{Compared, Difference, DriftAnswer},
+    wire::{Compared, Difference, DriftAnswer, Object},
 };
-use quota_semantics::uid::Uid;
 use serde::Deserialize;
 
 use super::{
@@ -35,14 +34,16 @@ const KEPT_MAX_BYTES: usize = 256 * 1024 * 1024;
 /// Most objects that could not be read which are named one by one.
 const NAMED_MAX: usize = 20;
 
-/// A fixed-size digest of a uid.
-pub(super) type UidHash = u128;
+/// A fixed-size digest of what makes an object the same one: its namespace and its uid.
+pub(super) type Identity = u128;
 
-/// The hash of a uid.
-pub(super) fn uid_hash(uid: &Uid) -> UidHash {
-    let hash = blake3::hash(uid.to_string().as_bytes());
+/// The identity of an object.
+pub(super) fn identity(object: &Object<'_>) -> Identity {
+    // No namespace holds a zero byte: the same text is never of another pair.
+    let pair = format!("{}\0{}", object.namespace, object.uid);
+    let hash = blake3::hash(pair.as_bytes());
     let bytes = hash.as_bytes().first_chunk().copied().unwrap_or_default();
-    UidHash::from_le_bytes(bytes)
+    Identity::from_le_bytes(bytes)
 }
 
 /// The result of comparing a listing.
@@ -51,7 +52,7 @@ pub(super) struct Comparison {
     /// What differs.
     pub(super) differences: Vec<Drifted>,
     /// Which objects were listed.
-    pub(super) uids: HashSet<UidHash>,
+    pub(super) identities: HashSet<Identity>,
     /// Where objects of which resources were listed.
     pub(super) listed: Listed,
     /// How many objects were compared.
@@ -167,11 +168,11 @@ impl<'a> Comparing<'a> {
         if !spaces.contains(namespace) {
             spaces.insert(namespace.to_owned());
         }
-        if !compared.uids.insert(uid_hash(&object.uid)) {
+        if !compared.identities.insert(identity(object)) {
             let place = format!("{}{}", item.place, named(&item));
             return Err(Failure::general("it was listed before").about(place));
         }
-        if compared.uids.len() > OBJECTS_MAX {
+        if compared.identities.len() > OBJECTS_MAX {
             let wrong = format!("more than {OBJECTS_MAX} objects");
             return Err(Failure::general(wrong).hint("compare one namespace at a time"));
         }

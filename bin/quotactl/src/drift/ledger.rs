@@ -9,7 +9,7 @@ use quota_client::{
 
 use super::{
     Drifted,
-    compare::{UidHash, uid_hash},
+    compare::{Identity, identity},
     scope::Scope,
 };
 use crate::{failure::Outcome, session::Session};
@@ -36,7 +36,7 @@ pub(super) struct LedgerObjects {
 pub(super) fn read(
     session: &Session,
     scope: &Scope,
-    listed: &HashSet<UidHash>,
+    listed: &HashSet<Identity>,
     head: u64,
     version: Option<u64>,
 ) -> Outcome<LedgerObjects> {
@@ -82,12 +82,12 @@ impl LedgerObjects {
     fn sort_out(
         &mut self,
         object: Object<'static>,
-        listed: &HashSet<UidHash>,
+        listed: &HashSet<Identity>,
         head: u64,
         version: Option<u64>,
     ) -> Option<Object<'static>> {
         self.count += 1;
-        if listed.contains(&uid_hash(&object.uid)) {
+        if listed.contains(&identity(&object)) {
             return None;
         }
         let own: Option<u64> = object
@@ -124,9 +124,12 @@ mod tests {
     #[test]
     fn what_the_listing_could_not_hold_is_not_gone() {
         let there = object("there", 1, Some("5"));
-        let listed = HashSet::from([uid_hash(&there.uid)]);
+        let listed = HashSet::from([identity(&there)]);
         let mut awaited = object("awaited", 1, None);
         awaited.awaited_since = Some("2026-11-20T10:00:00Z".parse().unwrap());
+        // A uid is of one namespace.
+        let mut elsewhere = object("there", 1, Some("5"));
+        elsewhere.namespace = "b".into();
         let objects = [
             there,
             object("gone", 10, Some("7")),
@@ -134,14 +137,15 @@ mod tests {
             object("late", 11, Some("5")),
             object("new", 1, Some("8")),
             awaited,
+            elsewhere,
         ];
         let mut found = LedgerObjects::default();
         let gone: Vec<_> = objects
             .into_iter()
             .filter_map(|object| found.sort_out(object, &listed, 10, Some(7)))
-            .map(|object| object.uid.to_string())
+            .map(|object| format!("{}/{}", object.namespace, object.uid))
             .collect();
-        assert_eq!(gone, ["gone", "plain"]);
-        assert_eq!((found.count, found.newer, found.awaited), (6, 2, 1));
+        assert_eq!(gone, ["a/gone", "a/plain", "b/there"]);
+        assert_eq!((found.count, found.newer, found.awaited), (7, 2, 1));
     }
 }

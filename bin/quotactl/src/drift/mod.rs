@@ -93,7 +93,7 @@ pub(crate) fn run(session: &Session, args: &Drift) -> Outcome {
     let version = args.resource_version.or(version);
     let listed = std::mem::take(&mut compared.listed);
     let scope = Scope::new(&requested, listed).map_err(|failure| failure.about(&place))?;
-    let in_ledger = ledger::read(session, &scope, &compared.uids, head, version)?;
+    let in_ledger = ledger::read(session, &scope, &compared.identities, head, version)?;
     let Comparison {
         mut differences, ..
     } = compared;

@@ -52,10 +52,16 @@ impl List for Entries {
     }
 }
 
-/// The entry behind those of an answer.
-pub(super) fn next(listing: &Listing<Entry>) -> Option<u64> {
-    let last = listing.items.last()?;
-    Some(last.sequence.saturating_add(1))
+/// The entry behind those of an answer, which may be in any order.
+fn next(listing: &Listing<Entry>) -> Option<u64> {
+    let last = listing.items.iter().map(|entry| entry.sequence).max()?;
+    Some(last.saturating_add(1))
+}
+
+/// The first entry that an answer could not show. None: the daemon does not say.
+pub(super) fn behind(range: &Range, listing: &Listing<Entry>) -> Option<u64> {
+    let behind_head = || Some(listing.head.as_of?.sequence.saturating_add(1));
+    next(listing).or(range.from).or_else(behind_head)
 }
 
 /// Says where the next page begins, if there is one.
@@ -67,7 +73,7 @@ pub(super) fn note_more(range: &Range, listing: &Listing<Entry>) {
     }
 }
 
-/// Events that could not be understood, with the reasons.
+/// Rejected events, with the reasons.
 pub(super) struct DeadLetters {
     pub(super) limit: Option<usize>,
 }

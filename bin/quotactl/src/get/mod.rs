@@ -18,6 +18,7 @@ use super::{
     args::{Get, GetArgs},
     client::read,
     failure::{Failure, Outcome},
+    namespaces::When,
     output::{Output, sort},
     session::Session,
     table::Table,
@@ -128,8 +129,10 @@ pub(crate) fn run(session: &Session, args: &GetArgs) -> Outcome {
         }
         Get::Usage { at, sequence, all } => {
             let list = usage::UsageOf {
-                at: *at,
-                sequence: *sequence,
+                when: When {
+                    at: *at,
+                    sequence: *sequence,
+                },
                 all: *all,
             };
             show_or_follow(session, args, &list)
@@ -148,7 +151,7 @@ pub(crate) fn run(session: &Session, args: &GetArgs) -> Outcome {
                 if !listing.items.is_empty() {
                     show(session, &session.output, &list, &listing)?;
                 }
-                return watch::run(session, entries::next(&listing));
+                return watch::run(session, entries::behind(range, &listing));
             }
             show(session, &session.output, &list, &listing)?;
             entries::note_more(range, &listing);

@@ -39,7 +39,7 @@ impl List for Quotas<'_> {
 
     fn fetch(&self, session: &Session) -> Outcome<Value> {
         match self.name {
-            Some(name) => session.client.get_json(&one(session, name)),
+            Some(name) => session.client.get_json(&one(session, name)?),
             None => session.client.list_json(
                 &all(session).with_some("labelSelector", self.selector),
                 None,
@@ -64,7 +64,7 @@ pub(crate) fn ask(
     let client = &session.client;
     Ok(match name {
         Some(name) => {
-            let Answer { json, content } = client.get::<Quota<'static>>(&one(session, name))?;
+            let Answer { json, content } = client.get::<Quota<'static>>(&one(session, name)?)?;
             let lagging = content.lagging;
             let content = vec![content];
             (Answer { json, content }, lagging)
@@ -77,8 +77,9 @@ pub(crate) fn ask(
     })
 }
 
-fn one(session: &Session, name: &str) -> Address {
-    Address::in_namespace(session.scope.namespace(), ["quotas", name])
+fn one(session: &Session, name: &str) -> Outcome<Address> {
+    let namespace = session.scope.of_one("a quota")?;
+    Ok(Address::in_namespace(namespace, ["quotas", name]))
 }
 
 fn all(session: &Session) -> Address {

@@ -7,7 +7,7 @@ use super::{Item, List};
 use crate::{
     age,
     failure::{Exit, Outcome},
-    namespaces::everywhere,
+    namespaces::{When, everywhere},
     reservation,
     session::Session,
     table::Table,
@@ -36,18 +36,10 @@ impl List for Reservations<'_> {
         let pending = |namespace: &str| {
             client.list_json(&Address::in_namespace(namespace, ["reservations"]), None)
         };
-        let namespace = session.scope.namespace();
         match self.uid {
-            Some(uid) => client.get_json(&one(namespace, uid)),
-            None if session.scope.all => everywhere(session, |namespace| {
-                Ok(
-                    match pending(namespace)?.get_mut("items").map(Value::take) {
-                        Some(Value::Array(items)) => items,
-                        _ => Vec::new(),
-                    },
-                )
-            }),
-            None => pending(namespace),
+            Some(uid) => client.get_json(&reservation::one(session, [uid])?),
+            None if session.scope.all => everywhere(session, When::default(), pending),
+            None => pending(session.scope.namespace()),
         }
     }
 

@@ -1,18 +1,20 @@
 //! `get usage`: used, reserved and available amounts.
 
 use quota_client::{http::Address, wire::Usage};
-use quota_semantics::Timestamp;
 use serde_json::Value;
 
 use super::{Item, List};
 use crate::{
-    failure::Outcome, figures::usage_table, namespaces::everywhere, session::Session, table::Table,
+    failure::Outcome,
+    figures::usage_table,
+    namespaces::{When, everywhere},
+    session::Session,
+    table::Table,
 };
 
 /// Usage as it is, or as it was.
 pub(super) struct UsageOf {
-    pub(super) at: Option<Timestamp>,
-    pub(super) sequence: Option<u64>,
+    pub(super) when: When,
     /// Also what no quota limits.
     pub(super) all: bool,
 }
@@ -29,13 +31,10 @@ impl List for UsageOf {
     fn fetch(&self, session: &Session) -> Outcome<Value> {
         let ask = |namespace: &str| {
             let address = Address::in_namespace(namespace, ["usage"]);
-            let address = address.with_some("at", self.at);
-            session
-                .client
-                .get_json(&address.with_some("sequence", self.sequence))
+            session.client.get_json(&self.when.of(address))
         };
         match session.scope.all {
-            true => everywhere(session, |namespace| Ok(vec![ask(namespace)?])),
+            true => everywhere(session, self.when, ask),
             false => ask(session.scope.namespace()),
         }
     }
@@ -103,8 +102,7 @@ mod tests {
             .unwrap()
         };
         let list = UsageOf {
-            at: None,
-            sequence: None,
+            when: When::default(),
             all: false,
         };
         let changed = list.changes(&[usage("1", 1)], &[usage("2", 2)]);

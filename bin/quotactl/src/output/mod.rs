@@ -10,7 +10,7 @@ mod terminal;
 
 use std::{
     borrow::Cow,
-    cell::RefCell,
+    cell::{Cell, RefCell},
     io::{self, Write},
     rc::Rc,
 };
@@ -43,6 +43,8 @@ pub(crate) struct Output {
     color: bool,
     /// The columns of a table that further rows are to line up with.
     columns: Option<Rc<RefCell<Vec<u16>>>>,
+    /// Whether a document of YAML was printed: the next one is parted from it.
+    begun: Rc<Cell<bool>>,
 }
 
 impl Output {
@@ -54,6 +56,7 @@ impl Output {
             width: terminal::width(),
             color: color.is_on(),
             columns: None,
+            begun: Rc::default(),
         }
     }
 
@@ -91,14 +94,20 @@ impl Output {
     /// Prints a value as JSON or YAML, or what a template or columns make of it.
     pub(crate) fn value(&self, value: &impl Serialize) -> Outcome {
         let text = match &self.format {
-            Format::Yaml => yaml(value)?,
+            Format::Yaml => {
+                let begin = if self.begun.replace(true) {
+                    "---\n"
+                } else {
+                    ""
+                };
+                format!("{begin}{}", yaml(value)?)
+            }
             Format::JsonPath(template) => {
                 let text = template.render(&to_json(value)?);
                 return self.raw(&visible(&text, &['\n', '\t']));
             }
             Format::Columns(columns) => return self.table(&columns.table(&to_json(value)?)),
-            _ => serde_json::to_string_pretty(value)
-                .map_err(|error| Failure::general(error.to_string()))?,
+            _ => pretty(value)?,
         };
         self.line(text.trim_end())
     }
@@ -160,7 +169,17 @@ pub(crate) fn to_json(value: &impl Serialize) -> Outcome<Value> {
 pub(crate) fn yaml(value: &impl Serialize) -> Outcome<String> {
     // By way of JSON's data model, so that both forms agree in every detail.
     let value = to_json(value)?;
-    serde_saphyr::to_string(&value).map_err(|error| Failure::general(error.to_string()))
+    let text = serde_saphyr::to_string(&value);
+    let text = text.map_err(|error| Failure::general(error.to_string()))?;
+    match text.contains(|c| c != '\n' && misleads(c)) {
+        // As JSON, which is YAML too, it is the same with these characters escaped.
+        true => pretty(&value),
+        false => Ok(text),
+    }
+}
+
+fn pretty(value: &impl Serialize) -> Outcome<String> {
+    serde_json::to_string_pretty(value).map_err(|error| Failure::general(error.to_string()))
 }
 
 /// Says something that is not data.
@@ -175,10 +194,17 @@ pub(crate) fn one_line(text: &str) -> Cow<'_, str> {
     visible(text, &[])
 }
 
-/// A text without control characters, which terminals obey, but for these. What it says instead is how JSON writes
-/// them, so that JSON stays the same JSON.
+/// Whether a character makes a terminal show something else than the text: control characters steer it, others begin a
+/// line or turn the direction of what follows.
+pub(crate) fn misleads(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// A text without characters that mislead, but for these. What it says instead is how JSON writes them, so that JSON
+/// stays the same JSON.
 fn visible<'a>(text: &'a str, but: &[char]) -> Cow<'a, str> {
-    let hidden = |c: char| c.is_control() && !but.contains(&c);
+    let hidden = |c: char| misleads(c) && !but.contains(&c);
     if !text.contains(hidden) {
         return Cow::Borrowed(text);
     }
@@ -209,11 +235,30 @@ mod tests {
         );
         assert_eq!(visible("a\tb\n", &['\n', '\t']), "a\tb\n");
         assert_eq!(one_line("äöü"), "äöü");
+        assert_eq!(one_line("a\u{202e}b\u{2028}c"), "a\\u202eb\\u2028c");
         let value = serde_json::json!({"name": "\u{1b}\u{9b}\u{7f}\n"});
         let text = serde_json::to_string_pretty(&value).unwrap();
         let shown = visible(&text, &['\n']);
         assert!(!shown.contains(|c: char| c.is_control() && c != '\n'));
         assert_eq!(serde_json::from_str::<Value>(&shown).unwrap(), value);
+    }
+
+    #[test]
+    fn what_misleads_is_escaped_and_stays_the_same_data() {
+        for c in
+            "\u{1b}\u{61c}\u{200e}\u{200f}\u{2028}\u{2029}\u{202a}\u{202e}\u{2066}\u{2069}".chars()
+        {
+            let value = serde_json::json!({"name": format!("a{c}b"), "list": [c.to_string()]});
+            let text = yaml(&value).unwrap();
+            let shown = visible(&text, &['\n']);
+            assert!(!shown.contains(c), "{shown}");
+            assert_eq!(
+                serde_saphyr::from_str::<Value>(&shown).unwrap(),
+                value,
+                "{shown}"
+            );
+        }
+        assert!(!"aä \u{200d}\u{feff}".contains(misleads));
     }
 
     #[test]

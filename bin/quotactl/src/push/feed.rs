@@ -33,7 +33,7 @@ pub(super) enum Next {
     Line(Bytes),
     /// Nothing so far, or not the whole of a line.
     Pause,
-    /// So many bytes and no end of a line.
+    /// A line of so many bytes or more, of which nothing is taken.
     TooLong,
     /// The input has ended.
     End,
@@ -102,11 +102,15 @@ impl Feed {
         Ok((self.buffer.len() <= most).then(|| self.buffer.split().freeze()))
     }
 
+    /// What has been received and not returned yet.
+    pub(super) fn ahead(&self) -> &[u8] {
+        &self.buffer
+    }
+
     fn give(&mut self, length: usize, longest: usize) -> Next {
         self.looked_at = 0;
-        let line = self.buffer.split_to(length).freeze();
-        match line.len() < longest {
-            true => Next::Line(line),
+        match length < longest {
+            true => Next::Line(self.buffer.split_to(length).freeze()),
             false => Next::TooLong,
         }
     }

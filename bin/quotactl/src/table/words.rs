@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
+use crate::output::misleads;
+
 /// How many columns of the terminal something of a text takes.
 pub(super) type Measure = fn(&str) -> u16;
 
@@ -79,7 +81,7 @@ pub(super) fn visible(text: String) -> String {
         return "<none>".to_owned();
     }
     text.chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
+        .map(|c| if misleads(c) { ' ' } else { c })
         .collect()
 }
 

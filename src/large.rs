@@ -56,17 +56,29 @@ const NICE: i32 = 10;
 enum Kind {
     /// Answers with many amounts.
     Answers,
+    /// The lines of watches. They have turns of their own: many watches keep no list of their principal waiting.
+    Watches,
     /// Answers about the past. A single one may take long: they are charged to no principal, and pause only while
     /// others are active.
     Past,
 }
 
 static ANSWERS: LazyLock<Pool> = LazyLock::new(|| {
-    let processors = thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
-    Pool::start(&ANSWERS, Kind::Answers, THREADS_PER_PROCESSOR * processors)
+    Pool::start(
+        &ANSWERS,
+        Kind::Answers,
+        THREADS_PER_PROCESSOR * processors(),
+    )
 });
 
+static WATCHES: LazyLock<Pool> =
+    LazyLock::new(|| Pool::start(&WATCHES, Kind::Watches, processors()));
+
 static PAST: LazyLock<Pool> = LazyLock::new(|| Pool::start(&PAST, Kind::Past, PAST_AT_ONCE));
+
+fn processors() -> usize {
+    thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get)
+}
 
 /// The permission to have a large answer made for a principal. Every large answer needs one for its purpose: a read is
 /// refused while too many answers wait.
@@ -117,6 +129,11 @@ impl Permit {
     /// The permission for a change: a decision is always answered, however many answers wait.
     pub(crate) fn to_change(principal: &Name) -> Self {
         Self::new(principal, &ANSWERS)
+    }
+
+    /// The permission for a watch, which makes one part after the other: the number of watches is bounded.
+    pub(crate) fn to_watch(principal: &Name) -> Self {
+        Self::new(principal, &WATCHES)
     }
 
     /// The permission for a query of a past state.
@@ -171,6 +188,7 @@ impl Pool {
     fn start(this: &'static LazyLock<Self>, kind: Kind, threads: usize) -> Self {
         let name = match kind {
             Kind::Answers => "answers",
+            Kind::Watches => "watches",
             Kind::Past => "past",
         };
         let named = || thread::Builder::new().name(name.to_owned());

@@ -9,7 +9,10 @@ use quota_core::{
     state::{Head, ReservationView},
 };
 use quota_journal::Damage;
-use quota_semantics::{Timestamp, in_microseconds, quota::FieldError};
+use quota_semantics::{
+    Timestamp, in_microseconds,
+    quota::{FieldError, field},
+};
 use serde::{Serialize, Serializer};
 
 use crate::{metrics::Limit, reason, writer::Unavailable};
@@ -40,6 +43,19 @@ pub struct Cause {
 }
 
 impl Cause {
+    /// Keeps of long texts what is shown. The path of a group's field is longer than that of a quota's; a message has a
+    /// value and an explanation.
+    fn cut(&mut self) {
+        for (text, most) in [
+            (&mut self.field, field::SHOWN_BYTES_MAX + 16),
+            (&mut self.message, 3 * field::SHOWN_BYTES_MAX),
+        ] {
+            if text.len() > most {
+                *text = field::shown(text, most).into_owned();
+            }
+        }
+    }
+
     /// A required field is missing.
     #[must_use]
     pub fn required(field: &str, why: &str) -> Self {
@@ -72,6 +88,33 @@ impl Cause {
             kind: "FieldValueForbidden",
         }
     }
+}
+
+/// Most bytes of the causes of a problem: all field errors that are shown of one object have room.
+const CAUSES_BYTES_MAX: usize = 2 * field::ERRORS_BYTES_MAX;
+
+/// The causes that are shown. The last one says whether there are more.
+fn shown(causes: Vec<Cause>) -> Vec<Cause> {
+    let most = match causes.len() > field::ERRORS_MAX {
+        true => field::ERRORS_MAX - 1,
+        false => field::ERRORS_MAX,
+    };
+    let mut bytes = 0;
+    let mut shown = Vec::new();
+    for mut cause in causes {
+        cause.cut();
+        bytes += cause.field.len() + cause.message.len();
+        if shown.len() == most || bytes > CAUSES_BYTES_MAX {
+            shown.push(Cause {
+                message: format!("Invalid value: {}", field::FURTHER_ERRORS),
+                kind: "FieldValueInvalid",
+                ..cause
+            });
+            break;
+        }
+        shown.push(cause);
+    }
+    shown
 }
 
 impl From<FieldError> for Cause {
@@ -185,9 +228,10 @@ impl Problem {
         }))
     }
 
-    /// Invalid fields; there must be at least one.
+    /// Invalid fields; there must be at least one. Of many, or of long ones, only a part is shown.
     #[must_use]
     pub fn invalid(causes: Vec<Cause>) -> Self {
+        let causes = shown(causes);
         let said: Vec<_> = causes
             .iter()
             .map(|cause| format!("{}: {}", cause.field, cause.message))

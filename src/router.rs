@@ -14,9 +14,10 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use http::{HeaderValue, Method, header};
+use quota_semantics::Name;
 
 use crate::{
-    auth::{Access, Admitted, Authenticator, Needed, Request as AccessRequest},
+    auth::{Access, Admitted, Authenticator, Needed, Principal, Request as AccessRequest},
     cluster::Cluster,
     peer::Peer,
     problem::{Problem, Reason},
@@ -235,26 +236,19 @@ impl Found<'_> {
     #[must_use]
     pub fn answer(self, request: Request, peer: &Peer) -> PendingResponse {
         let is_head = *request.method() == Method::HEAD;
-        let (answering, admitted) = match self.begin(request, peer) {
-            Ok(begun) => begun,
-            Err(response) => {
-                let answering: Answering = Box::pin(ready(*response));
-                (answering, None)
-            }
-        };
+        let begun = self.begin(request, peer).unwrap_or_else(|response| Begun {
+            answering: Box::pin(ready(*response)),
+            admitted: None,
+            principal: None,
+        });
         PendingResponse {
-            answering,
-            admitted,
+            begun,
             is_head,
             is_repeatable: self.is_repeatable(),
         }
     }
 
-    fn begin(
-        &self,
-        request: Request,
-        peer: &Peer,
-    ) -> Result<(Answering, Option<Admitted>), Box<Response>> {
+    fn begin(&self, request: Request, peer: &Peer) -> Result<Begun, Box<Response>> {
         let (mut parts, body) = request.into_parts();
         let needed = self.needed();
         let mut admitted = None;
@@ -283,6 +277,9 @@ impl Found<'_> {
         {
             cluster.admit(&mut parts)?;
         }
+        let principal = parts.extensions.get::<Principal>();
+        let principal = principal.filter(|principal| !principal.is_anonymous());
+        let principal = principal.map(|principal| principal.name().clone());
         let Some(route) = self.route else {
             return Err(Box::new(self.refused(&parts.method, parts.uri.path())));
         };
@@ -294,7 +291,11 @@ impl Found<'_> {
             Some(cluster) => cluster.answer(&route.spec, request, &route.handle),
             None => (route.handle)(request, ()),
         };
-        Ok((answering, admitted))
+        Ok(Begun {
+            answering,
+            admitted,
+            principal,
+        })
     }
 
     fn needed(&self) -> Needed {
@@ -336,20 +337,36 @@ impl Found<'_> {
     }
 }
 
-/// The pending response to a matched request.
-pub struct PendingResponse {
+/// A request that its handler has.
+struct Begun {
     answering: Answering,
     admitted: Option<Admitted>,
+    /// The caller, if it is known and not anonymous.
+    principal: Option<Name>,
+}
+
+/// The pending response to a matched request.
+pub struct PendingResponse {
+    begun: Begun,
     is_head: bool,
     is_repeatable: bool,
+}
+
+impl PendingResponse {
+    /// The caller, if it has a name of its own: without tokens all callers are anonymous.
+    #[must_use]
+    pub(crate) const fn principal(&self) -> Option<&Name> {
+        self.begun.principal.as_ref()
+    }
 }
 
 impl Future for PendingResponse {
     type Output = Response;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Response> {
-        let mut response = ready!(self.answering.as_mut().poll(cx));
-        if let Some(admitted) = self.admitted.take() {
+        let begun = &mut self.begun;
+        let mut response = ready!(begun.answering.as_mut().poll(cx));
+        if let Some(admitted) = begun.admitted.take() {
             response = admitted.until_revoked(response);
         }
         if !self.is_repeatable {

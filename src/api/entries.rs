@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::{
     App, Caller, answer,
-    history::{walk, walk_back},
+    history::{Namespaced, Walk, walk, walk_back},
     page::{self, Page, PageQuery, Params, token},
     problem::Problem,
 };
@@ -66,39 +66,26 @@ pub(super) async fn list(
             walk_back(&app, &actor.principal, from, limit, pick).await?
         }
     };
-    let next = walked.next.map(|next| token(&next)).transpose()?;
-    let bytes: usize = walked
-        .found
-        .iter()
-        .map(|entry| size::of_event(&entry.event))
-        .sum();
+    let Walk {
+        found, next, turn, ..
+    } = walked;
+    let next = next.map(|next| token(&next)).transpose()?;
+    let bytes: usize = found.iter().map(|entry| size::of_event(&entry.event)).sum();
     let make = move |turn: &Turn| {
         answer::large(
             turn,
             &Page {
-                items: walked.found,
+                items: found,
                 next,
                 as_of: answer::as_of(head),
                 lagging: app.lags(),
             },
         )
     };
-    Ok(permit.make(bytes / BYTES_PER_AMOUNT, make).await)
-}
-
-/// Selects the entries of one namespace.
-struct Namespaced(Option<String>);
-
-impl Namespaced {
-    fn new(namespace: Option<String>) -> Self {
-        Self(namespace.filter(|namespace| !namespace.is_empty()))
-    }
-
-    fn keeps(&self, entry: &Entry) -> bool {
-        self.0
-            .as_deref()
-            .is_none_or(|wanted| entry.event.namespace().is_some_and(|own| *own == *wanted))
-    }
+    let answer = permit.make(bytes / BYTES_PER_AMOUNT, make).await;
+    // Until here the entries are in memory: the bound on readers is also a bound on them.
+    drop(turn);
+    Ok(answer)
 }
 
 /// `GET /v1/dead-letters`: newest first.

@@ -9,7 +9,7 @@ use quota_core::{
 use quota_semantics::{Name, Timestamp, quantity::Quantity, uid::Uid};
 use serde::Deserialize;
 
-use crate::large::{Permit, Turn};
+use crate::large::Turn;
 
 use super::{
     App, Caller, answer,
@@ -81,7 +81,6 @@ struct Number {
     used: Quantity,
     reserved: Quantity,
     parts: PartsView,
-    objects: usize,
     head: Head,
 }
 
@@ -103,31 +102,33 @@ pub(super) async fn explain(
         at: query.at,
         sequence: query.sequence,
     };
-    let quota = query.quota.as_deref();
-    let question = |state: &state::State| {
-        let (hard, used, reserved) = figures(state, &namespace, quota, &query.resource)?;
-        let parts = state.parts_view(&namespace, quota, &query.resource)?;
+    let asked = (
+        namespace.clone(),
+        query.quota.clone(),
+        query.resource.clone(),
+    );
+    let view = move |state: &state::State| {
+        let (namespace, quota, resource) = &asked;
+        let quota = quota.as_deref();
+        let (hard, used, reserved) = figures(state, namespace, quota, resource)?;
         Some(Number {
             hard,
             used,
             reserved,
-            objects: parts.len(),
-            parts,
+            parts: state.parts_view(namespace, quota, resource)?,
             head: state.head(),
         })
     };
-    let permit = Permit::to_read(&actor.principal)?;
-    let (number, lagging) = past::ask(&app, &actor.principal, &when, question).await?;
-    let Some(number) = number else {
-        let detail = format!(
-            "quota {:?} not found, or it does not limit this",
-            quota.unwrap_or("")
-        );
-        return Err(Problem::new(Reason::NotFound, detail));
-    };
     // All objects and reservations are read, but outside the lock of the state.
-    let objects = number.objects;
-    let make = move |turn: &Turn| {
+    let objects = |number: &Option<Number>| number.as_ref().map_or(0, |number| number.parts.len());
+    let make = move |number: Option<Number>, lagging, turn: &Turn| {
+        let Some(number) = number else {
+            let detail = format!(
+                "quota {:?} not found, or it does not limit this",
+                query.quota.as_deref().unwrap_or("")
+            );
+            return Err(Problem::new(Reason::NotFound, detail));
+        };
         let pause = || turn.pause();
         let mut parts = number.parts.first(after.as_ref(), limit + 1, pause);
         let more = parts.len() > limit;
@@ -149,7 +150,7 @@ pub(super) async fn explain(
             },
         ))
     };
-    permit.make(objects, make).await
+    past::answer(&app, &actor.principal, &when, view, objects, make).await?
 }
 
 /// Hard, used and reserved.

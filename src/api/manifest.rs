@@ -4,7 +4,7 @@ use bytes::Bytes;
 use quota_semantics::{
     embedded::refuse_embedded,
     quantity::{Quantity, exact_numbers},
-    quota::Manifest,
+    quota::{Manifest, field::ERRORS_MAX},
 };
 use serde_json::Value;
 
@@ -66,7 +66,9 @@ pub(super) fn unreadable(manifest: &Value, pointer: &str, name: &str) -> Vec<Cau
         let field = format!("{name}[{resource}]");
         Some(Cause::invalid(field, shown, &error.to_string()))
     };
-    hard.into_iter().flatten().filter_map(cause).collect()
+    let causes = hard.into_iter().flatten().filter_map(cause);
+    // The answer says that there are more than these.
+    causes.take(ERRORS_MAX + 1).collect()
 }
 
 /// The top-level fields of every manifest. A response can be sent back as a manifest, so fields of responses are

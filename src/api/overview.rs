@@ -256,13 +256,16 @@ pub(super) async fn trend(
     let as_of = app.ledger.read(state::State::head).await?;
     let listed = names.clone();
     let permit = Permit::of_past(&actor.principal);
-    let sampled = app.past.series(&permit, times.clone(), move |state| {
+    let sample = move |state: &state::State| {
         let share_of = |name: &String| {
             let (share, _) = fullest(&state.quotas_view(name))?;
             Some(share).filter(|share| share.is_finite())
         };
         listed.iter().map(share_of).collect::<Vec<_>>()
-    });
+    };
+    let sampled = app
+        .past
+        .series(&permit, times.clone(), sample, |shares, _| shares);
     let points = times.into_iter().zip(sampled.await?);
     Ok(answer::ok(&Trend {
         namespaces: &names,

@@ -9,7 +9,10 @@ use super::{
     App,
     problem::{Problem, Reason},
 };
-use crate::{large::Permit, writer};
+use crate::{
+    large::{Permit, Turn},
+    writer,
+};
 
 /// The moment that a query refers to; none for now.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -37,7 +40,7 @@ impl When {
     }
 }
 
-/// Reads the state of a moment; also answers whether the state may lag behind the sources.
+/// Reads a little of the state of a moment; also answers whether the state may lag behind the sources.
 pub(super) async fn ask<R>(
     app: &App,
     principal: &Name,
@@ -50,6 +53,35 @@ pub(super) async fn ask<R>(
             let permit = Permit::of_past(principal);
             let state = app.past.state(&permit, until).await?;
             Ok((question(&state), false))
+        }
+    }
+}
+
+/// Makes an answer from a view of the state of a moment. `make` also learns whether the state may lag behind the sources.
+/// A past state is not kept for longer than it takes to make the answer: see [`History::answer`].
+///
+/// [`History::answer`]: crate::history::History::answer
+pub(super) async fn answer<V: Send + 'static, R: Send + 'static>(
+    app: &App,
+    principal: &Name,
+    when: &When,
+    view: impl Fn(&state::State) -> V + Send + 'static,
+    amounts: impl FnOnce(&V) -> usize,
+    make: impl FnOnce(V, bool, &Turn) -> R + Send + 'static,
+) -> Result<R, Problem> {
+    match when.until()? {
+        None => {
+            let permit = Permit::to_read(principal)?;
+            let seen = app.ledger.read(view).await?;
+            let (amounts, lagging) = (amounts(&seen), app.lags());
+            let make = move |turn: &Turn| make(seen, lagging, turn);
+            Ok(permit.make(amounts, make).await)
+        }
+        Some(until) => {
+            let permit = Permit::of_past(principal);
+            let make = move |seen, turn: &Turn| make(seen, false, turn);
+            let answer = app.past.answer(&permit, until, view, amounts, make);
+            Ok(answer.await?)
         }
     }
 }

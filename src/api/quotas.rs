@@ -13,7 +13,10 @@ use quota_core::{
     state::{self as ledger, Head, QuotaView, QuotasView},
 };
 use quota_semantics::{
-    quota::{Manifest, validation},
+    quota::{
+        Manifest,
+        validation::{self, Checked},
+    },
     uid::Uid,
 };
 
@@ -30,7 +33,7 @@ use super::{
 };
 use crate::{
     label_selector::LabelSelector,
-    large::{Permit, Turn},
+    large::{BYTES_PER_AMOUNT, Permit, Turn},
     server::warn,
     writer::DecisionContext,
 };
@@ -55,9 +58,11 @@ pub(super) async fn put(
         let mut warnings = validation::warnings(&manifest.spec);
         warnings.extend(unknown);
         warnings.extend(not_enforced(&manifest.spec.hard, app.ledger.coverage()));
+        // The decider, on which all others wait, does not look for what is wrong with a manifest alone.
+        let checked = Checked::of(&manifest);
         let principal = actor.principal.clone();
         let decision = app.ledger.decide_for(&principal, move |context| {
-            let set = set(context, &actor, manifest, precondition);
+            let set = set(context, &actor, (manifest, checked), precondition);
             (set, context.transaction.state().head())
         });
         let (set, head) = decision.await?;
@@ -95,7 +100,7 @@ fn location(view: &QuotaView) -> Option<HeaderValue> {
 fn set(
     context: &mut DecisionContext<'_>,
     actor: &Arc<Actor>,
-    mut manifest: Manifest,
+    (mut manifest, checked): (Manifest, Checked),
     precondition: Option<Precondition>,
 ) -> Result<(QuotaView, bool), Problem> {
     let namespace = manifest.metadata.namespace.clone();
@@ -106,7 +111,7 @@ fn set(
     let errors = match current {
         None => {
             begin(&mut manifest.metadata);
-            validation::validate_create(&manifest)
+            checked.create(&manifest)
         }
         Some((record, entry)) => {
             let stored = render::manifest(record, entry);
@@ -122,7 +127,7 @@ fn set(
             refuse_revival(&subject, &manifest.metadata)?;
             let managers = &mut manifest.metadata.managed_fields;
             managers.clone_from(&stored.metadata.managed_fields);
-            validation::validate_update(&manifest, &stored)
+            checked.update(&manifest, &stored)
         }
     };
     if !errors.is_empty() {
@@ -214,7 +219,7 @@ pub(super) async fn list(
     let ((view, more), head) = page.await?;
     let last = view.records().next_back().filter(|_| more);
     let last = last.map(|quota| token(&&*quota.name)).transpose()?;
-    let amounts = view.amounts();
+    let amounts = amounts(&view);
     let make = move |turn: &Turn| shown(turn, &app, &view, &labels, last, head);
     Ok(permit.make(amounts, make).await)
 }
@@ -237,9 +242,14 @@ pub(super) async fn list_all(
     let last = view.records().next_back().filter(|_| more);
     let key = |quota: &Arc<QuotaRecord>| token(&(&*quota.namespace, &*quota.name));
     let last = last.map(key).transpose()?;
-    let amounts = view.amounts();
+    let amounts = amounts(&view);
     let make = move |turn: &Turn| shown(turn, &app, &view, &labels, last, head);
     Ok(permit.make(amounts, make).await)
+}
+
+/// How many amounts an answer with these quotas shows; their metadata is read and shown, too.
+fn amounts(view: &QuotasView) -> usize {
+    view.amounts() + view.metadata_bytes() / BYTES_PER_AMOUNT
 }
 
 fn labels_of(view: &QuotaView) -> BTreeMap<String, String> {

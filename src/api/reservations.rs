@@ -13,7 +13,7 @@ use quota_client::wire::{AsOf, Reservation};
 use quota_core::{
     decide::{self, Audience, By, Notice, Policy},
     event::{Actor, Sequence},
-    state::{self, Head, ReservationPlace, ReservationState, ReservationStatus},
+    state::{self, Head, ReservationPlace, ReservationState, ReservationStatus, ReservationsView},
     transaction::WriteTransaction,
 };
 use quota_semantics::{Name, Timestamp, in_microseconds, uid::Uid};
@@ -269,15 +269,13 @@ pub(super) async fn list(
         at: query.at,
         sequence: query.sequence,
     };
-    let permit = Permit::to_read(&actor.principal)?;
-    let copied = |state: &state::State| {
+    let copied = move |state: &state::State| {
         let view = state.reservations_view(&namespace, query.state, after);
         (view, state.head())
     };
-    let ((view, head), lagging) = past::ask(&app, &actor.principal, &when, copied).await?;
     // All of them are scanned, but outside the lock of the state. A few reservations may have many amounts.
-    let amounts = view.amounts(AMOUNTS_AT_ONCE);
-    let make = move |turn: &Turn| {
+    let amounts = |(view, _): &(ReservationsView, Head)| view.amounts(AMOUNTS_AT_ONCE);
+    let make = move |(view, head): (ReservationsView, Head), lagging, turn: &Turn| {
         let (reservations, next) = view.page(after, limit, || turn.pause());
         let items = reservations.iter();
         Ok(answer::large(
@@ -292,5 +290,5 @@ pub(super) async fn list(
             },
         ))
     };
-    permit.make(amounts, make).await
+    past::answer(&app, &actor.principal, &when, copied, amounts, make).await?
 }

@@ -69,19 +69,19 @@ pub fn routes() -> Vec<Route<App>> {
             .operation("getDescription", &[(200, "Description")])
             .about("the description of this API (OpenAPI 3.1)"),
         get("/v1/status", Authenticated, status::status)
-            .operation("getStatus", &[(200, "Status")]).about("how the ledger and its sources stand, and who asks"),
+            .operation("getStatus", &[(200, "Status")]).about("the state of the ledger and its sources, and the caller's identity"),
         get("/v1/cluster", Authenticated, cluster::status)
             .operation("getCluster", &[(200, "Cluster")]).about("the cluster as this node sees it ([cluster](cluster.md)); 404 without one"),
         // This begins a ledger.
         post("/v1/cluster/init", Role(&[Admin], Everywhere), cluster::initialise).of_node()
-            .operation("initCluster", &[(201, "ClusterInitialised")]).about("201: the stream was made, and the ledger begins in it behind what this node holds"),
+            .operation("initCluster", &[(201, "ClusterInitialised")]).about("201: the stream was created; the ledger in it continues this node's entries"),
         post("/v1/cluster/transfer", Role(&[Admin], Everywhere), cluster::transfer)
             .operation("transferLead", &[(200, "Cluster")]).sends("ClusterTransfer").about("200: another node has taken the lead"),
         post("/v1/cluster/remove", Role(&[Admin], Everywhere), cluster::remove).idempotent()
             .operation("removeNode", &[(200, "Cluster")]).sends("ClusterRemove").about("200: the stream is not kept any more for a node that was stopped"),
         // This begins a ledger after the entries of this node.
         post("/v1/cluster/heal", Role(&[Admin], Everywhere), cluster::heal).of_node()
-            .operation("healCluster", &[(201, "ClusterInitialised")]).sends("ClusterHeal").about("201: a stream that is gone, or has lost what was acknowledged, was made anew behind what this node holds ([cluster](cluster.md#the-servers-have-lost-the-stream))"),
+            .operation("healCluster", &[(201, "ClusterInitialised")]).sends("ClusterHeal").about("201: a stream that was removed, or has lost acknowledged messages, was recreated; the ledger in it continues this node's entries ([cluster](cluster.md#the-servers-have-lost-the-stream))"),
         get("/v1/usage", Role(&[Read], Everywhere), overview::list)
             .operation("listUsage", &[(200, "OverviewPage")]).query(&["search", "at", "sequence", "limit", "continue"]).about("list of the namespaces, the fullest first ([overview](#overview)); `search`, `at`, `sequence`"),
         get("/v1/usage/history", Role(&[Read], Everywhere), overview::trend)
@@ -128,13 +128,13 @@ pub fn routes() -> Vec<Route<App>> {
         get("/v1/namespaces/{namespace}/usage/history", Role(&[Read], Path), series::series)
             .operation("getUsageHistory", &[(200, "UsageSeries")]).query(&["from!", "to", "step"]).about("the usage at points in time ([audit](audit.md#then)); `from`, `to`, `step`"),
         get("/v1/namespaces/{namespace}/explain", Role(&[Read], Path), explain::explain)
-            .operation("explain", &[(200, "Explanation")]).query(&["resource!", "quota", "at", "sequence", "limit", "continue"]).about("what makes up a number ([audit](audit.md))"),
+            .operation("explain", &[(200, "Explanation")]).query(&["resource!", "quota", "at", "sequence", "limit", "continue"]).about("the objects and reservations of a number ([audit](audit.md))"),
         get("/v1/namespaces/{namespace}/denials", Role(&[Read], Path), denials::list)
             .operation("listDenials", &[(200, "DenialPage")]).query(&["limit", "continue"]).about("the latest denials ([audit](audit.md))"),
         get("/v1/denials", Role(&[Read], Everywhere), denials::list_all)
             .operation("listAllDenials", &[(200, "DenialPage")]).query(&["limit", "continue"]).about("the latest denials of all namespaces"),
         get("/v1/namespaces/{namespace}/objects", Role(&[Read], Path), objects::list)
-            .operation("listObjects", &[(200, "ObjectPage")]).query(&["resource", "limit", "continue"]).about("list of the objects behind the numbers; `resource`"),
+            .operation("listObjects", &[(200, "ObjectPage")]).query(&["resource", "limit", "continue"]).about("list of the counted objects, with their amounts; `resource`"),
         get("/v1/objects", Role(&[Read], Everywhere), objects::list_all)
             .operation("listAllObjects", &[(200, "ObjectPage")]).query(&["resource", "limit", "continue"]).about("list of the objects of all namespaces; `resource`"),
         // Listed objects may be of any namespace, and the answer shows the ledger's objects of that namespace.
@@ -148,7 +148,7 @@ pub fn routes() -> Vec<Route<App>> {
         // A relist puts load on the cluster's API server.
         post("/v1/relist", Role(&[Admin], Everywhere), relist::ask).idempotent()
             .operation("relist", &[(202, "RelistAnswer")]).sends("RelistRequest")
-.body_may_be_left_out().about("202: the clusters whose publishers are asked to list again"),
+.body_may_be_left_out().about("202: the clusters whose publishers were asked for a relist"),
         // Events are facts; they include limits while `quotas.adopt` is on.
         post("/v1/events", Role(&[Ingest], Everywhere), events::accept).idempotent()
             .body(BodyLimit::Events)
@@ -157,9 +157,9 @@ pub fn routes() -> Vec<Route<App>> {
             .operation("listEntries", &[(200, "EntryPage")]).query(&["fromSequence", "namespace", "order", "limit", "continue"]).about("list of entries of the ledger; `from`, `namespace`, `order`: with `order=desc` the newest first, from `from` back"),
         // Dead letters hold any content that was sent, so only admins may read them.
         get("/v1/dead-letters", Role(&[Admin], Everywhere), entries::dead_letters)
-            .operation("listDeadLetters", &[(200, "DeadLetterPage")]).query(&["limit", "continue"]).about("list of what could not be understood, newest first"),
+            .operation("listDeadLetters", &[(200, "DeadLetterPage")]).query(&["limit", "continue"]).about("list of rejected events, newest first"),
         get("/v1/backup", Role(&[Admin], Everywhere), backup::backup)
-            .operation("backup", &[(200, "application/octet-stream")]).about("all that is durable, as a stream of bytes for `quotactl backup` ([backup](audit.md#backup))"),
+            .operation("backup", &[(200, "application/octet-stream")]).about("all durable entries, as a stream of bytes for `quotactl backup` ([backup](audit.md#backup))"),
         get("/v1/watch", Role(&[Read], Query), watch::watch)
             .operation("watch", &[(200, "text/event-stream")]).query(&["fromSequence", "namespace"]).about("entries as they become durable, as server-sent events; `from`, `namespace`"),
     ]

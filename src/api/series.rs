@@ -41,32 +41,30 @@ pub(super) async fn series(
     Caller(actor): Caller,
     Params(query): Params<SeriesQuery>,
 ) -> Result<Response, Problem> {
-    let permit = Permit::to_read(&actor.principal)?;
     let (times, step) = query.times(writer::now())?;
     let head = app.ledger.read(state::State::head).await?;
     let name = namespace.clone();
     let mut figures = 0_usize;
-    let of_past = Permit::of_past(&actor.principal);
-    let sampled = app.past.series(&of_past, times.clone(), move |state| {
+    let sample = move |state: &state::State| {
         // A series that is too large to answer is not kept.
         let seen = (figures <= FIGURES_MAX).then(|| Seen::of(state, &name))?;
         figures += seen.amounts();
         Some(seen)
-    });
-    let sampled: Option<Vec<Seen>> = sampled.await?.into_iter().collect();
-    let Some(sampled) = sampled else {
-        let why = format!("there are more than {FIGURES_MAX} figures in so many points");
-        return Err(Problem::invalid(vec![Cause::invalid("step", &step, &why)]));
     };
-    let amounts = sampled.iter().map(Seen::amounts).sum();
-    let make = move |turn: &Turn| {
+    let (past, points) = (app.past.clone(), times.clone());
+    let make = move |sampled: Vec<Option<Seen>>, turn: &Turn| {
+        let sampled: Option<Vec<Seen>> = sampled.into_iter().collect();
+        let Some(sampled) = sampled else {
+            let why = format!("there are more than {FIGURES_MAX} figures in so many points");
+            return Err(Problem::invalid(vec![Cause::invalid("step", &step, &why)]));
+        };
         let points = times.iter().zip(&sampled).map(|(time, seen)| UsagePoint {
             time: *time,
             sequence: seen.head.sequence,
             resources: sums(&seen.totals),
             quotas: seen.limits(turn),
         });
-        answer::large(
+        Ok(answer::large(
             turn,
             &UsageHistory {
                 namespace: namespace.into(),
@@ -75,9 +73,10 @@ pub(super) async fn series(
                 as_of: answer::as_of(head),
                 lagging: app.lags(),
             },
-        )
+        ))
     };
-    Ok(permit.make(amounts, make).await)
+    let permit = Permit::of_past(&actor.principal);
+    past.series(&permit, points, sample, make).await?
 }
 
 impl SeriesQuery {

@@ -11,24 +11,37 @@ use axum::{
 };
 use futures::{Stream, StreamExt as _, stream};
 use http::HeaderMap;
-use quota_core::event::{Actor, Entry, Sequence};
+use quota_core::{
+    event::{Actor, Entry, Sequence},
+    size,
+};
 use quota_semantics::in_microseconds;
 use serde::Deserialize;
-use tokio::sync::broadcast;
+use tokio::{
+    sync,
+    time::{Instant, timeout_at},
+};
 
 use super::{
     App, Caller,
-    history::walk,
+    history::{Most, Namespaced, walk},
     page::Params,
     problem::{Problem, Reason},
 };
-use crate::{watches::Slot, writer::Batch};
+use crate::watches::Slot;
 
 /// Interval of heartbeats on a silent watch.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// Entries that are read from the journal at a time.
-const PAGE: usize = 512;
+/// After this time without even a heartbeat, since the journal is being read, a comment is sent.
+const SILENCE: Duration = Duration::from_secs(20);
+
+/// The entries that a watch takes at a time. They are in memory until the client has read them, and there are many
+/// watches.
+const PAGE: Most = Most {
+    entries: 512,
+    bytes: 256 * 1024,
+};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -51,8 +64,8 @@ pub(super) async fn watch(
         None => None,
         Some(id) => Some(last_event(id)?),
     };
-    // Subscribes before reading the journal, so that no entry is missed in between.
-    let batches = app.ledger.watch();
+    // Subscribes before reading the durable position, so that no entry is missed in between.
+    let news = app.ledger.recent().subscribe();
     let next = match last {
         Some(last) => last.saturating_add(1),
         None => query
@@ -69,23 +82,19 @@ pub(super) async fn watch(
     let follower = Follower {
         app,
         actor,
-        batches,
+        wanted: Arc::new(Namespaced::new(query.namespace)),
+        news,
         next,
+        // At once: the client learns where the watch begins.
+        beat: Instant::now(),
         _slot: slot,
     };
-    let wanted = query.namespace.filter(|namespace| !namespace.is_empty());
     let events = follower
-        .entries()
-        .filter(move |entry| {
-            let keep = wanted
-                .as_deref()
-                .is_none_or(|wanted| entry.event.namespace().is_some_and(|own| *own == *wanted));
-            std::future::ready(keep)
-        })
-        .map(|entry| Ok::<_, Infallible>(event(&entry)))
+        .items()
+        .map(|item| Ok::<_, Infallible>(item.event()))
         .take_until(stop.cancelled_owned());
     Ok(Sse::new(events)
-        .keep_alive(KeepAlive::new().interval(HEARTBEAT))
+        .keep_alive(KeepAlive::new().interval(SILENCE))
         .into_response())
 }
 
@@ -99,69 +108,102 @@ fn last_event(id: &http::HeaderValue) -> Result<Sequence, Problem> {
     })
 }
 
-fn event(entry: &Entry) -> sse::Event {
-    let event = sse::Event::default()
-        .id(entry.sequence.to_string())
-        .event(entry.event.name());
-    match in_microseconds(|| event.json_data(entry)) {
-        Ok(event) => event,
-        Err(_) => sse::Event::default().comment("an entry that cannot be shown"),
+/// What a watch sends.
+enum Item {
+    Entry(Entry),
+    /// The watch has sent all entries up to this one that its client wants.
+    Position(Sequence),
+}
+
+impl Item {
+    fn event(&self) -> sse::Event {
+        let entry = match self {
+            Self::Entry(entry) => entry,
+            // Without data it is no event, but moves the place to resume at.
+            Self::Position(last) => return sse::Event::default().id(last.to_string()),
+        };
+        let event = sse::Event::default()
+            .id(entry.sequence.to_string())
+            .event(entry.event.name());
+        match in_microseconds(|| event.json_data(entry)) {
+            Ok(event) => event,
+            Err(_) => sse::Event::default().comment("an entry that cannot be shown"),
+        }
     }
 }
 
-/// Follows the ledger from an entry on: from the journal until it has caught up, then live; from the journal again
-/// whenever it was too slow.
+/// Follows the ledger from an entry on: through the latest batches, or through the journal if it is too slow for them.
+/// It keeps no entries but those that it has taken last, since its client may stop reading at any time.
 struct Follower {
     app: App,
     actor: Arc<Actor>,
-    batches: broadcast::Receiver<Batch>,
+    wanted: Arc<Namespaced>,
+    news: sync::watch::Receiver<Sequence>,
+    /// The first entry that it has not looked at.
     next: Sequence,
+    /// When the next heartbeat is due.
+    beat: Instant,
     _slot: Slot,
 }
 
 impl Follower {
-    fn entries(self) -> impl Stream<Item = Entry> {
+    fn items(self) -> impl Stream<Item = Item> {
         stream::unfold(self, |mut follower| async move {
-            let entries = follower.more().await?;
-            Some((stream::iter(entries), follower))
+            let items = follower.more().await?;
+            follower.beat = Instant::now() + HEARTBEAT;
+            Some((stream::iter(items), follower))
         })
         .flatten()
     }
 
-    /// The next entries; none when the watch has ended.
-    async fn more(&mut self) -> Option<Vec<Entry>> {
+    /// The next entries, or a position; none when the watch has ended.
+    async fn more(&mut self) -> Option<Vec<Item>> {
         loop {
-            if self.next <= self.app.ledger.durable().sequence {
-                let walked = walk(&self.app, &self.actor.principal, self.next, PAGE, Some)
-                    .await
-                    .ok()?;
-                return self.given(walked.found);
+            if Instant::now() >= self.beat {
+                return Some(vec![Item::Position(self.next - 1)]);
             }
-            match self.batches.recv().await {
-                Ok(batch) => {
-                    let batch: Arc<Vec<Entry>> = batch;
-                    let first = batch.first().map_or(0, |entry| entry.sequence);
-                    if first > self.next {
-                        continue;
+            let recent = self.app.ledger.recent().holding(self.next);
+            let found = match recent {
+                Some(batch) => self.taken_from(&batch),
+                None if self.next <= self.app.ledger.durable().sequence => self.read().await?,
+                None => {
+                    // A heartbeat is due if nothing comes.
+                    if let Ok(Err(_)) = timeout_at(self.beat, self.news.changed()).await {
+                        return None;
                     }
-                    let next = self.next;
-                    let new: Vec<Entry> = batch
-                        .iter()
-                        .filter(|entry| entry.sequence >= next)
-                        .cloned()
-                        .collect();
-                    if !new.is_empty() {
-                        return self.given(new);
-                    }
+                    continue;
                 }
-                Err(broadcast::error::RecvError::Lagged(_)) => {}
-                Err(broadcast::error::RecvError::Closed) => return None,
+            };
+            if !found.is_empty() {
+                return Some(found.into_iter().map(Item::Entry).collect());
             }
         }
     }
 
-    fn given(&mut self, entries: Vec<Entry>) -> Option<Vec<Entry>> {
-        self.next = entries.last()?.sequence + 1;
-        Some(entries)
+    /// Some wanted entries of a batch.
+    fn taken_from(&mut self, batch: &[Entry]) -> Vec<Entry> {
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        let seen = batch.partition_point(|entry| entry.sequence < self.next);
+        for entry in &batch[seen..] {
+            if found.len() == PAGE.entries || bytes >= PAGE.bytes {
+                break;
+            }
+            self.next = entry.sequence + 1;
+            if self.wanted.keeps(entry) {
+                bytes += size::of_event(&entry.event);
+                found.push(entry.clone());
+            }
+        }
+        found
+    }
+
+    /// Some wanted entries of the journal. None if there are no entries at all, which ends the watch.
+    async fn read(&mut self) -> Option<Vec<Entry>> {
+        let wanted = self.wanted.clone();
+        let pick = move |entry| wanted.keeps(&entry).then_some(entry);
+        let walked = walk(&self.app, &self.actor.principal, self.next, PAGE, pick);
+        let walked = walked.await.ok()?;
+        self.next = walked.last? + 1;
+        Some(walked.found)
     }
 }

@@ -19,7 +19,7 @@ use quota_semantics::Timestamp;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::{
-    large::{Permit, Turn},
+    large::{AMOUNTS_AT_ONCE, Permit, Turn},
     metrics::{self, Limit},
     problem::{Problem, Reason},
 };
@@ -106,6 +106,18 @@ struct Shared {
     room: Semaphore,
 }
 
+impl Shared {
+    /// The state at a moment, from the cache or built.
+    fn state(&self, until: Until, turn: &Turn) -> Result<Arc<State>, Error> {
+        if let Some(state) = self.cache.lock().get(until) {
+            return Ok(state);
+        }
+        let state = Arc::new(self.past.state(until, &|| turn.pause())?);
+        self.cache.lock().put(until, &state);
+        Ok(state)
+    }
+}
+
 impl History {
     /// The past of a ledger. A query may replay `replay_entries` entries, and at most `most` queries may wait or be
     /// processed.
@@ -121,7 +133,7 @@ impl History {
         }))
     }
 
-    /// The state at a moment.
+    /// The state at a moment, for an answer that is made from it at once.
     ///
     /// # Errors
     /// [`Error`].
@@ -130,30 +142,56 @@ impl History {
         if let Some(state) = self.0.cache.lock().get(until) {
             return Ok(state);
         }
+        self.work(permit, move |shared, turn| shared.state(until, turn))
+            .await
+    }
+
+    /// An answer from a view of the state at a moment. A view may hold large parts of its state, so an answer with many
+    /// amounts is made together with the state: what waits holds neither, and the number of queries that are processed
+    /// at the same time bounds the states in memory.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub(crate) async fn answer<V: Send + 'static, R: Send + 'static>(
+        &self,
+        permit: &Permit,
+        until: Until,
+        view: impl Fn(&State) -> V + Send + 'static,
+        amounts: impl FnOnce(&V) -> usize,
+        make: impl FnOnce(V, &Turn) -> R + Send + 'static,
+    ) -> Result<R, Error> {
+        let until = self.settled(until)?;
+        let cached = self.0.cache.lock().get(until);
+        let cached = cached.map(|state| view(&state));
+        let cached = cached.map(|view| (amounts(&view), view));
+        if let Some((amounts, view)) = cached
+            && amounts <= AMOUNTS_AT_ONCE
+        {
+            return Ok(permit.make(amounts, move |turn| make(view, turn)).await);
+        }
+        // A view of a cached state is dropped: another one is taken when it is its turn.
         self.work(permit, move |shared, turn| {
-            // Another query may have built the same state meanwhile.
-            if let Some(state) = shared.cache.lock().get(until) {
-                return Ok(state);
-            }
-            let state = Arc::new(shared.past.state(until, &|| turn.pause())?);
-            shared.cache.lock().put(until, &state);
-            Ok(state)
+            let state = shared.state(until, turn)?;
+            Ok(make(view(&state), turn))
         })
         .await
     }
 
-    /// Samples the state at each of the points, which have to ascend, in one replay.
+    /// Samples the state at each of the points, which have to ascend, in one replay, and makes an answer from the
+    /// samples.
     ///
     /// # Errors
     /// [`Error`].
-    pub(crate) async fn series<R: Send + 'static>(
+    pub(crate) async fn series<S, R: Send + 'static>(
         &self,
         permit: &Permit,
         points: Vec<Timestamp>,
-        sample: impl FnMut(&State) -> R + Send + 'static,
-    ) -> Result<Vec<R>, Error> {
+        sample: impl FnMut(&State) -> S + Send + 'static,
+        make: impl FnOnce(Vec<S>, &Turn) -> R + Send + 'static,
+    ) -> Result<R, Error> {
         let work = move |shared: &Shared, turn: &Turn| {
-            shared.past.series(&points, sample, &|| turn.pause())
+            let samples = shared.past.series(&points, sample, &|| turn.pause())?;
+            Ok(make(samples, turn))
         };
         self.work(permit, work).await
     }

@@ -1,4 +1,11 @@
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use bytes::Bytes;
 use proptest::prelude::Rng as _;
@@ -17,7 +24,10 @@ use quota_ledger::replay::Until;
 use quota_semantics::{Span, Timestamp, object::Footprint, uid::Uid};
 
 use super::{Error, History};
-use crate::{intake::payload, large::Permit};
+use crate::{
+    intake::payload,
+    large::{AMOUNTS_AT_ONCE, Permit, Turn},
+};
 
 const SECOND: Span = Span::from_seconds(1);
 
@@ -187,6 +197,11 @@ fn permit() -> Permit {
     Permit::of_past(&"test".into())
 }
 
+/// The answer that is all samples.
+fn all<S>(samples: Vec<S>, _: &Turn) -> Vec<S> {
+    samples
+}
+
 fn random() -> TestRng {
     TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32])
 }
@@ -234,7 +249,7 @@ async fn a_series_is_what_each_of_its_points_is() {
         .map(|step| start().plus(Span::from_nanoseconds(SECOND.nanoseconds() * 8 * step)))
         .collect();
     let series = history
-        .series(&permit(), points.clone(), State::digest)
+        .series(&permit(), points.clone(), State::digest, all)
         .await
         .unwrap();
     assert_eq!(series.len(), points.len());
@@ -296,7 +311,7 @@ async fn the_cost_is_bounded() {
     assert!(matches!(beyond, Err(Error::Future { .. })));
     let points = vec![start(), recorded.entries[150].time];
     assert!(matches!(
-        history.series(&permit(), points, State::head).await,
+        history.series(&permit(), points, State::head, all).await,
         Err(Error::TooFar { .. })
     ));
 }
@@ -318,7 +333,7 @@ async fn a_question_that_nobody_waits_for_is_given_up() {
                 released.recv().unwrap();
             }
         };
-        queried.series(&permit(), points, sample).await
+        queried.series(&permit(), points, sample, all).await
     });
     tokio::task::spawn_blocking(move || inside.recv().unwrap())
         .await
@@ -352,7 +367,7 @@ async fn a_flood_of_questions_waits_for_itself_and_leaves_room_to_others() {
                 }
             };
             let permit = Permit::of_past(&name.into());
-            let series = history.series(&permit, vec![start()], sample).await;
+            let series = history.series(&permit, vec![start()], sample, all).await;
             answered.send((name, series.is_ok())).unwrap();
         })
     };
@@ -373,6 +388,62 @@ async fn a_flood_of_questions_waits_for_itself_and_leaves_room_to_others() {
     for _ in 0..=most - refused {
         assert_eq!(order.recv().await.unwrap(), (flood, true));
     }
+}
+
+/// A view of a past state, which counts how many there are.
+struct Counted {
+    sequence: u64,
+    now: Arc<AtomicUsize>,
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.now.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test]
+async fn what_waits_holds_no_state() {
+    const QUESTIONS: u64 = 12;
+    let recorded = Recorded::new(true);
+    let (_journal, reader) = recorded.open();
+    let history = History::new(reader, u64::MAX, 64);
+    let [now, most] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
+    // Some ask for a state that is cached.
+    for sequence in 1..=4 {
+        let until = Until::Sequence(sequence);
+        history.state(&permit(), until).await.unwrap();
+    }
+    let asking = (1..=QUESTIONS).map(|sequence| {
+        let history = history.clone();
+        let (now, most) = (now.clone(), most.clone());
+        tokio::spawn(async move {
+            let view = move |state: &State| {
+                let there_are = now.fetch_add(1, Ordering::SeqCst) + 1;
+                most.fetch_max(there_are, Ordering::SeqCst);
+                Counted {
+                    sequence: state.head().sequence,
+                    now: now.clone(),
+                }
+            };
+            let make = |view: Counted, _: &Turn| view.sequence;
+            let permit = Permit::of_past(&format!("principal {sequence}").into());
+            let until = Until::Sequence(sequence);
+            let many = |_: &Counted| AMOUNTS_AT_ONCE + 1;
+            let answer = history.answer(&permit, until, view, many, make).await;
+            assert_eq!(answer.unwrap(), sequence);
+        })
+    });
+    for asked in asking.collect::<Vec<_>>() {
+        asked.await.unwrap();
+    }
+    // Two are made at a time. Of a cached state, one view is taken before, and dropped at once.
+    let most = most.load(Ordering::SeqCst);
+    assert!(most <= 3, "{most}");
+    let cached = Until::Sequence(QUESTIONS);
+    let permit = permit();
+    let small = history.answer(&permit, cached, |_| (), |()| 1, |(), _| 7);
+    assert_eq!(small.await.unwrap(), 7);
 }
 
 #[tokio::test]

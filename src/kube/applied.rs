@@ -31,6 +31,11 @@ use crate::{
 };
 
 pub(super) const KIND: &str = "AppliedClusterResourceQuota";
+/// Members whose names are read while the state is locked once.
+const NAMES_AT_ONCE: usize = 1000;
+/// Amounts of members that are copied while the state is locked once.
+const MEMBER_AMOUNTS: usize = 10_000;
+
 pub(super) const PLURAL: &str = "appliedclusterresourcequotas";
 
 /// `GET …/namespaces/{namespace}/appliedclusterresourcequotas`
@@ -54,7 +59,7 @@ pub(super) async fn list(
     names.retain(|name| fields.matches(&namespace, name));
     let mut objects = Vec::new();
     for name in names {
-        let object = kube.applied(&namespace, &name, &principal).await?;
+        let object = kube.applied(&permit, &namespace, &name, &principal).await?;
         objects.extend(object.filter(|object| labels.matches(object.labels())));
     }
     let amounts = amounts(&objects);
@@ -105,10 +110,12 @@ pub(super) async fn get(
     State(kube): State<Kube>,
     Target((namespace, name)): Target<(String, String)>,
     principal: Principal,
+    Caller(actor): Caller,
     shape: Shape,
     params: Params,
 ) -> Result<Response> {
-    let object = kube.applied(&namespace, &name, &principal).await?;
+    let permit = Permit::to_read(&actor.principal).map_err(|_| Unavailable::Overloaded)?;
+    let object = kube.applied(&permit, &namespace, &name, &principal).await?;
     let object = object.ok_or_else(|| Failure::not_found(Kind::Group, &name))?;
     let json = match shape {
         Shape::Whole => to_json(&object, &namespace)?,
@@ -145,6 +152,7 @@ impl Kube {
     /// namespace.
     async fn applied(
         &self,
+        permit: &Permit,
         namespace: &str,
         name: &str,
         principal: &Principal,
@@ -163,23 +171,55 @@ impl Kube {
         let Some(mut seen) = seen else {
             return Ok(None);
         };
-        let mut after = Name::default();
-        loop {
-            let page = |state: &state::State| state.group_members(name, &after, MEMBERS_MAX);
-            let (page, _) = self.read(page).await?;
-            let Some((members, more)) = page else { break };
-            let next = members.last().map(|last| last.namespace.clone());
-            let readable = members
-                .into_iter()
-                .filter(|member| principal.may(Role::Read, &member.namespace));
-            let room = MEMBERS_MAX - seen.members.len();
-            seen.members.extend(readable.take(room));
-            match next.filter(|_| more && seen.members.len() < MEMBERS_MAX) {
-                Some(next) => after = next,
-                None => break,
-            }
+        let names = self.readable_members(permit, name, principal).await?;
+        let mut rest = &names[..];
+        while !rest.is_empty() {
+            let some = |state: &state::State| state.members_view(name, rest, MEMBER_AMOUNTS);
+            let ((view, count), _) = self.read(some).await?;
+            let amounts = count * (1 + seen.view.figures.len());
+            let make = move |turn: &Turn| -> Vec<_> {
+                let views = view.views();
+                views.inspect(|_| turn.pause()).collect()
+            };
+            seen.members.extend(permit.make(amounts, make).await);
+            rest = &rest[count..];
             tokio::task::yield_now().await;
         }
         Ok(Some(self.object(View::Group(seen), head)))
+    }
+
+    /// The names of the first members of a group that the caller may read. Which ones these are is determined before
+    /// anything is computed for them: a group may have very many other members.
+    async fn readable_members(
+        &self,
+        permit: &Permit,
+        name: &str,
+        principal: &Principal,
+    ) -> Result<Vec<Name>> {
+        let (mut names, mut after) = (Vec::new(), None);
+        loop {
+            let some = |state: &state::State| state.group_member_names(name, after, NAMES_AT_ONCE);
+            let some = self.read(some).await?.0.unwrap_or_default();
+            let last = some.last().filter(|_| some.len() == NAMES_AT_ONCE);
+            let last = last.map(|(place, _)| *place);
+            let principal = principal.clone();
+            let amounts = some.len();
+            let readable = move |turn: &Turn| -> Vec<_> {
+                let some = some.into_iter().map(|(_, name)| name);
+                let some = some.inspect(|_| turn.pause());
+                some.filter(|name| principal.may(Role::Read, name))
+                    .collect()
+            };
+            names.extend(permit.make(amounts, readable).await);
+            if names.len() > MEMBERS_MAX {
+                names.select_nth_unstable(MEMBERS_MAX);
+                names.truncate(MEMBERS_MAX);
+            }
+            let Some(last) = last else { break };
+            after = Some(last);
+            tokio::task::yield_now().await;
+        }
+        names.sort_unstable();
+        Ok(names)
     }
 }

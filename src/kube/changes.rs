@@ -1,9 +1,9 @@
 //! Recent changes, and the versions derived from them.
 //!
 //! A quota changes when it is set, and when a figure of its status changes. The entry that set a quota identifies the
-//! first kind of change. For the second, this module records for each namespace which entry last changed a figure, and
-//! which quotas and groups were created and deleted, as far back as its memory bound allows; each namespace has a fair
-//! share of the memory. Like the watch cache of Kubernetes' API server it begins empty: a client that requests changes
+//! first kind of change. For the second, this module records for each namespace which entry last changed a figure. It
+//! also records which entry created each quota and group, and which ones were deleted, as far back as its memory bound
+//! allows; each namespace has a fair share of the memory. Like the watch cache of Kubernetes' API server it begins empty: a client that requests changes
 //! from before its beginning has to list again.
 //!
 //! The figures of a group change with the figures of its members. All groups may have changed with an entry that
@@ -24,44 +24,47 @@ use quota_core::{
     size,
     state::State,
 };
-use quota_semantics::Name;
+use quota_semantics::{Name, uid::Uid};
 use tokio::sync::{broadcast::error::RecvError, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     kind::Kind,
-    resource::Record,
+    resource::{Key, Record},
     status::{Failure, Result},
 };
 use crate::{metrics, writer::Ledger};
 
-/// Most namespaces whose last change is recorded, and most quotas whose creation or deletion is.
+/// Most namespaces whose last change is recorded, and most deleted quotas and groups.
 const WINDOW: usize = 1 << 16;
 
 /// Namespaces, and groups, that are read while the state is locked once.
 const NAMESPACES_AT_ONCE: usize = 100;
 const GROUPS_AT_ONCE: usize = 500;
 
-/// The creation or deletion of a quota or group.
+/// Changes that are read while the window is locked once: all reads of this API wait meanwhile.
+pub(super) const CHANGES_AT_ONCE: usize = 500;
+
+/// Bytes of the metadata of deleted quotas and groups that are read at once.
+const DELETED_BYTES: usize = 1 << 20;
+
+/// The deletion of a quota or group.
 #[derive(Clone, Debug)]
-pub(super) struct Life {
+pub(super) struct Deletion {
     pub(super) sequence: Sequence,
+    /// What was deleted.
     pub(super) record: Record,
-    /// Whether it was created; otherwise it was deleted.
-    pub(super) began: bool,
+    /// The entry that created it; 0 if it was there before the window.
+    pub(super) born: Sequence,
 }
 
-/// The changes since a version.
-#[derive(Clone, Debug, Default)]
+/// What has changed since a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Delta {
     /// The version up to which the changes are complete.
     pub(super) upto: Sequence,
-    /// The namespaces in which quotas or figures have changed.
-    pub(super) namespaces: Vec<Name>,
     /// Whether any group may have changed, regardless of its members.
     pub(super) any_group: bool,
-    /// Created and deleted quotas and groups, in order.
-    pub(super) lives: Vec<Life>,
 }
 
 /// Follows the ledger.
@@ -90,14 +93,22 @@ struct Window {
     /// The last entry that changed a group, or the namespaces that groups count.
     groups: Sequence,
     /// By namespace (empty for groups) and name.
-    records: HashMap<Name, BTreeMap<Name, Record>>,
-    lives: QuotaLifetimes,
+    records: HashMap<Name, BTreeMap<Name, Live>>,
+    deletions: Deletions,
 }
 
-/// Quotas and groups that were created and deleted.
+/// A quota or group that is there.
+#[derive(Debug)]
+struct Live {
+    record: Record,
+    /// The entry that created it; 0 if it was there before the window.
+    born: Sequence,
+}
+
+/// Quotas and groups that were deleted.
 #[derive(Default)]
-struct QuotaLifetimes {
-    by_time: BTreeMap<Sequence, Life>,
+struct Deletions {
+    by_time: BTreeMap<Sequence, Deletion>,
     shares: Shares<Sequence>,
     /// Most bytes of them.
     most: usize,
@@ -107,7 +118,7 @@ struct QuotaLifetimes {
 }
 
 impl Changes {
-    /// Follows the ledger from now until `stop`; keeps this many bytes of created and deleted quotas.
+    /// Follows the ledger from now until `stop`; keeps this many bytes of deleted quotas.
     pub(super) fn follow(ledger: &Ledger, most: usize, stop: CancellationToken) -> Arc<Self> {
         let mut batches = ledger.watch();
         let window = Window::of(ledger, most);
@@ -187,7 +198,15 @@ impl Changes {
         entry.max(changed.min(head))
     }
 
-    /// The changes of a kind since a version, in one namespace or in all.
+    /// The entry that created an object; none if it is not there, or another one has its name.
+    pub(super) fn born(&self, key: &Key, uid: &Uid) -> Option<Sequence> {
+        let window = self.window.lock();
+        let live = window.records.get(&key.namespace)?.get(&key.name)?;
+        (live.record.uid() == uid).then_some(live.born)
+    }
+
+    /// What has changed of a kind since a version, in one namespace or in all. [`Changes::touched`] and
+    /// [`Changes::deleted`] name the changes, in portions.
     ///
     /// # Errors
     /// `Expired` if the changes since that version are no longer recorded.
@@ -198,44 +217,82 @@ impl Changes {
         namespace: Option<&Name>,
     ) -> Result<Delta> {
         let window = self.window.lock();
-        let of_groups = Name::default();
-        let forgotten = match kind {
-            Kind::Quota => window.lives.forgotten(namespace),
-            Kind::Group => window.lives.forgotten(Some(&of_groups)),
-        };
-        let floor = window.floor.max(forgotten);
-        if version < floor {
-            return Err(Failure::expired(version, floor));
-        }
-        let lives = window.lives.by_time.range(version.saturating_add(1)..);
-        let concerns = |life: &&Life| {
-            let key = life.record.key();
-            key.kind == kind && namespace.is_none_or(|name| *name == key.namespace)
-        };
-        let namespaces = match namespace {
-            Some(name) => {
-                let touched = window
-                    .touched
-                    .get(name)
-                    .is_some_and(|touched| touched.anything > version);
-                touched.then(|| name.clone()).into_iter().collect()
-            }
-            None => window
-                .by_time
-                .range(version.saturating_add(1)..)
-                .map(|(_, name)| name.clone())
-                .collect(),
-        };
+        window.check(kind, version, namespace)?;
         Ok(Delta {
             upto: window.head.max(version),
             any_group: window.groups > version,
-            namespaces,
-            lives: lives
-                .map(|(_, life)| life)
-                .filter(concerns)
-                .cloned()
-                .collect(),
         })
+    }
+
+    /// The namespaces, or this namespace, in which quotas or figures have changed since a version: the first ones of
+    /// them, each with its last change.
+    ///
+    /// # Errors
+    /// `Expired` if the changes since that version are no longer recorded.
+    pub(super) fn touched(
+        &self,
+        version: Sequence,
+        namespace: Option<&Name>,
+    ) -> Result<Vec<(Sequence, Name)>> {
+        let window = self.window.lock();
+        if version < window.floor {
+            return Err(Failure::expired(version, window.floor));
+        }
+        if let Some(name) = namespace {
+            let touched = window.touched.get(name);
+            let changed = touched.map(|touched| touched.anything);
+            let changed = changed.filter(|changed| *changed > version);
+            return Ok(changed
+                .map(|changed| (changed, name.clone()))
+                .into_iter()
+                .collect());
+        }
+        let touched = window.by_time.range(version.saturating_add(1)..);
+        let touched = touched.map(|(changed, name)| (*changed, name.clone()));
+        Ok(touched.take(CHANGES_AT_ONCE).collect())
+    }
+
+    /// The deleted objects of a kind after one version and up to another, in one namespace or in all: the first ones of
+    /// them, in order; and the version up to which they are complete.
+    ///
+    /// # Errors
+    /// `Expired` if the deletions since that version are no longer recorded.
+    pub(super) fn deleted(
+        &self,
+        kind: Kind,
+        (after, upto): (Sequence, Sequence),
+        namespace: Option<&Name>,
+    ) -> Result<(Vec<Deletion>, Sequence)> {
+        let window = self.window.lock();
+        window.check(kind, after, namespace)?;
+        let deletions = &window.deletions;
+        let within = match kind {
+            Kind::Quota => namespace.cloned(),
+            Kind::Group => Some(Name::default()),
+        };
+        let some: Box<dyn Iterator<Item = &Deletion>> = match &within {
+            Some(name) => {
+                let places = deletions.shares.of(name, after);
+                Box::new(places.filter_map(|place| deletions.by_time.get(&place)))
+            }
+            None => {
+                let range = deletions.by_time.range(after.saturating_add(1)..);
+                Box::new(range.map(|(_, deletion)| deletion))
+            }
+        };
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        let some = some.take_while(|deletion| deletion.sequence <= upto);
+        for (looked, deletion) in some.enumerate() {
+            bytes += deletion.record.metadata_bytes();
+            let is_much = looked >= CHANGES_AT_ONCE || bytes > DELETED_BYTES;
+            if is_much && looked > 0 {
+                return Ok((found, deletion.sequence - 1));
+            }
+            if deletion.record.kind() == kind {
+                found.push(deletion.clone());
+            }
+        }
+        Ok((found, upto))
     }
 }
 
@@ -283,7 +340,7 @@ impl Window {
     /// for long. Entries made meanwhile are applied a second time, but sent to no watch.
     fn of(ledger: &Ledger, most: usize) -> Self {
         let mut window = Self::default();
-        window.lives.most = most;
+        window.deletions.most = most;
         let mut after = Name::default();
         loop {
             let (records, last, head) = ledger.peek(|state| some_of(state, &after));
@@ -293,7 +350,7 @@ impl Window {
             window.floor = head;
             records
                 .into_iter()
-                .for_each(|record| drop(window.know(record)));
+                .for_each(|record| window.know(record, 0));
             let Some(last) = last else { break };
             after = last;
         }
@@ -303,20 +360,43 @@ impl Window {
             window.floor = head;
             records
                 .into_iter()
-                .for_each(|record| drop(window.know(record)));
+                .for_each(|record| window.know(record, 0));
             let Some(last) = last else { return window };
             after = last;
         }
     }
 
-    /// Records an object; answers the previous record.
-    fn know(&mut self, record: Record) -> Option<Record> {
-        let key = record.key();
-        let records = self.records.entry(key.namespace).or_default();
-        records.insert(key.name, record)
+    /// Checks that the changes of a kind since a version are recorded.
+    fn check(&self, kind: Kind, version: Sequence, namespace: Option<&Name>) -> Result<()> {
+        let of_groups = Name::default();
+        let forgotten = match kind {
+            Kind::Quota => self.deletions.forgotten(namespace),
+            Kind::Group => self.deletions.forgotten(Some(&of_groups)),
+        };
+        let floor = self.floor.max(forgotten);
+        match version < floor {
+            true => Err(Failure::expired(version, floor)),
+            false => Ok(()),
+        }
     }
 
-    fn forget(&mut self, namespace: &Name, name: &Name) -> Option<Record> {
+    /// Records an object that an entry has set; what has its name already, was not created by that entry.
+    fn know(&mut self, record: Record, entry: Sequence) {
+        let key = record.key();
+        let records = self.records.entry(key.namespace).or_default();
+        match records.get_mut(&key.name) {
+            Some(live) => live.record = record,
+            None => {
+                let live = Live {
+                    record,
+                    born: entry,
+                };
+                records.insert(key.name, live);
+            }
+        }
+    }
+
+    fn forget(&mut self, namespace: &Name, name: &Name) -> Option<Live> {
         let records = self.records.get_mut(namespace)?;
         let gone = records.remove(name);
         if records.is_empty() {
@@ -350,13 +430,15 @@ impl Window {
             Event::GroupDeleted { name } => self.forget(&Name::default(), name),
             _ => None,
         };
-        if let Some(record) = set
-            && self.know(record.clone()).is_none()
-        {
-            self.live(entry.sequence, record, true);
+        if let Some(record) = set {
+            self.know(record, entry.sequence);
         }
-        if let Some(record) = gone {
-            self.live(entry.sequence, record, false);
+        if let Some(Live { record, born }) = gone {
+            self.delete(Deletion {
+                sequence: entry.sequence,
+                record,
+                born,
+            });
         }
         if changes_groups(&entry.event) {
             self.groups = entry.sequence;
@@ -368,15 +450,11 @@ impl Window {
         }
     }
 
-    fn live(&mut self, sequence: Sequence, record: Record, began: bool) {
-        self.lives.add(Life {
-            sequence,
-            record,
-            began,
-        });
-        if self.lives.forgotten.len() > WINDOW {
-            self.lives.forgotten.clear();
-            self.floor = self.floor.max(self.lives.forgotten_anywhere);
+    fn delete(&mut self, deletion: Deletion) {
+        self.deletions.add(deletion);
+        if self.deletions.forgotten.len() > WINDOW {
+            self.deletions.forgotten.clear();
+            self.floor = self.floor.max(self.deletions.forgotten_anywhere);
         }
     }
 
@@ -406,7 +484,7 @@ impl Window {
     }
 }
 
-impl QuotaLifetimes {
+impl Deletions {
     /// The last dropped entry, in one namespace or in any.
     fn forgotten(&self, namespace: Option<&Name>) -> Sequence {
         match namespace {
@@ -415,16 +493,16 @@ impl QuotaLifetimes {
         }
     }
 
-    /// Adds a change; if there are too many, drops the oldest of the namespace that takes the most room.
-    fn add(&mut self, life: Life) {
+    /// Adds a deletion; if there are too many, drops the oldest of the namespace that takes the most room.
+    fn add(&mut self, deletion: Deletion) {
         let bytes = size::ENTRY
-            + match &life.record {
+            + match &deletion.record {
                 Record::Quota(record) => size::of_quota(record),
                 Record::Group(record) => record.metadata.len() + size::of_group(&record.spec),
             };
-        let namespace = life.record.key().namespace;
-        self.shares.add(&namespace, life.sequence, bytes);
-        self.by_time.insert(life.sequence, life);
+        let namespace = deletion.record.key().namespace;
+        self.shares.add(&namespace, deletion.sequence, bytes);
+        self.by_time.insert(deletion.sequence, deletion);
         while (self.shares.len() > WINDOW || self.shares.bytes() > self.most)
             && let Some((namespace, oldest)) = self.shares.first_to_go()
         {

@@ -5,8 +5,8 @@
 //! * The version of a list is the ledger's sequence when the list was read.
 //! * The version of a quota is the last entry that changed its spec, its metadata, or anything in its namespace that
 //!   its figures may depend on. So the version moves with `used` and `reserved`, and a watch can show them. The version
-//!   of a group moves with the figures of any namespace; a watch sends a group at most once a second, and only if it
-//!   looks different.
+//!   of a group moves with the figures of any namespace. A watch sends a quota at most four times a second, a group at
+//!   most once a second, and only if it looks different.
 //! * A write with a version succeeds unless spec or metadata were changed after that version (409 `Conflict`). Changed
 //!   figures do not conflict, since no client writes them.
 //! * A watch from a version sends all later changes, merged: of several changes of a quota only the newest. Versions
@@ -57,7 +57,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use routes::{refused, routes};
 
-use self::{changes::Changes, kind::Kind, object::Object, resource::View, status::Failure};
+use self::{changes::Changes, object::Object, resource::View, status::Failure};
 use crate::{
     auth::Principal,
     config::Config,
@@ -79,7 +79,7 @@ pub struct Limits {
     pub page: usize,
     /// Limits on open watches.
     pub watch_streams: WatchLimits,
-    /// Most bytes of created and deleted quotas that are kept for watches.
+    /// Most bytes of deleted quotas that are kept for watches.
     pub quota_changes_bytes: usize,
 }
 
@@ -140,13 +140,18 @@ impl Kube {
         Ok((answer, head))
     }
 
+    /// The version of the object of a view of a state at `head`.
+    fn version(&self, view: &View, head: Sequence) -> Sequence {
+        let changes = &self.0.changes;
+        match view {
+            View::Quota(quota) => changes.version(&quota.record.namespace, quota.entry, head),
+            View::Group(group) => changes.version_of_group(group.view.entry, head),
+        }
+    }
+
     /// The API object for a view of a state at `head`.
     fn object(&self, view: View, head: Sequence) -> Object {
-        let (changes, key) = (&self.0.changes, view.key());
-        let version = match key.kind {
-            Kind::Quota => changes.version(&key.namespace, view.entry(), head),
-            Kind::Group => changes.version_of_group(view.entry(), head),
-        };
+        let version = self.version(&view, head);
         Object::new(view, version, self.0.ledger.coverage())
     }
 }

@@ -1,30 +1,39 @@
 //! Namespaces: the names that appear in the ledger. They are read-only; a quota can be created in any namespace.
 
+use std::sync::Arc;
+
 use axum::{
-    Json,
-    extract::State,
+    Json, extract,
     response::{IntoResponse, Response},
 };
-use quota_core::event::Sequence;
+use quota_core::{event::Sequence, state::State};
 use quota_semantics::{Name, quota::selector::NAME_LABEL};
 use serde_json::{Value, json};
 
 use super::{
-    Kube, NAMESPACE_KIND, VERSION,
+    Caller, Kube, NAMESPACE_KIND, VERSION,
     accept::Shape,
     params::Params,
+    read::large,
     status::{Failure, Result},
     table::{self, Attachment},
 };
-use crate::routes::Target;
+use crate::{
+    large::{Permit, Turn},
+    routes::Target,
+    writer::Unavailable,
+};
 
 /// Most namespaces of one list.
 const LIST_MAX: usize = 10_000;
+/// Namespaces that are read while the state is locked once.
+const NAMES_AT_ONCE: usize = 1000;
 /// The longest name, that of a DNS label.
 const NAME_MAX_BYTES: usize = 63;
 
 pub(super) async fn list(
-    State(kube): State<Kube>,
+    extract::State(kube): extract::State<Kube>,
+    Caller(actor): Caller,
     shape: Shape,
     params: Params,
 ) -> Result<Response> {
@@ -32,37 +41,55 @@ pub(super) async fn list(
         return Err(Failure::method_not_allowed());
     }
     let (labels, fields) = (params.labels()?, params.fields()?);
+    let weight = params.selector_weight();
     let limit = match params.limit.and_then(|limit| usize::try_from(limit).ok()) {
         None | Some(0) => LIST_MAX,
         Some(limit) => limit.min(LIST_MAX),
     };
-    let matches = |name: &&Name| {
+    let permit = Permit::to_read(&actor.principal).map_err(|_| Unavailable::Overloaded)?;
+    let selected = Arc::new(move |name: &Name| {
         fields.matches("", name)
             && labels.matches(&[(NAME_LABEL.to_owned(), name.to_string())].into())
-    };
-    let (mut names, head) = kube
-        .read(|state| {
-            state
-                .namespaces(&params.after)
-                .filter(matches)
-                .take(limit + 1)
-                .cloned()
-                .collect::<Vec<_>>()
-        })
-        .await?;
-    params.check_version(head)?;
+    });
+    let (mut names, mut version, mut after) = (Vec::new(), None, Name::from(&*params.after));
+    while names.len() <= limit {
+        // The names are only copied while the state is locked.
+        let some = |state: &State| -> Vec<_> {
+            let names = state.namespaces(&after).take(NAMES_AT_ONCE);
+            names.cloned().collect()
+        };
+        let (some, head) = kube.read(some).await?;
+        let version = *version.get_or_insert(head);
+        params.check_version(version)?;
+        let last = some.last().filter(|_| some.len() == NAMES_AT_ONCE).cloned();
+        let (amounts, selected) = (some.len() * weight, selected.clone());
+        let select = move |turn: &Turn| -> Vec<_> {
+            let some = some.into_iter().inspect(|_| turn.pause());
+            some.filter(|name| selected(name)).collect()
+        };
+        names.extend(permit.make(amounts, select).await);
+        let Some(last) = last else { break };
+        after = last;
+        tokio::task::yield_now().await;
+    }
+    let head = version.unwrap_or_default();
     let mut metadata = json!({"resourceVersion": head.to_string()});
     if names.len() > limit {
         names.truncate(limit);
         metadata["continue"] = json!(names.last());
     }
-    let items = names.iter().map(|name| object(name, head)).collect();
-    let list = format!("{NAMESPACE_KIND}List");
-    Ok(Json(shaped(items, shape, &params, &metadata, &list)?).into_response())
+    let amounts = names.len();
+    let make = move |turn: &Turn| {
+        let names = names.iter().inspect(|_| turn.pause());
+        let items = names.map(|name| object(name, head)).collect();
+        let list = format!("{NAMESPACE_KIND}List");
+        shaped(items, shape, &params, &metadata, &list)
+    };
+    large(&permit, amounts, make).await
 }
 
 pub(super) async fn get(
-    State(kube): State<Kube>,
+    extract::State(kube): extract::State<Kube>,
     Target(name): Target<String>,
     shape: Shape,
     params: Params,

@@ -14,7 +14,10 @@ use super::{
     resource::{Key, Manifest, Record, View, to_json},
     status::Result,
 };
-use crate::api::{groups, render};
+use crate::{
+    api::{groups, render},
+    large::BYTES_PER_AMOUNT,
+};
 
 /// A quota or group as this API serves it.
 #[derive(Clone, Debug)]
@@ -29,6 +32,8 @@ pub(super) struct Object {
     limits: Option<Vec<Figure>>,
     /// Determines which limits are enforced.
     coverage: Arc<Coverage>,
+    /// The bytes of its stored metadata.
+    metadata_bytes: usize,
 }
 
 impl Object {
@@ -37,6 +42,7 @@ impl Object {
         Self {
             manifest: view.record().manifest(version),
             entry: view.entry(),
+            metadata_bytes: view.record().metadata_bytes(),
             numbers: Some(view),
             limits: None,
             coverage: coverage.clone(),
@@ -51,6 +57,7 @@ impl Object {
             numbers: None,
             limits: None,
             coverage: coverage.clone(),
+            metadata_bytes: 0,
         }
     }
 
@@ -69,6 +76,7 @@ impl Object {
             entry: 0,
             numbers: None,
             coverage: Arc::new(Coverage::everything()),
+            metadata_bytes: record.metadata_bytes(),
         }
     }
 
@@ -122,6 +130,15 @@ impl Object {
             Some(View::Quota(view)) => view.figures.iter().collect(),
             Some(View::Group(seen)) => groups::figures(&seen.view).collect(),
         }
+    }
+
+    /// How many amounts an answer with this object shows. Its metadata is read and shown, too.
+    pub(super) fn amounts(&self) -> usize {
+        let numbers = match &self.numbers {
+            None => self.figures().len() + self.metadata_bytes / BYTES_PER_AMOUNT,
+            Some(view) => view.work(),
+        };
+        1 + numbers
     }
 
     /// The group with its numbers, if the object is a group.

@@ -1,12 +1,12 @@
 //! Lists of quotas and groups, a page at a time.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use axum::response::{IntoResponse, Response};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::header;
 use quota_core::{
-    event::Sequence,
+    event::{QuotaRecord, Sequence},
     state::{self, QuotasView},
 };
 use quota_semantics::Name;
@@ -23,7 +23,6 @@ use super::{
     kind::Kind,
     object::Object,
     params::Params,
-    read,
     resource::{Key, ObjectPath, View},
     status::{Failure, Result},
     table::{self, Attachment},
@@ -69,10 +68,6 @@ impl Scope {
         })
     }
 
-    pub(super) fn holds(&self, object: &Object) -> bool {
-        self.is_about(&object.key()) && self.labels.matches(object.labels())
-    }
-
     /// Whether the scope may contain this object, regardless of its labels.
     pub(super) fn is_about(&self, key: &Key) -> bool {
         let is_there = |own: &Name| *own == key.namespace;
@@ -80,65 +75,12 @@ impl Scope {
             && self.namespace.as_ref().is_none_or(is_there)
             && self.fields.matches(&key.namespace, &key.name)
     }
-}
 
-/// A page of a list.
-#[derive(Clone, Debug)]
-pub(super) struct Page {
-    pub(super) objects: Vec<Object>,
-    /// The version of the list: a watch from here on misses no change.
-    pub(super) version: Sequence,
-    /// The position where the next page begins.
-    pub(super) next: Option<Position>,
-}
-
-/// Renders a page as a response.
-pub(super) fn to_json(
-    kind: Kind,
-    page: &Page,
-    shape: Shape,
-    params: &Params,
-    pause: impl Fn(),
-) -> Result<Value> {
-    let mut metadata = json!({"resourceVersion": page.version.to_string()});
-    if let Some(next) = &page.next {
-        metadata["continue"] = next.token()?.into();
-    }
-    let entries = entries(&page.objects, shape, params, pause)?;
-    Ok(as_list(kind, shape, &metadata, entries))
-}
-
-/// The items of a list, or the rows of a table.
-fn entries(
-    objects: &[Object],
-    shape: Shape,
-    params: &Params,
-    pause: impl Fn(),
-) -> Result<Vec<Value>> {
-    let bare = |object: &Object| {
-        pause();
-        let mut json = object.to_json()?;
-        if let Some(json) = json.as_object_mut() {
-            json.remove("apiVersion");
-            json.remove("kind");
-        }
-        Ok(json)
-    };
-    match shape {
-        Shape::Whole => objects.iter().map(bare).collect(),
-        Shape::Metadata => {
-            let partial =
-                |object: &Object| Ok(table::partial(&object.to_json()?, "meta.k8s.io/v1"));
-            objects.iter().map(partial).collect()
-        }
-        Shape::Table(version) => {
-            let (attachment, now) = (Attachment::parse(&params.include_object)?, now());
-            let row = |object| {
-                pause();
-                table::row(object, attachment, version, now)
-            };
-            objects.iter().map(row).collect()
-        }
+    fn is_about_quota(&self, quota: &QuotaRecord) -> bool {
+        let is_there = |own: &Name| *own == quota.namespace;
+        self.kind == Kind::Quota
+            && self.namespace.as_ref().is_none_or(is_there)
+            && self.fields.matches(&quota.namespace, &quota.name)
     }
 }
 
@@ -157,58 +99,110 @@ fn as_list(kind: Kind, shape: Shape, metadata: &Value, entries: Vec<Value>) -> V
     }
 }
 
-/// A list that is made a page at a time. Of earlier pages only the text is kept.
+/// What is made of the objects of a page, one after the other.
+pub(super) trait Making: Send + 'static {
+    /// The result.
+    type Made: Send + 'static;
+
+    /// Adds an object.
+    fn add(&mut self, object: &Object, turn: &Turn) -> Result<()>;
+
+    /// The result, with the version of the page, and the position where the next page begins.
+    fn end(self, version: Sequence, next: Option<Position>, turn: &Turn) -> Result<Self::Made>;
+}
+
+/// A list. Of its objects only the text is kept.
 pub(super) struct Listing {
     kind: Kind,
     shape: Shape,
-    params: Params,
+    attachment: Attachment,
     entries: Vec<Box<RawValue>>,
 }
 
 impl Listing {
-    pub(super) const fn new(kind: Kind, shape: Shape, params: Params) -> Self {
-        Self {
+    pub(super) fn new(kind: Kind, shape: Shape, params: &Params) -> Result<Self> {
+        let attachment = match shape {
+            Shape::Table(_) => Attachment::parse(&params.include_object)?,
+            Shape::Whole | Shape::Metadata => Attachment::Nothing,
+        };
+        Ok(Self {
             kind,
             shape,
-            params,
+            attachment,
             entries: Vec::new(),
-        }
+        })
     }
 
-    /// Adds objects, in the turn of the principal if they show many amounts.
-    pub(super) async fn add(&mut self, permit: &Permit, objects: Vec<Object>) -> Result<()> {
-        let (amounts, shape, params) = (read::amounts(&objects), self.shape, self.params.clone());
-        let make = move |turn: &Turn| -> Result<Vec<_>> {
-            let entries = entries(&objects, shape, &params, || turn.pause())?;
-            let text = |entry| {
-                turn.pause();
-                to_raw_value(&entry).map_err(|error| Failure::internal(&error))
-            };
-            entries.into_iter().map(text).collect()
+    /// The item of an object, or its row of a table.
+    fn entry(&self, object: &Object) -> Result<Value> {
+        Ok(match self.shape {
+            Shape::Whole => {
+                let mut json = object.to_json()?;
+                if let Some(json) = json.as_object_mut() {
+                    json.remove("apiVersion");
+                    json.remove("kind");
+                }
+                json
+            }
+            Shape::Metadata => table::partial(&object.to_json()?, "meta.k8s.io/v1"),
+            Shape::Table(version) => table::row(object, self.attachment, version, now())?,
+        })
+    }
+
+    /// Adds an object, in the turn of the principal if it shows many amounts.
+    pub(super) async fn with(mut self, permit: &Permit, object: Object) -> Result<Self> {
+        let amounts = object.amounts();
+        let make = move |turn: &Turn| {
+            self.add(&object, turn)?;
+            Ok(self)
         };
-        self.entries.extend(permit.make(amounts, make).await?);
-        Ok(())
+        permit.make(amounts, make).await
     }
 
     /// The response with all objects.
     pub(super) async fn answer(self, permit: &Permit, version: Sequence) -> Result<Response> {
-        let bytes = self.entries.iter().map(|entry| entry.get().len()).sum();
-        let metadata = json!({"resourceVersion": version.to_string()});
+        let bytes = self.bytes();
+        let make = move |turn: &Turn| self.end(version, None, turn);
+        let text = permit.make(bytes / BYTES_PER_AMOUNT, make).await?;
+        Ok(Self::response(text))
+    }
+
+    fn bytes(&self) -> usize {
+        self.entries.iter().map(|entry| entry.get().len()).sum()
+    }
+
+    /// The response with a text.
+    pub(super) fn response(text: Vec<u8>) -> Response {
+        ([(header::CONTENT_TYPE, "application/json")], text).into_response()
+    }
+}
+
+impl Making for Listing {
+    type Made = Vec<u8>;
+
+    fn add(&mut self, object: &Object, turn: &Turn) -> Result<()> {
+        let entry = self.entry(object)?;
+        turn.pause();
+        let text = to_raw_value(&entry).map_err(|error| Failure::internal(&error))?;
+        self.entries.push(text);
+        Ok(())
+    }
+
+    fn end(self, version: Sequence, next: Option<Position>, turn: &Turn) -> Result<Vec<u8>> {
+        let mut metadata = json!({"resourceVersion": version.to_string()});
+        if let Some(next) = next {
+            metadata["continue"] = next.token()?.into();
+        }
         let list = as_list(self.kind, self.shape, &metadata, Vec::new());
-        let entries = self.entries;
-        let make = move |turn: &Turn| {
-            let fields = list.as_object().into_iter().flatten();
-            let fields: BTreeMap<_, _> = fields
-                .map(|(name, value)| match name.as_str() {
-                    "items" | "rows" => (name, Field::Entries(&entries)),
-                    _ => (name, Field::Other(value)),
-                })
-                .collect();
-            turn.to_json(&fields, bytes)
-        };
-        let text = permit.make(bytes / BYTES_PER_AMOUNT, make).await;
-        let text = text.map_err(|error| Failure::internal(&error))?;
-        Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
+        let fields = list.as_object().into_iter().flatten();
+        let fields: BTreeMap<_, _> = fields
+            .map(|(name, value)| match name.as_str() {
+                "items" | "rows" => (name, Field::Entries(&self.entries)),
+                _ => (name, Field::Other(value)),
+            })
+            .collect();
+        let text = turn.to_json(&fields, self.bytes());
+        text.map_err(|error| Failure::internal(&error))
     }
 }
 
@@ -232,7 +226,17 @@ pub(super) fn as_table(kind: Kind, version: &str, metadata: &Value, rows: Vec<Va
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Position(Name, Name);
 
+impl From<Key> for Position {
+    fn from(key: Key) -> Self {
+        Self(key.namespace, key.name)
+    }
+}
+
 impl Position {
+    fn of(object: &Object) -> Self {
+        Self(object.namespace().clone(), object.name().clone())
+    }
+
     pub(super) fn read(token: &str) -> Result<Self> {
         if token.is_empty() {
             return Ok(Self::default());
@@ -258,73 +262,156 @@ impl Kube {
         Ok((view.map(|view| self.object(view, head)), head))
     }
 
-    /// The objects of a scope after a position. The state is locked for a few objects at a time, so that no job waits
-    /// for long. The version is that of the first few.
-    pub(super) async fn page(
+    /// Makes something of the objects of a scope after a position, in the turn of the principal if they show many
+    /// amounts. The state is locked for a few objects at a time, so that no job waits for long; meanwhile they are only
+    /// copied. The version is that of the first few.
+    pub(super) async fn page<M: Making>(
         &self,
-        scope: &Scope,
+        permit: &Permit,
+        scope: &Arc<Scope>,
         mut after: Position,
         limit: usize,
         check: impl Fn(Sequence) -> Result<()>,
-    ) -> Result<Page> {
-        let (mut objects, mut version, mut work) = (Vec::new(), None, 0);
+        making: M,
+    ) -> Result<M::Made> {
+        let mut filling = Filling {
+            making,
+            limit,
+            count: 0,
+            work: 0,
+            last: None,
+        };
+        let mut version = None;
         loop {
-            let ((copied, next), head) = self
-                .read(|state| some_of(state, scope, &after, self.chunk()))
-                .await?;
-            check(head)?;
-            let version = *version.get_or_insert(head);
-            for view in copied.views(scope) {
-                let more_work = view.work();
-                let object = self.object(view, head);
-                if !scope.holds(&object) {
-                    continue;
+            let (mut copied, mut objects, mut amounts) = (Vec::new(), 0, 0);
+            let more = loop {
+                let some = |state: &state::State| some_of(state, scope, &after, self.chunk());
+                let ((some, next), head) = self.read(some).await?;
+                check(head)?;
+                version.get_or_insert(head);
+                let (more_objects, more_amounts) = some.size(scope);
+                objects += more_objects;
+                amounts += more_amounts;
+                copied.push((some, head));
+                let Some(next) = next else { break false };
+                after = next;
+                let is_much = filling.work + amounts > LIST_WORK;
+                if is_much || filling.count + objects > limit {
+                    break true;
                 }
-                work += more_work;
-                if objects.len() == limit || (work > LIST_WORK && !objects.is_empty()) {
-                    let next = objects.last().map(|last: &Object| {
-                        Position(last.namespace().clone(), last.name().clone())
-                    });
-                    return Ok(Page {
-                        objects,
-                        version,
-                        next,
-                    });
+                tokio::task::yield_now().await;
+            };
+            let (kube, scope) = (self.clone(), scope.clone());
+            let version = version.unwrap_or_default();
+            let make = move |turn: &Turn| {
+                let is_full = filling.fill(&kube, &scope, copied, turn)?;
+                if is_full || !more {
+                    let next = filling.last.filter(|_| is_full);
+                    return filling.making.end(version, next, turn).map(Made::Page);
                 }
-                objects.push(object);
-            }
-            match next {
-                Some(next) => {
-                    after = next;
-                    tokio::task::yield_now().await;
-                }
-                None => {
-                    return Ok(Page {
-                        objects,
-                        version,
-                        next: None,
-                    });
-                }
+                Ok(Made::Part(filling))
+            };
+            match permit.make(amounts, make).await? {
+                Made::Page(made) => return Ok(made),
+                Made::Part(part) => filling = part,
             }
         }
     }
 }
 
-/// Objects copied from the state; their figures are computed later, outside the lock.
+/// A page, or a part of one.
+enum Made<M: Making> {
+    Page(M::Made),
+    Part(Filling<M>),
+}
+
+/// A page that is being made.
+struct Filling<M> {
+    making: M,
+    /// Most objects.
+    limit: usize,
+    count: usize,
+    /// The amounts of the objects.
+    work: usize,
+    /// The last object.
+    last: Option<Position>,
+}
+
+impl<M: Making> Filling<M> {
+    /// Adds the objects of the scope; answers whether the page is full and there are more.
+    fn fill(
+        &mut self,
+        kube: &Kube,
+        scope: &Scope,
+        copied: Vec<(Copied, Sequence)>,
+        turn: &Turn,
+    ) -> Result<bool> {
+        for (some, head) in copied {
+            for view in some.views(scope) {
+                turn.pause();
+                let work = view.work();
+                let object = kube.object(view, head);
+                if !scope.labels.matches(object.labels()) {
+                    continue;
+                }
+                self.work += work;
+                let is_much = self.work > LIST_WORK && self.count > 0;
+                if self.count == self.limit || is_much {
+                    return Ok(true);
+                }
+                self.making.add(&object, turn)?;
+                self.count += 1;
+                self.last = Some(Position::of(&object));
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Objects copied from the state; the figures of quotas are computed later, outside the lock.
 pub(super) enum Copied {
-    Quotas(QuotasView),
+    Quotas(Vec<QuotasView>),
     Groups(Vec<View>),
 }
 
 impl Copied {
-    /// The views of the objects that belong to the scope.
-    pub(super) fn views(self, scope: &Scope) -> Vec<View> {
-        let views: Vec<View> = match self {
-            Self::Quotas(quotas) => quotas.views().map(View::Quota).collect(),
-            Self::Groups(views) => views,
+    /// How many objects of the scope there may be, and how many amounts they show.
+    pub(super) fn size(&self, scope: &Scope) -> (usize, usize) {
+        let (mut objects, mut amounts) = (0, 0);
+        let mut add = |more| {
+            objects += 1;
+            amounts += more;
         };
-        let about = views.into_iter().filter(|view| scope.is_about(&view.key()));
-        about.collect()
+        match self {
+            Self::Quotas(quotas) => quotas
+                .iter()
+                .flat_map(QuotasView::amounts_of_each)
+                .filter(|(quota, _)| scope.is_about_quota(quota))
+                .map(|(quota, amounts)| amounts + quota.metadata.len() / BYTES_PER_AMOUNT)
+                .for_each(&mut add),
+            Self::Groups(groups) => groups
+                .iter()
+                .filter(|view| scope.is_about(&view.key()))
+                .map(|view| 1 + view.work())
+                .for_each(&mut add),
+        }
+        (objects, amounts)
+    }
+
+    /// The views of the objects that may belong to the scope, regardless of their labels.
+    pub(super) fn views(self, scope: &Scope) -> Box<dyn Iterator<Item = View> + '_> {
+        match self {
+            Self::Quotas(quotas) => {
+                let views = |quotas: QuotasView| {
+                    quotas.into_views(|quota: &QuotaRecord| scope.is_about_quota(quota))
+                };
+                Box::new(quotas.into_iter().flat_map(views).map(View::Quota))
+            }
+            Self::Groups(views) => {
+                let views = views.into_iter();
+                Box::new(views.filter(|view| scope.is_about(&view.key())))
+            }
+        }
     }
 }
 
@@ -342,12 +429,12 @@ pub(super) fn some_of(
             let (quotas, more) = state.quotas_page(namespace, Some(after), limit);
             let last = quotas.records().next_back().filter(|_| more);
             let next = last.map(|quota| Position(quota.namespace.clone(), quota.name.clone()));
-            (Copied::Quotas(quotas), next)
+            (Copied::Quotas(vec![quotas]), next)
         }
         Kind::Group => {
             let (views, more) = some_groups_of(state, &after.1, limit);
             let last = views.last().filter(|_| more).map(View::key);
-            let next = last.map(|key| Position(key.namespace, key.name));
+            let next = last.map(Position::from);
             (Copied::Groups(views), next)
         }
     }

@@ -9,10 +9,14 @@ use super::{
     field_selector::FieldSelector,
     status::{Failure, Result},
 };
-use crate::label_selector::LabelSelector;
+use crate::{label_selector::LabelSelector, large::BYTES_PER_AMOUNT};
 
 /// Longer names of field managers are refused, as Kubernetes does.
 const MANAGER_MAX_BYTES: usize = 128;
+
+/// Most requirements of a selector, and most values in its sets.
+const REQUIREMENTS_MAX: usize = 100;
+const VALUES_MAX: usize = 1000;
 
 /// All parameters of all requests; unknown ones are ignored, as in Kubernetes.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -61,11 +65,18 @@ impl<S: Send + Sync> FromRequestParts<S> for Params {
 
 impl Params {
     pub(super) fn labels(&self) -> Result<LabelSelector> {
+        check_length("labelSelector", &self.label_selector)?;
         LabelSelector::parse(&self.label_selector).map_err(Failure::bad_request)
     }
 
     pub(super) fn fields(&self) -> Result<FieldSelector> {
+        check_length("fieldSelector", &self.field_selector)?;
         FieldSelector::parse(&self.field_selector).map_err(Failure::bad_request)
+    }
+
+    /// How many amounts it costs as much as to compare an object with the selectors.
+    pub(super) fn selector_weight(&self) -> usize {
+        1 + (self.label_selector.len() + self.field_selector.len()) / BYTES_PER_AMOUNT
     }
 
     /// The requested version; none for any.
@@ -195,6 +206,30 @@ impl Params {
     /// Checks that server-side apply names its manager.
     pub(super) fn has_manager(&self) -> bool {
         !self.field_manager.is_empty()
+    }
+}
+
+/// Checks that a selector has few requirements and values, since each object is compared with all of them.
+fn check_length(name: &str, selector: &str) -> Result<()> {
+    let (mut requirements, mut values, mut is_inside) = (1, 1, false);
+    for byte in selector.bytes() {
+        match byte {
+            b'(' => is_inside = true,
+            b')' => is_inside = false,
+            b',' if is_inside => values += 1,
+            b',' => requirements += 1,
+            _ => {}
+        }
+    }
+    let bounds = [
+        (requirements, REQUIREMENTS_MAX, "requirements"),
+        (values, VALUES_MAX, "values in sets"),
+    ];
+    match bounds.into_iter().find(|(count, most, _)| count > most) {
+        None => Ok(()),
+        Some((count, most, what)) => Err(Failure::bad_request(format!(
+            "{name} has {count} {what}: at most {most} are allowed"
+        ))),
     }
 }
 

@@ -1,5 +1,7 @@
 //! Reads quotas and groups: one object, or lists.
 
+use std::sync::Arc;
+
 use axum::{
     Json,
     extract::State,
@@ -12,9 +14,8 @@ use serde_json::{Value, json};
 use super::{
     Caller, Kube,
     accept::Shape,
-    kind::Kind,
     object::Object,
-    page::{self, Page, Position, Scope},
+    page::{self, Listing, Position, Scope},
     params::Params,
     resource::ObjectPath,
     status::{Failure, Result},
@@ -75,31 +76,16 @@ pub(super) async fn list(
     };
     let after = Position::read(&params.after)?;
     let permit = Permit::to_read(&actor.principal).map_err(|_| Unavailable::Overloaded)?;
-    let page = kube
-        .page(&scope, after, limit, |head| params.check_version(head))
-        .await?;
-    self::page(&permit, path.kind, page, shape, params).await
-}
-
-/// The response for a page of any size.
-pub(super) async fn page(
-    permit: &Permit,
-    kind: Kind,
-    page: Page,
-    shape: Shape,
-    params: Params,
-) -> Result<Response> {
-    let amounts = amounts(&page.objects);
-    let make = move |turn: &Turn| page::to_json(kind, &page, shape, &params, || turn.pause());
-    large(permit, amounts, make).await
+    let listing = Listing::new(path.kind, shape, &params)?;
+    let check = |head| params.check_version(head);
+    let scope = Arc::new(scope);
+    let text = kube.page(&permit, &scope, after, limit, check, listing);
+    Ok(Listing::response(text.await?))
 }
 
 /// How many amounts an answer with these objects shows.
 pub(super) fn amounts(objects: &[Object]) -> usize {
-    objects
-        .iter()
-        .map(|object| 1 + object.figures().len())
-        .sum()
+    objects.iter().map(Object::amounts).sum()
 }
 
 /// An answer that is made in the turn of the principal if it shows many amounts.

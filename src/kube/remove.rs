@@ -16,14 +16,17 @@ use super::{
     accept::Shape,
     body::{Body, JSON, PROTOBUF, YAML},
     object::Object,
-    page::{Listing, Position, Scope},
+    page::{Listing, Making, Position, Scope},
     params::Params,
     protobuf, read,
     request::ATTEMPTS,
     resource::{Change, Key, ObjectPath},
     status::{Failure, Result},
 };
-use crate::{large::Permit, writer::now};
+use crate::{
+    large::{Permit, Turn},
+    writer::now,
+};
 
 pub(super) async fn delete(
     State(kube): State<Kube>,
@@ -48,19 +51,44 @@ pub(super) async fn delete_collection(
 ) -> Result<Response> {
     let permit = Permit::to_change(&actor.principal);
     let removal = Removal::new(kube.clone(), actor, &params, &body)?;
-    let scope = Scope::new(&path, &params)?;
-    let mut listing = Listing::new(path.kind, shape, params);
+    let scope = Arc::new(Scope::new(&path, &params)?);
+    let mut listing = Listing::new(path.kind, shape, &params)?;
     let (mut after, mut version) = (Some(Position::default()), None);
     while let Some(position) = after {
-        let page = kube
-            .page(&scope, position, kube.chunk(), |_| Ok(()))
-            .await?;
-        let removed = removal.remove_all(&page.objects).await?;
-        listing.add(&permit, removed).await?;
-        version.get_or_insert(page.version);
-        after = page.next;
+        let page = kube.page(
+            &permit,
+            &scope,
+            position,
+            kube.chunk(),
+            |_| Ok(()),
+            Keys(Vec::new()),
+        );
+        let (keys, head, next) = page.await?;
+        for key in keys {
+            if let Some(object) = removal.remove_if_there(&key).await? {
+                listing = listing.with(&permit, object).await?;
+            }
+        }
+        version.get_or_insert(head);
+        after = next;
     }
     listing.answer(&permit, version.unwrap_or_default()).await
+}
+
+/// The keys of the objects of a page.
+struct Keys(Vec<Key>);
+
+impl Making for Keys {
+    type Made = (Vec<Key>, Sequence, Option<Position>);
+
+    fn add(&mut self, object: &Object, _: &Turn) -> Result<()> {
+        self.0.push(object.key());
+        Ok(())
+    }
+
+    fn end(self, version: Sequence, next: Option<Position>, _: &Turn) -> Result<Self::Made> {
+        Ok((self.0, version, next))
+    }
 }
 
 /// A requested deletion.
@@ -100,17 +128,13 @@ impl Removal {
         })
     }
 
-    /// Removes the objects that are still there.
-    async fn remove_all(&self, objects: &[Object]) -> Result<Vec<Object>> {
-        let mut removed = Vec::new();
-        for object in objects {
-            match self.remove(&object.key()).await {
-                Ok(object) => removed.push(object),
-                Err(failure) if failure.is_not_found() => {}
-                Err(failure) => return Err(failure),
-            }
+    /// Removes an object; none if it is not there any more.
+    async fn remove_if_there(&self, key: &Key) -> Result<Option<Object>> {
+        match self.remove(key).await {
+            Ok(object) => Ok(Some(object)),
+            Err(failure) if failure.is_not_found() => Ok(None),
+            Err(failure) => Err(failure),
         }
-        Ok(removed)
     }
 
     async fn remove(&self, key: &Key) -> Result<Object> {

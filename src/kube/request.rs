@@ -7,7 +7,11 @@ use quota_core::{
     decide::{Precondition, Refusal},
     event::{Actor, Sequence},
 };
-use quota_semantics::{Name, quota::syntax, uid::Uid};
+use quota_semantics::{
+    Name,
+    quota::{syntax, validation},
+    uid::Uid,
+};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -104,6 +108,7 @@ impl Request {
         }
         warnings.0.extend(manifest.warnings());
         self.manage(None, &mut manifest, managing)?;
+        self.check_size(&manifest, None)?;
         let metadata = manifest.metadata_mut();
         let uid = Uuid::new_v4();
         (
@@ -184,6 +189,7 @@ impl Request {
                 return Err(Failure::invalid(*kind, name, &errors));
             }
             self.manage(Some(&live), &mut manifest, managing)?;
+            self.check_size(&manifest, Some(&live.manifest))?;
             let precondition = Precondition::Version(live.entry);
             if self.dry_run {
                 self.try_out(&manifest, precondition).await?;
@@ -267,6 +273,15 @@ impl Request {
             }
         };
         Ok(())
+    }
+
+    /// Checks the amount of metadata once more, now that the managers of fields are part of it.
+    fn check_size(&self, manifest: &Manifest, live: Option<&Manifest>) -> Result<()> {
+        let metadata = manifest.metadata();
+        match validation::too_large(metadata, live.map(Manifest::metadata)) {
+            None => Ok(()),
+            Some(error) => Err(Failure::invalid(self.key.kind, &metadata.name, &[error])),
+        }
     }
 
     async fn set(

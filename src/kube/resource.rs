@@ -33,6 +33,7 @@ use super::{
 };
 use crate::{
     api::{groups, render},
+    large::BYTES_PER_AMOUNT,
     problem::Problem,
     routes::Target,
 };
@@ -296,12 +297,13 @@ impl View {
         }
     }
 
-    /// How many amounts it has.
+    /// How many amounts it has; its metadata is read and shown, too.
     pub(super) fn work(&self) -> usize {
-        match self {
+        let amounts = match self {
             Self::Quota(view) => view.figures.len() + view.holds.len(),
             Self::Group(seen) => seen.view.figures.len() * (1 + seen.members.len()),
-        }
+        };
+        amounts + self.record().metadata_bytes() / BYTES_PER_AMOUNT
     }
 }
 
@@ -325,6 +327,21 @@ impl Record {
                 namespace: Name::default(),
                 name: record.name.clone(),
             },
+        }
+    }
+
+    pub(super) const fn kind(&self) -> Kind {
+        match self {
+            Self::Quota(_) => Kind::Quota,
+            Self::Group(_) => Kind::Group,
+        }
+    }
+
+    /// The bytes of its stored metadata.
+    pub(super) fn metadata_bytes(&self) -> usize {
+        match self {
+            Self::Quota(record) => record.metadata.len(),
+            Self::Group(record) => record.metadata.len(),
         }
     }
 

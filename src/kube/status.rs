@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::StatusCause;
-use quota_semantics::quota::FieldError;
+use quota_semantics::quota::{FieldError, field};
 
 use super::kind::Kind;
 pub(super) use crate::kubernetes_status::Failure;
@@ -68,6 +68,7 @@ impl Failure {
 
     /// Fields of the object are not valid.
     pub(super) fn invalid(kind: Kind, name: &str, errors: &[FieldError]) -> Self {
+        let errors = field::bounded(errors.iter().cloned());
         let said: Vec<_> = errors
             .iter()
             .map(|error| (error.field.as_str(), error.to_string()))
@@ -106,9 +107,10 @@ impl Failure {
             field: Some(field),
         };
         let causes = causes.into_iter().map(cause).collect();
+        let name = field::shown(name, field::SHOWN_BYTES_MAX);
         let message = format!("{kind} {name:?} is invalid: {said}");
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message)
-            .about(kind, name)
+            .about(kind, &name)
             .because(causes)
     }
 

@@ -1,17 +1,17 @@
 //! Watches of quotas and groups: lines of JSON, until the client disconnects or the time is over.
+//!
+//! A watch looks for changes at intervals, and makes its lines in the turn of its principal. For a client that does not
+//! read it holds few lines: it goes on from its position once the client has read them.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    convert::Infallible,
-    time::Duration,
-};
+mod lines;
+mod told;
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use axum::{
     body::Body,
     response::{IntoResponse, Response},
 };
-use bytes::Bytes;
-use futures::Stream;
 use http::{HeaderValue, header};
 use quota_core::{
     event::{Actor, Sequence},
@@ -19,39 +19,42 @@ use quota_core::{
 };
 use quota_semantics::Name;
 use serde_json::{Value, json};
-use tokio::{
-    sync::mpsc,
-    time::{Instant, MissedTickBehavior},
-};
+use tokio::time::{Instant, MissedTickBehavior};
 
+use self::{
+    lines::{Gone, Sender},
+    told::{Manner, Span, Tell, Teller, Told, line},
+};
 use super::{
     Kube,
     accept::Shape,
-    changes::{Delta, Life},
+    changes::{CHANGES_AT_ONCE, Delta},
     kind::Kind,
-    object::Object,
-    page::{self, Page, Position, Scope},
+    page::{self, Copied, Position, Scope},
     params::Params,
     resource::{Key, View},
     status::{Failure, Result},
     table::{self, Attachment},
 };
-use crate::{watches::Slot, writer::now};
+use crate::{
+    large::{BYTES_PER_AMOUNT, Permit, Turn},
+    watches::Slot,
+};
 
 /// Default and maximum duration of a watch.
 const DURATION: Duration = Duration::from_secs(30 * 60);
 const DURATION_MAX: Duration = Duration::from_secs(60 * 60);
 /// Interval between bookmarks.
 const BOOKMARKS: Duration = Duration::from_secs(60);
-/// Events that wait for a slow client. When the queue is full, the watch waits, and later sends only the newest state
-/// of each object.
-const WAITING: usize = 64;
 
-/// Interval between checks for changed groups: each group is sent at most once per interval.
+/// Pauses between two searches for changes: each object is sent at most once per pause.
+const QUOTAS: Duration = Duration::from_millis(250);
 const GROUPS: Duration = Duration::from_secs(1);
 
-/// Objects whose last sent version is kept. Other objects may be sent again unchanged.
-const SENT_MAX: usize = 1 << 14;
+/// Namespaces, and amounts, that are read while the state is locked once.
+const NAMESPACES_AT_ONCE: usize = 100;
+const QUOTA_AMOUNTS: usize = 10_000;
+const GROUP_AMOUNTS: usize = 2_000;
 
 /// The annotation of the bookmark after the initial objects.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
@@ -85,21 +88,25 @@ pub(super) async fn watch(
     let lasts = requested
         .map_or(DURATION, Duration::from_secs)
         .min(DURATION_MAX);
-    let (lines, events) = mpsc::channel(WAITING);
-    let watch = Watch {
-        kube,
-        scope,
+    let (lines, body) = lines::channel();
+    let seen = from.unwrap_or(head);
+    let manner = Manner {
+        scope: Arc::new(scope),
         shape,
         attachment,
+    };
+    let watch = Watch {
+        kube,
+        manner: Arc::new(manner),
+        permit: Permit::to_watch(&actor.principal),
         bookmarks: params.allow_watch_bookmarks,
         marks_beginning: params.send_initial_events && params.allow_watch_bookmarks,
         lines,
-        sent_columns: false,
-        sent: HashMap::new(),
-        seen: from.unwrap_or(head),
+        told: Told::default(),
+        span: Span { seen, upto: seen },
     };
     tokio::spawn(watch.run(from.is_none(), Instant::now() + lasts, slot));
-    let body = Body::from_stream(Lines(events));
+    let body = Body::from_stream(body);
     let mut response = body.into_response();
     response.headers_mut().insert(
         header::CONTENT_TYPE,
@@ -112,42 +119,15 @@ pub(super) async fn watch(
     Ok(response)
 }
 
-struct Lines(mpsc::Receiver<Bytes>);
-
-impl Stream for Lines {
-    type Item = std::result::Result<Bytes, Infallible>;
-
-    fn poll_next(
-        mut self: std::pin::Pin<&mut Self>,
-        cx: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Self::Item>> {
-        self.0.poll_recv(cx).map(|line| line.map(Ok))
-    }
-}
-
-/// The client has disconnected.
-struct Gone;
-
-/// The version of an object that was sent to a client.
-struct SentObject {
-    uid: String,
-    /// The digest of the object without its version.
-    digest: blake3::Hash,
-}
-
 struct Watch {
     kube: Kube,
-    scope: Scope,
-    shape: Shape,
-    attachment: Attachment,
+    manner: Arc<Manner>,
+    permit: Permit,
     bookmarks: bool,
     marks_beginning: bool,
-    lines: mpsc::Sender<Bytes>,
-    /// Whether the columns were sent: only the first event of a table has them.
-    sent_columns: bool,
-    sent: HashMap<Key, SentObject>,
-    /// The version up to which all changes were sent to the client.
-    seen: Sequence,
+    lines: Sender,
+    told: Told,
+    span: Span,
 }
 
 impl Watch {
@@ -158,30 +138,33 @@ impl Watch {
             () = closed.closed() => {}
             () = tokio::time::sleep_until(end) => {}
             ended = self.follow(from_the_beginning) => if let Err(Failed::Watch(failure)) = ended {
-                let _ = closed.send(line("ERROR", &failure.to_json())).await;
+                let _ = closed.send(line("ERROR", failure.to_json())).await;
             },
         }
     }
 
     async fn follow(&mut self, from_the_beginning: bool) -> std::result::Result<(), Failed> {
+        let scope = self.manner.scope.clone();
         if from_the_beginning {
             self.send_all().await?;
-        } else if self.scope.kind == Kind::Group
-            || self.scope.namespace.is_some()
-            || !self.scope.labels.is_empty()
+        } else if scope.kind == Kind::Group || scope.namespace.is_some() || !scope.labels.is_empty()
         {
-            self.learn().await?;
+            // With a selector, a later change may remove an object from the selection. And many entries that may have
+            // changed a group leave it unchanged.
+            self.tell_all(Tell::Known).await?;
         }
+        let pause = match scope.kind {
+            Kind::Quota => QUOTAS,
+            Kind::Group => GROUPS,
+        };
         let mut ticks = tokio::time::interval_at(Instant::now() + BOOKMARKS, BOOKMARKS);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            let (kube, seen) = (self.kube.clone(), self.seen);
+            let (kube, seen) = (self.kube.clone(), self.span.seen);
             tokio::select! {
                 () = kube.0.changes.beyond(seen) => {
                     self.send_changes().await?;
-                    if self.scope.kind == Kind::Group {
-                        tokio::time::sleep(GROUPS).await;
-                    }
+                    tokio::time::sleep(pause).await;
                 }
                 _ = ticks.tick() => if self.bookmarks { self.bookmark(json!({})).await? },
             }
@@ -190,228 +173,168 @@ impl Watch {
 
     /// Sends all objects.
     async fn send_all(&mut self) -> std::result::Result<(), Failed> {
-        let (mut after, mut version) = (Some(Position::default()), None);
-        while let Some(position) = after {
-            let page = self.page(position).await?;
-            for object in &page.objects {
-                self.send_state(object, |_| "ADDED").await?;
-            }
-            version.get_or_insert(page.version);
-            after = page.next;
-        }
-        self.seen = version.unwrap_or(self.seen);
+        let ((), head) = self.kube.read(|_| ()).await?;
+        self.span = Span {
+            seen: head,
+            upto: head,
+        };
+        self.tell_all(Tell::First).await?;
         if self.marks_beginning {
             self.bookmark(json!({INITIAL_EVENTS_END: "true"})).await?;
         }
         Ok(())
     }
 
-    /// Records the objects that the client has already. With a selector, a later change may remove an object from the
-    /// selection. And many entries that may have changed a group leave it unchanged.
-    async fn learn(&mut self) -> std::result::Result<(), Failed> {
+    /// Tells of all objects of the scope.
+    async fn tell_all(&mut self, tell: Tell) -> std::result::Result<(), Failed> {
+        let scope = self.manner.scope.clone();
         let mut after = Some(Position::default());
         while let Some(position) = after {
-            let page = self.page(position).await?;
-            for object in &page.objects {
-                if object.version() <= self.seen {
-                    self.remember(object, digest(object)?);
-                }
-            }
-            after = page.next;
+            let some = |state: &State| page::some_of(state, &scope, &position, self.kube.chunk());
+            let ((copied, next), head) = self.kube.read(some).await?;
+            let last = self.tell_each(copied, head, tell).await?;
+            after = last.map(Position::from).or(next);
+            tokio::task::yield_now().await;
         }
         Ok(())
     }
 
-    async fn page(&self, after: Position) -> Result<Page> {
-        let kube = &self.kube;
-        kube.page(&self.scope, after, kube.chunk(), |_| Ok(()))
+    /// Tells of copied objects; answers the last of them if there were too many for once. Then the rest is copied
+    /// again, since the client may take long to read the lines.
+    async fn tell_each(
+        &mut self,
+        copied: Copied,
+        head: Sequence,
+        tell: Tell,
+    ) -> std::result::Result<Option<Key>, Failed> {
+        let (_, amounts) = copied.size(&self.manner.scope);
+        self.make(amounts, move |teller| teller.each(copied, head, tell))
             .await
     }
 
-    fn remember(&mut self, object: &Object, digest: blake3::Hash) {
-        let key = object.key();
-        if self.sent.len() < SENT_MAX || self.sent.contains_key(&key) {
-            let uid = object.uid().to_owned();
-            self.sent.insert(key, SentObject { uid, digest });
+    /// Makes lines, in the turn of the principal if they are about many amounts, and sends them.
+    async fn make<R: Send + 'static>(
+        &mut self,
+        amounts: usize,
+        work: impl FnOnce(&mut Teller<'_>) -> Result<R> + Send + 'static,
+    ) -> std::result::Result<R, Failed> {
+        let mut told = std::mem::take(&mut self.told);
+        let (kube, manner, span) = (self.kube.clone(), self.manner.clone(), self.span);
+        let make = move |turn: &Turn| {
+            let made = work(&mut Teller {
+                kube: &kube,
+                manner: &manner,
+                told: &mut told,
+                turn,
+                span,
+            });
+            (made, told)
+        };
+        let (made, told) = self.permit.make(amounts, make).await;
+        self.told = told;
+        for line in std::mem::take(&mut self.told.lines) {
+            self.lines.send(line).await?;
         }
+        Ok(made?)
     }
 
     async fn send_changes(&mut self) -> std::result::Result<(), Failed> {
-        let Delta {
-            upto,
-            namespaces,
-            any_group,
-            lives,
-        } = {
-            let (scope, changes) = (&self.scope, &self.kube.0.changes);
-            changes.since(scope.kind, self.seen, scope.namespace.as_ref())?
-        };
-        let began: Vec<_> = lives
-            .iter()
-            .filter(|life| life.began)
-            .map(|life| life.record.uid().to_string())
-            .collect();
-        for life in lives.iter().filter(|life| !life.began) {
-            self.send_end(life, &began).await?;
+        let scope = self.manner.scope.clone();
+        let namespace = scope.namespace.as_ref();
+        let Delta { upto, any_group } =
+            self.kube
+                .0
+                .changes
+                .since(scope.kind, self.span.seen, namespace)?;
+        self.span.upto = upto;
+        let namespaces = self.touched().await?;
+        self.send_deletions().await?;
+        match scope.kind {
+            Kind::Group if any_group => self.tell_all(Tell::Change).await?,
+            Kind::Group => self.send_groups(&namespaces).await?,
+            Kind::Quota => self.send_quotas(&namespaces).await?,
         }
-        if self.scope.kind == Kind::Group {
-            self.send_groups(&namespaces, any_group, &began).await?;
-            self.seen = upto;
-            return Ok(());
-        }
-        for namespace in namespaces {
-            let mut after = Some(Name::default());
-            while let Some(name) = after {
-                let position = Some((&*namespace, &*name));
-                let page = |state: &State| {
-                    state.quotas_page(Some(&namespace), position, self.kube.chunk())
-                };
-                let ((quotas, more), head) = self.kube.read(page).await?;
-                let last = quotas.records().next_back().filter(|_| more);
-                after = last.map(|quota| quota.name.clone());
-                for view in quotas.views() {
-                    self.send_change(View::Quota(view), head, &began).await?;
-                }
-            }
-        }
-        self.seen = upto;
+        self.span.seen = upto;
         Ok(())
     }
 
-    /// Sends the current state of the groups that count these namespaces, or of all groups.
-    async fn send_groups(
-        &mut self,
-        namespaces: &[Name],
-        all: bool,
-        began: &[String],
-    ) -> std::result::Result<(), Failed> {
-        if all {
-            let mut after = Some(Position::default());
-            while let Some(position) = after {
-                let some =
-                    |state: &State| page::some_of(state, &self.scope, &position, self.kube.chunk());
-                let ((copied, next), head) = self.kube.read(some).await?;
-                for view in copied.views(&self.scope) {
-                    self.send_change(view, head, began).await?;
-                }
-                after = next;
-            }
-            return Ok(());
+    /// The namespaces in which quotas or figures have changed.
+    async fn touched(&self) -> Result<Vec<Name>> {
+        let namespace = self.manner.scope.namespace.as_ref();
+        let (mut names, mut after) = (Vec::new(), self.span.seen);
+        loop {
+            let some = self.kube.0.changes.touched(after, namespace)?;
+            let Some((last, _)) = some.last().filter(|_| some.len() == CHANGES_AT_ONCE) else {
+                names.extend(some.into_iter().map(|(_, name)| name));
+                return Ok(names);
+            };
+            after = *last;
+            names.extend(some.into_iter().map(|(_, name)| name));
+            tokio::task::yield_now().await;
         }
+    }
+
+    async fn send_deletions(&mut self) -> std::result::Result<(), Failed> {
+        let Span { seen, upto } = self.span;
+        let scope = self.manner.scope.clone();
+        let mut after = seen;
+        while after < upto {
+            let changes = &self.kube.0.changes;
+            let (deletions, until) =
+                changes.deleted(scope.kind, (after, upto), scope.namespace.as_ref())?;
+            let bytes = |it: &super::changes::Deletion| it.record.metadata_bytes();
+            let bytes: usize = deletions.iter().map(bytes).sum();
+            let amounts = deletions.len() + bytes / BYTES_PER_AMOUNT;
+            let make = move |teller: &mut Teller<'_>| teller.deletions(&deletions);
+            after = self.make(amounts, make).await?.unwrap_or(until);
+            tokio::task::yield_now().await;
+        }
+        Ok(())
+    }
+
+    /// Sends the current state of the quotas of these namespaces.
+    async fn send_quotas(&mut self, namespaces: &[Name]) -> std::result::Result<(), Failed> {
+        let (mut rest, mut after) = (namespaces, Name::default());
+        while !rest.is_empty() {
+            let some = |state: &State| some_quotas_of(state, rest, &after, self.kube.chunk());
+            let ((copied, count, last), head) = self.kube.read(some).await?;
+            let stopped = self.tell_each(copied, head, Tell::Change).await?;
+            let place = |key: &Key| rest.iter().position(|name| *name == key.namespace);
+            (rest, after) = match stopped {
+                Some(key) => (&rest[place(&key).unwrap_or(0)..], key.name),
+                None => (&rest[count..], last),
+            };
+            tokio::task::yield_now().await;
+        }
+        Ok(())
+    }
+
+    /// Sends the current state of the groups that count these namespaces.
+    async fn send_groups(&mut self, namespaces: &[Name]) -> std::result::Result<(), Failed> {
         let mut names = BTreeSet::new();
-        for some in namespaces.chunks(self.kube.chunk()) {
+        for some in namespaces.chunks(NAMESPACES_AT_ONCE) {
             let groups = |state: &State| -> Vec<Name> {
                 let groups = some.iter().flat_map(|namespace| state.groups_of(namespace));
                 groups.cloned().collect()
             };
             names.extend(self.kube.read(groups).await?.0);
         }
-        for name in names {
-            let key = Key {
-                kind: Kind::Group,
-                namespace: Name::default(),
-                name,
-            };
-            let (view, head) = self.kube.read(|state| key.view(state)).await?;
-            if let Some(view) = view {
-                self.send_change(view, head, began).await?;
-            }
+        let names: Vec<_> = names.into_iter().collect();
+        let mut rest = &names[..];
+        while !rest.is_empty() {
+            let some = |state: &State| some_groups_of(state, rest);
+            let ((copied, count), head) = self.kube.read(some).await?;
+            let stopped = self.tell_each(copied, head, Tell::Change).await?;
+            let place = |key: Key| rest.iter().position(|name| *name == key.name);
+            let told = stopped.and_then(place).map_or(count, |place| place + 1);
+            rest = &rest[told..];
+            tokio::task::yield_now().await;
         }
         Ok(())
-    }
-
-    /// Sends the current state of an object, if it has changed since it was last sent.
-    async fn send_change(
-        &mut self,
-        view: View,
-        head: Sequence,
-        began: &[String],
-    ) -> std::result::Result<(), Failed> {
-        let set_since = view.entry() > self.seen;
-        let object = self.kube.object(view, head);
-        let is_older = object.version() <= self.seen;
-        if is_older || !self.scope.is_about(&object.key()) {
-            return Ok(());
-        }
-        if self.scope.labels.matches(object.labels()) {
-            let is_new = began.iter().any(|uid| uid == object.uid());
-            let event = |was_sent| match was_sent || !is_new {
-                true => "MODIFIED",
-                false => "ADDED",
-            };
-            return self.send_state(&object, event).await;
-        }
-        if self.sent.remove(&object.key()).is_some() || set_since {
-            self.send("DELETED", &object).await?;
-        }
-        Ok(())
-    }
-
-    /// Sends the end of an object. An object that was created and deleted in between was never sent.
-    async fn send_end(&mut self, life: &Life, began: &[String]) -> std::result::Result<(), Failed> {
-        let record = &life.record;
-        let object = Object::deleted(record, life.sequence);
-        let uid = record.uid().to_string();
-        let key = object.key();
-        let was_sent = self.sent.get(&key).is_some_and(|sent| sent.uid == uid);
-        if was_sent {
-            self.sent.remove(&key);
-        }
-        if was_sent || (!began.contains(&uid) && self.scope.holds(&object)) {
-            self.send("DELETED", &object).await?;
-        }
-        Ok(())
-    }
-
-    /// Sends the current state of an object, unless the client has it; the type of the event depends on whether an
-    /// earlier state was sent.
-    async fn send_state(
-        &mut self,
-        object: &Object,
-        event: impl Fn(bool) -> &'static str,
-    ) -> std::result::Result<(), Failed> {
-        let digest = digest(object)?;
-        let last_sent = self
-            .sent
-            .get(&object.key())
-            .filter(|last_sent| last_sent.uid == object.uid());
-        if last_sent.is_some_and(|last_sent| last_sent.digest == digest) {
-            return Ok(());
-        }
-        let event = match last_sent {
-            None if !self.scope.labels.is_empty() => "ADDED",
-            last_sent => event(last_sent.is_some()),
-        };
-        self.remember(object, digest);
-        self.send(event, object).await
-    }
-
-    async fn send(&mut self, event: &str, object: &Object) -> std::result::Result<(), Failed> {
-        let json = match self.shape {
-            Shape::Whole => object.to_json()?,
-            Shape::Metadata => table::partial(&object.to_json()?, "meta.k8s.io/v1"),
-            Shape::Table(version) => {
-                let row = table::row(object, self.attachment, version, now())?;
-                let version_of = object.manifest.metadata().resource_version.clone();
-                self.table(version, &version_of, vec![row])
-            }
-        };
-        self.line(line(event, &json)).await
-    }
-
-    fn table(&mut self, version: &str, resource_version: &str, rows: Vec<Value>) -> Value {
-        let columns = match std::mem::replace(&mut self.sent_columns, true) {
-            true => Value::Null,
-            false => table::columns(self.scope.kind),
-        };
-        json!({
-            "kind": "Table", "apiVersion": version, "metadata": {"resourceVersion": resource_version},
-            "columnDefinitions": columns, "rows": rows,
-        })
     }
 
     async fn bookmark(&mut self, annotations: Value) -> std::result::Result<(), Failed> {
-        let seen = self.seen.to_string();
+        let seen = self.span.seen.to_string();
         let mut metadata = json!({"resourceVersion": seen, "creationTimestamp": null});
         if annotations
             .as_object()
@@ -419,22 +342,63 @@ impl Watch {
         {
             metadata["annotations"] = annotations;
         }
-        let (kind, api_version) = (self.scope.kind.name(), self.scope.kind.api_version());
+        let kind = self.manner.scope.kind;
+        let (kind, api_version) = (kind.name(), kind.api_version());
         let object = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata, "spec": {}, "status": {}});
-        let json = match self.shape {
+        let json = match self.manner.shape {
             Shape::Whole => object,
             Shape::Metadata => table::partial(&object, "meta.k8s.io/v1"),
-            Shape::Table(version) => self.table(version, &seen, Vec::new()),
+            Shape::Table(version) => self.told.table(&self.manner, version, &seen, Vec::new()),
         };
-        self.line(line("BOOKMARK", &json)).await
+        Ok(self.lines.send(line("BOOKMARK", json)).await?)
     }
+}
 
-    async fn line(&mut self, line: Bytes) -> std::result::Result<(), Failed> {
-        self.lines
-            .send(line)
-            .await
-            .map_err(|_| Failed::Client(Gone))
+/// The first quotas of these namespaces, of the first one those after a name. Also how many of the namespaces are
+/// complete, and the last copied quota of the next one.
+fn some_quotas_of(
+    state: &State,
+    namespaces: &[Name],
+    after: &Name,
+    limit: usize,
+) -> (Copied, usize, Name) {
+    let (mut copied, mut amounts) = (Vec::new(), 0);
+    for (place, namespace) in namespaces.iter().enumerate() {
+        if place >= NAMESPACES_AT_ONCE || amounts > QUOTA_AMOUNTS {
+            return (Copied::Quotas(copied), place, Name::default());
+        }
+        let from = if place == 0 { &**after } else { "" };
+        let after = Some((&**namespace, from));
+        let (quotas, more) = state.quotas_page(Some(namespace), after, limit);
+        amounts += 1 + quotas.amounts() + quotas.metadata_bytes() / BYTES_PER_AMOUNT;
+        let last = quotas.records().next_back().filter(|_| more);
+        let last = last.map(|quota| quota.name.clone());
+        copied.push(quotas);
+        if let Some(last) = last {
+            return (Copied::Quotas(copied), place, last);
+        }
     }
+    let count = namespaces.len();
+    (Copied::Quotas(copied), count, Name::default())
+}
+
+/// The first of these groups, and how many of the names they are.
+fn some_groups_of(state: &State, names: &[Name]) -> (Copied, usize) {
+    let (mut views, mut amounts) = (Vec::new(), 0);
+    for (place, name) in names.iter().enumerate() {
+        if amounts > GROUP_AMOUNTS {
+            return (Copied::Groups(views), place);
+        }
+        let key = Key {
+            kind: Kind::Group,
+            namespace: Name::default(),
+            name: name.clone(),
+        };
+        let view = key.view(state);
+        amounts += 1 + view.as_ref().map_or(0, View::work);
+        views.extend(view);
+    }
+    (Copied::Groups(views), names.len())
 }
 
 /// Why a watch ends.
@@ -443,21 +407,14 @@ enum Failed {
     Watch(Failure),
 }
 
+impl From<Gone> for Failed {
+    fn from(gone: Gone) -> Self {
+        Self::Client(gone)
+    }
+}
+
 impl From<Failure> for Failed {
     fn from(failure: Failure) -> Self {
         Self::Watch(failure)
     }
-}
-
-fn line(event: &str, object: &Value) -> Bytes {
-    let mut line = json!({"type": event, "object": object}).to_string();
-    line.push('\n');
-    line.into()
-}
-
-/// The digest of an object without its version.
-fn digest(object: &Object) -> Result<blake3::Hash> {
-    let mut json = object.to_json()?;
-    json["metadata"]["resourceVersion"] = Value::Null;
-    Ok(blake3::hash(json.to_string().as_bytes()))
 }

@@ -87,3 +87,33 @@ async fn a_panic_is_that_of_the_request_and_the_next_one_is_answered() {
     assert!(panics.await.unwrap_err().is_panic());
     assert_eq!(permit("p").make(usize::MAX, |_| 7).await, 7);
 }
+
+#[tokio::test]
+async fn many_watches_keep_no_list_of_their_principal_waiting() {
+    let name = Name::from("watcher");
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let first = tokio::spawn(async move {
+        let permit = Permit::to_watch(&"watcher".into());
+        permit.make(usize::MAX, move |_| wait.recv()).await
+    });
+    while !WATCHES.queue.lock().served.contains(&name) {
+        tokio::task::yield_now().await;
+    }
+    let watches = (0..2 * WAITING).map(|_| {
+        tokio::spawn(async {
+            let permit = Permit::to_watch(&"watcher".into());
+            permit.make(usize::MAX, |_| ()).await;
+        })
+    });
+    let watches: Vec<_> = watches.collect();
+    while WATCHES.queue.lock().count(&name) < watches.len() {
+        tokio::task::yield_now().await;
+    }
+    let list = Permit::to_read(&name).ok().unwrap();
+    assert_eq!(list.make(usize::MAX, |_| 7).await, 7);
+    go.send(()).unwrap();
+    first.await.unwrap().unwrap();
+    for watch in watches {
+        watch.await.unwrap();
+    }
+}

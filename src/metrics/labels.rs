@@ -253,7 +253,7 @@ labels! {
         LimitsPerQuota = "limits.limits_per_quota",
         /// Quotas of a namespace.
         QuotasPerNamespace = "limits.quotas_per_namespace",
-        /// Bytes of created and deleted quotas.
+        /// Bytes of deleted quotas.
         QuotaChangesBytes = "limits.quota_changes_bytes",
         /// Waiting queries of past states.
         PastQuestions = "limits.past_questions",

@@ -14,6 +14,7 @@ use std::{
 use axum::{BoxError, body::Body};
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use quota_semantics::Name;
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::{
@@ -54,6 +55,11 @@ impl Progress {
 
     pub(super) fn is_crowded_out(&self) -> bool {
         self.0.state.load(Ordering::Relaxed) == CROWDED_OUT
+    }
+
+    /// Sets whose body it is; to be called before the body is read.
+    pub(super) fn belongs_to(&self, principal: Name) {
+        self.0.share.belongs_to(principal);
     }
 
     fn begin(&self) {

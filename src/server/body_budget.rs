@@ -1,9 +1,10 @@
 //! A memory budget for bodies: limits the bytes of bodies that a listener holds at once, for any number of callers.
 
 use std::{
+    collections::BTreeMap,
     pin::Pin,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
     task::{Context, Poll},
@@ -12,6 +13,8 @@ use std::{
 use axum::body::Body;
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use parking_lot::Mutex;
+use quota_semantics::Name;
 
 /// Bytes of each body that do not count against the budget, so that large bodies do not displace small ones. The number
 /// of connections bounds these bytes.
@@ -19,26 +22,65 @@ pub(super) const FREE_BYTES: u64 = 16 * 1024;
 
 /// The memory budget of a listener for bodies. Clones share it.
 #[derive(Clone, Debug)]
-pub struct BodyBudget(Arc<AtomicU64>);
+pub struct BodyBudget(Arc<Mutex<Room>>);
+
+#[derive(Debug)]
+struct Room {
+    left: u64,
+    /// What principals hold. A caller without a name of its own is not listed.
+    held: BTreeMap<Name, Held>,
+}
+
+/// What the bodies of one principal take from the budget.
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    bodies: u32,
+    bytes: u64,
+}
 
 impl BodyBudget {
     /// A budget of this many bytes.
     #[must_use]
     pub fn new(bytes: u64) -> Self {
-        Self(Arc::new(AtomicU64::new(bytes)))
+        Self(Arc::new(Mutex::new(Room {
+            left: bytes,
+            held: BTreeMap::new(),
+        })))
+    }
+}
+
+impl Room {
+    /// Takes bytes for a body; `bodies` is 1 for its first ones. The bodies of one principal take at most as many bytes
+    /// as stay free, so that one principal alone leaves half of the budget to others. A single body may take more, since
+    /// the largest body may be larger than half of the budget.
+    fn take(&mut self, principal: Option<&Name>, bodies: u32, bytes: u64) -> bool {
+        let Some(left) = self.left.checked_sub(bytes) else {
+            return false;
+        };
+        if let Some(principal) = principal {
+            let mut held = self.held.get(principal).copied().unwrap_or_default();
+            held.bodies += bodies;
+            held.bytes += bytes;
+            if held.bodies > 1 && held.bytes > left {
+                return false;
+            }
+            self.held.insert(principal.clone(), held);
+        }
+        self.left = left;
+        true
     }
 
-    fn take(&self, bytes: u64) -> bool {
-        // Most bodies are short.
-        if bytes == 0 {
-            return true;
+    /// Returns all bytes of a body.
+    fn give_back(&mut self, principal: Option<&Name>, bytes: u64) {
+        self.left += bytes;
+        let Some(principal) = principal else { return };
+        if let Some(held) = self.held.get_mut(principal) {
+            held.bodies -= 1;
+            held.bytes -= bytes;
+            if held.bodies == 0 {
+                self.held.remove(principal);
+            }
         }
-        let taken = self
-            .0
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
-                left.checked_sub(bytes)
-            });
-        taken.is_ok()
     }
 }
 
@@ -46,6 +88,8 @@ impl BodyBudget {
 #[derive(Debug)]
 pub(super) struct Share {
     budget: BodyBudget,
+    /// Known once the request is authenticated, which is before its body is read.
+    principal: OnceLock<Name>,
     bytes: AtomicU64,
 }
 
@@ -53,16 +97,28 @@ impl Share {
     pub(super) fn of(budget: &BodyBudget) -> Self {
         Self {
             budget: budget.clone(),
+            principal: OnceLock::new(),
             bytes: AtomicU64::new(0),
         }
+    }
+
+    /// Sets whose body it is; to be called before the share grows.
+    pub(super) fn belongs_to(&self, principal: Name) {
+        let _ = self.principal.set(principal);
     }
 
     /// Takes the next bytes of a body from the budget; false if too little is left. Only one body at a time calls this.
     pub(super) fn grow(&self, bytes: u64) -> bool {
         let before = self.bytes.load(Ordering::Relaxed);
         let after = before.saturating_add(bytes);
-        let more = after.saturating_sub(FREE_BYTES) - before.saturating_sub(FREE_BYTES);
-        let fits = self.budget.take(more);
+        let counted = before.saturating_sub(FREE_BYTES);
+        let more = after.saturating_sub(FREE_BYTES) - counted;
+        // Most bodies are short.
+        let fits = more == 0 || {
+            let bodies = u32::from(counted == 0);
+            let principal = self.principal.get();
+            self.budget.0.lock().take(principal, bodies, more)
+        };
         if fits {
             self.bytes.store(after, Ordering::Relaxed);
         }
@@ -75,7 +131,8 @@ impl Drop for Share {
         let taken = self.bytes.load(Ordering::Relaxed);
         let taken = taken.saturating_sub(FREE_BYTES);
         if taken > 0 {
-            self.budget.0.fetch_add(taken, Ordering::Relaxed);
+            let principal = self.principal.get();
+            self.budget.0.lock().give_back(principal, taken);
         }
     }
 }
@@ -101,12 +158,15 @@ impl AsRef<[u8]> for BudgetedBytes {
 
 /// Takes the body of a response from the budget; none if too little is left. A body of unknown length produces its
 /// bytes on demand, and needs no budget.
-pub(super) fn budgeted(body: Body, budget: &BodyBudget) -> Option<Body> {
+pub(super) fn budgeted(body: Body, budget: &BodyBudget, principal: Option<&Name>) -> Option<Body> {
     let bytes = body.size_hint().exact().unwrap_or(0);
     if bytes <= FREE_BYTES {
         return Some(body);
     }
     let share = Share::of(budget);
+    if let Some(principal) = principal {
+        share.belongs_to(principal.clone());
+    }
     share.grow(bytes).then(|| {
         let share = Arc::new(share);
         Body::new(BudgetedBody { body, share })
@@ -144,7 +204,7 @@ mod tests {
     use super::*;
 
     fn left(budget: &BodyBudget) -> u64 {
-        budget.0.load(Ordering::Relaxed)
+        budget.0.lock().left
     }
 
     #[test]
@@ -163,15 +223,48 @@ mod tests {
         assert_eq!(left(&budget), 100);
     }
 
+    /// A body of a principal that takes so many bytes from the budget.
+    fn taken(budget: &BodyBudget, principal: &str, bytes: u64) -> Option<Share> {
+        let share = Share::of(budget);
+        share.belongs_to(principal.into());
+        share.grow(FREE_BYTES + bytes).then_some(share)
+    }
+
+    #[test]
+    fn one_principal_leaves_half_to_others() {
+        let budget = BodyBudget::new(100);
+        let [flood, other] = ["flood", "other"].map(|name| {
+            let budget = budget.clone();
+            move |bytes| taken(&budget, name, bytes)
+        });
+        let mut held: Vec<_> = (0..10).map_while(|_| flood(10)).collect();
+        assert_eq!(held.len(), 5);
+        // A body that arrives slowly has no more room than one that is there.
+        assert!(!held[0].grow(1));
+        let of_other = other(25).unwrap();
+        assert!(flood(1).is_none() && other(1).is_none());
+        drop(of_other);
+        held.pop();
+        assert!(flood(10).is_some() && left(&budget) == 60);
+        drop(held);
+        // A single body may be as large as the budget.
+        let single = flood(60).unwrap();
+        assert!(single.grow(40) && left(&budget) == 0);
+        drop(single);
+        assert_eq!(left(&budget), 100);
+        assert!(budget.0.lock().held.is_empty());
+    }
+
     #[test]
     fn an_answer_keeps_its_budget_until_it_is_dropped() {
         let budget = BodyBudget::new(100);
         let long = || Body::from(vec![b'x'; usize::try_from(FREE_BYTES).unwrap() + 60]);
-        let first = budgeted(long(), &budget).unwrap();
+        let budgeted = |body| budgeted(body, &budget, None);
+        let first = budgeted(long()).unwrap();
         assert_eq!(first.size_hint().exact(), Some(FREE_BYTES + 60));
-        assert!(budgeted(long(), &budget).is_none());
-        assert!(budgeted(Body::from("short"), &budget).is_some());
+        assert!(budgeted(long()).is_none());
+        assert!(budgeted(Body::from("short")).is_some());
         drop(first);
-        assert!(budgeted(long(), &budget).is_some());
+        assert!(budgeted(long()).is_some());
     }
 }

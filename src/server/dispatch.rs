@@ -29,7 +29,11 @@ pub(super) fn answer(
     let route = RouteBounds::of(&found, options);
     let started = StartedRequest::now(&request, &route);
     guard::answer(bounds, route, started, request, |request| match host {
-        Ok(()) => Either::Left(found.answer(request, peer)),
-        Err(host) => Either::Right(ready(guard::misdirected(&host))),
+        Ok(()) => {
+            let pending = found.answer(request, peer);
+            let principal = pending.principal().cloned();
+            (Either::Left(pending), principal)
+        }
+        Err(host) => (Either::Right(ready(guard::misdirected(&host))), None),
     })
 }

@@ -21,6 +21,7 @@ use futures::{
     future::{BoxFuture, CatchUnwind},
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
+use quota_semantics::Name;
 use quota_service::traces;
 use tracing::{Instrument as _, Span, instrument::Instrumented};
 use uuid::Uuid;
@@ -142,6 +143,8 @@ pub(super) struct Guarded<F> {
     bounds: Arc<Bounds>,
     route: RouteBounds,
     started: StartedRequest,
+    /// The caller, if it has a name of its own.
+    principal: Option<Name>,
     step: Step<F>,
 }
 
@@ -165,12 +168,14 @@ impl<F: Future<Output = Response> + Unpin> Future for Guarded<F> {
         let this = &mut *self;
         let mut response = match &mut this.step {
             Step::Handling(handling) => {
-                ready!(handling.poll(cx, &this.bounds, &this.route, this.started.at))
+                let principal = this.principal.as_ref();
+                ready!(handling.poll(cx, &this.bounds, &this.route, this.started.at, principal))
             }
             Step::Refused(response) => *response.take().expect("a response is polled for once"),
             Step::Compressing(compressed) => {
                 let response = ready!(compressed.as_mut().poll(cx));
-                let response = within_budget(response, &this.bounds.options.budget);
+                let budget = &this.bounds.options.budget;
+                let response = within_budget(response, budget, this.principal.as_ref());
                 return Poll::Ready(this.finish(with_vary(response)));
             }
         };
@@ -243,6 +248,7 @@ impl<F: Future<Output = Response> + Unpin> Handling<F> {
         bounds: &Bounds,
         route: &RouteBounds,
         began: Instant,
+        principal: Option<&Name>,
     ) -> Poll<Response> {
         let Self { answered, progress } = self;
         let response = match answered.poll_unpin(cx) {
@@ -250,9 +256,10 @@ impl<F: Future<Output = Response> + Unpin> Handling<F> {
             Poll::Ready(Ok(_)) if progress.has_stalled() => body_timed_out(),
             Poll::Ready(Ok(_)) if progress.is_crowded_out() => {
                 metrics::limit_reached(Limit::BodiesBytes);
-                last_problem(Reason::Overloaded, "other bodies take all the room")
+                let detail = "other bodies take all the room that there is for this caller";
+                last_problem(Reason::Overloaded, detail)
             }
-            Poll::Ready(Ok(response)) => within_budget(response, &bounds.options.budget),
+            Poll::Ready(Ok(response)) => within_budget(response, &bounds.options.budget, principal),
             Poll::Ready(Err(_)) => panicked(),
             Poll::Pending => {
                 ready!(bounds.clock.poll(began.into(), cx));
@@ -263,30 +270,36 @@ impl<F: Future<Output = Response> + Unpin> Handling<F> {
     }
 }
 
-/// Passes a request to its handler, unless its announced body is too large. All steps that need not wait run at once.
+/// Passes a request to its handler, unless its announced body is too large. `answer` also returns the caller, if it has a
+/// name of its own. All steps that need not wait run at once.
 pub(super) fn answer<B, F>(
     bounds: &Arc<Bounds>,
     route: RouteBounds,
     started: StartedRequest,
     request: Request<B>,
-    answer: impl FnOnce(Request) -> F,
+    answer: impl FnOnce(Request) -> (F, Option<Name>),
 ) -> Guarded<F>
 where
     F: Future<Output = Response>,
     B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
 {
     let span = started.span.clone();
-    let step = span.in_scope(|| match handled(&bounds.options, &route, request, answer) {
-        Ok((answered, progress)) => Step::Handling(Handling {
-            answered: AssertUnwindSafe(answered.in_current_span()).catch_unwind(),
-            progress,
-        }),
-        Err(response) => Step::Refused(Some(response)),
-    });
+    let handled = || match handled(&bounds.options, &route, request, answer) {
+        Ok((answered, principal, progress)) => {
+            let handling = Handling {
+                answered: AssertUnwindSafe(answered.in_current_span()).catch_unwind(),
+                progress,
+            };
+            (Step::Handling(handling), principal)
+        }
+        Err(response) => (Step::Refused(Some(response)), None),
+    };
+    let (step, principal) = span.in_scope(handled);
     Guarded {
         bounds: bounds.clone(),
         route,
         started,
+        principal,
         step,
     }
 }
@@ -295,8 +308,8 @@ fn handled<B, F>(
     options: &Options,
     route: &RouteBounds,
     request: Request<B>,
-    answer: impl FnOnce(Request) -> F,
-) -> Result<(F, Progress), Box<Response>>
+    answer: impl FnOnce(Request) -> (F, Option<Name>),
+) -> Result<(F, Option<Name>, Progress), Box<Response>>
 where
     B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
 {
@@ -314,8 +327,12 @@ where
     let (body, progress) = Bounded::new(body, route.lengths, options.body_timeout, &options.budget);
     let request = Request::from_parts(parts, Body::new(body));
     let answered = catch_unwind(AssertUnwindSafe(|| answer(request)));
-    let answered = answered.map_err(|_| Box::new(panicked()))?;
-    Ok((answered, progress))
+    let (answered, principal) = answered.map_err(|_| Box::new(panicked()))?;
+    // The handler has not run yet, so the body is unread.
+    if let Some(principal) = &principal {
+        progress.belongs_to(principal.clone());
+    }
+    Ok((answered, principal, progress))
 }
 
 fn panicked() -> Response {
@@ -326,9 +343,9 @@ fn panicked() -> Response {
 }
 
 /// The response, if the budget allows for its body.
-fn within_budget(response: Response, budget: &BodyBudget) -> Response {
+fn within_budget(response: Response, budget: &BodyBudget, principal: Option<&Name>) -> Response {
     let (parts, body) = response.into_parts();
-    match budgeted(body, budget) {
+    match budgeted(body, budget, principal) {
         Some(body) => Response::from_parts(parts, body),
         None => {
             metrics::limit_reached(Limit::BodiesBytes);

@@ -23,7 +23,7 @@ use tokio::sync::{broadcast, oneshot, watch};
 use tracing::{Instrument as _, Span};
 
 use super::{
-    Answer, DecisionContext, Job, Unavailable, Watermark,
+    Answer, DecisionContext, Job, Recent, Unavailable, Watermark,
     inbox::{Gate, Inbox},
     lanes::Turn,
 };
@@ -42,6 +42,7 @@ pub struct Ledger {
     pub(super) state: Arc<RwLock<State>>,
     pub(super) durable: watch::Receiver<Durable>,
     pub(super) batches: broadcast::Sender<Batch>,
+    pub(super) recent: Arc<Recent>,
     pub(super) watermark: Arc<Watermark>,
     pub(super) stopped: Arc<AtomicBool>,
     pub(super) disk_low: Arc<AtomicBool>,
@@ -318,7 +319,14 @@ impl Ledger {
         *self.durable.borrow()
     }
 
-    /// The batches as they become durable, from now on.
+    /// The latest durable batches, for watches: whoever waits for a client.
+    #[must_use]
+    pub fn recent(&self) -> &Recent {
+        &self.recent
+    }
+
+    /// The batches as they become durable, from now on. Batches that the receiver has not taken stay in memory: only for
+    /// followers that never wait for a client.
     #[must_use]
     pub fn watch(&self) -> broadcast::Receiver<Batch> {
         self.batches.subscribe()

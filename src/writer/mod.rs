@@ -9,6 +9,7 @@ mod lanes;
 mod ledger;
 mod linger;
 mod marks;
+mod recent;
 mod replica;
 mod syncer;
 #[cfg(test)]
@@ -31,6 +32,7 @@ use tokio::{
 pub use crate::clock::now;
 pub use ledger::{Batch, Lease, Ledger};
 pub use marks::Marked;
+pub use recent::Recent;
 pub use replica::{Replica, Shut};
 pub use watermark::{Required, Watermark};
 
@@ -41,8 +43,9 @@ use self::{
 };
 use crate::reason::Reason;
 
-/// How many batches a slow watcher may lag before it has to read the journal again.
-const WATCHED_BATCHES: usize = 1024;
+/// How many batches a follower may lag before it has to begin anew. Followers never wait for a client, so these batches
+/// are in memory only for as long as the processors are busy.
+const FOLLOWED_BATCHES: usize = 1024;
 
 /// The options of the writer.
 #[derive(Clone, Debug)]
@@ -155,14 +158,16 @@ fn start_at<J: Journal + 'static>(
 ) -> std::io::Result<(Ledger, Threads<J>)> {
     let inbox = Arc::new(Inbox::new(options.queue, gate));
     let (durable_out, durable) = watch::channel(durable);
-    let (watched, _) = broadcast::channel(WATCHED_BATCHES);
+    let (followed, _) = broadcast::channel(FOLLOWED_BATCHES);
+    let recent = Arc::new(Recent::new());
     let state = Arc::new(RwLock::new(state));
     let stopped = Arc::new(AtomicBool::new(false));
     let syncer = Arc::new(Syncer {
         journal: Mutex::new(journal),
         inbox: inbox.clone(),
         durable: durable_out,
-        watchers: watched.clone(),
+        followers: followed.clone(),
+        recent: recent.clone(),
         stopped: stopped.clone(),
         runtime: Handle::try_current().ok(),
         marks: OnceLock::new(),
@@ -184,7 +189,8 @@ fn start_at<J: Journal + 'static>(
         inbox,
         state,
         durable,
-        batches: watched,
+        batches: followed,
+        recent,
         watermark,
         stopped,
         disk_low: Arc::new(AtomicBool::new(false)),

@@ -14,16 +14,18 @@ use tokio::{
     sync::{broadcast, watch},
 };
 
-use super::{Answer, Batch, inbox::Inbox, marks::Marks};
+use super::{Answer, Batch, inbox::Inbox, marks::Marks, recent::Recent};
 use crate::metrics;
 
-/// The journal, and the watchers of durable entries. One batch at a time: the syncing thread syncs a batch, or the
+/// The journal, and the readers of durable entries as they come. One batch at a time: the syncing thread syncs a batch, or the
 /// decider syncs the batch itself if it has nothing else to do meanwhile.
 pub(super) struct Syncer<J> {
     pub(super) journal: Mutex<J>,
     pub(super) inbox: Arc<Inbox>,
     pub(super) durable: watch::Sender<Durable>,
-    pub(super) watchers: broadcast::Sender<Batch>,
+    pub(super) followers: broadcast::Sender<Batch>,
+    /// The latest batches, for watches.
+    pub(super) recent: Arc<Recent>,
     pub(super) stopped: Arc<AtomicBool>,
     /// The runtime of the callers that wait for answers, if there is one.
     pub(super) runtime: Option<Handle>,
@@ -142,11 +144,12 @@ impl<J: Journal> Syncer<J> {
         }
     }
 
-    /// Publishes durable entries to watchers.
+    /// Publishes durable entries to followers and watches.
     pub(super) fn show(&self, entries: &Batch) {
-        if self.watchers.receiver_count() > 0 {
-            let _ = self.watchers.send(entries.clone());
+        if self.followers.receiver_count() > 0 {
+            let _ = self.followers.send(entries.clone());
         }
+        self.recent.publish(entries);
     }
 
     fn answer(&self, synced: Synced) {

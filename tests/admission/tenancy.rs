@@ -50,7 +50,7 @@ fn call(what: &str, uid: &str) -> Option<(&'static str, String, Value)> {
         "see quotas of all namespaces" => ("GET", "/v1/quotas".into(), none),
         "see objects of all namespaces" => ("GET", "/v1/objects".into(), none),
         "copy the ledger" => ("GET", "/v1/backup".into(), none),
-        "see what could not be understood" => ("GET", "/v1/dead-letters".into(), none),
+        "see rejected events" => ("GET", "/v1/dead-letters".into(), none),
         "check" => ("POST", under("check"), request("", &new, amounts("1"))),
         "reserve" => ("POST", HELD.into(), request("", &new, amounts("1"))),
         "ask for the same again" => ("POST", HELD.into(), request(&name, uid, amounts("1"))),
@@ -89,7 +89,7 @@ fn call(what: &str, uid: &str) -> Option<(&'static str, String, Value)> {
         "see the cluster" => ("GET", "/v1/cluster".into(), none),
         "begin a cluster" => ("POST", "/v1/cluster/init".into(), none),
         "remove a node" => ("POST", "/v1/cluster/remove".into(), json!({"node": "b"})),
-        "make a stream anew" => ("POST", "/v1/cluster/heal".into(), json!({"ledger": "b"})),
+        "recreate a stream" => ("POST", "/v1/cluster/heal".into(), json!({"ledger": "b"})),
         "have another node lead" => ("POST", "/v1/cluster/transfer".into(), json!({"to": "b"})),
         "send events" => ("POST", "/v1/events".into(), json!([])),
         "correct what is known of objects" => (

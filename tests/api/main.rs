@@ -11,6 +11,7 @@ mod bounds;
 mod described;
 mod drift;
 mod groups;
+mod invalid;
 mod namespaces;
 mod overview;
 mod problems;

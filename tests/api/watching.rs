@@ -5,7 +5,7 @@ use futures::StreamExt as _;
 use http::Request;
 use serde_json::{Value, json};
 
-use crate::world::{World, pods};
+use crate::world::{World, pods, widget};
 
 /// A watch that is being read.
 struct Watching {
@@ -29,26 +29,33 @@ impl Watching {
         }
     }
 
-    /// Id, type and data of the next event; none at the end.
-    async fn next(&mut self) -> Option<(u64, String, Value)> {
+    /// The next block of lines; none at the end.
+    async fn block(&mut self) -> Option<String> {
         loop {
-            if let Some((event, rest)) = self.text.split_once("\n\n") {
-                let field = |name: &str| {
-                    let line = event.lines().find_map(|line| line.strip_prefix(name));
-                    line.map(|value| value.trim().to_owned())
-                };
-                let found = field("id:").map(|id| {
-                    let data = serde_json::from_str(&field("data:").unwrap()).unwrap();
-                    (id.parse().unwrap(), field("event:").unwrap(), data)
-                });
+            if let Some((block, rest)) = self.text.split_once("\n\n") {
+                let block = block.to_owned();
                 self.text = rest.to_owned();
-                if found.is_some() {
-                    return found;
-                }
-                continue;
+                return Some(block);
             }
             let more = self.stream.next().await?.unwrap();
             self.text.push_str(std::str::from_utf8(&more).unwrap());
+        }
+    }
+
+    /// Id, type and data of the next event; none at the end.
+    async fn next(&mut self) -> Option<(u64, String, Value)> {
+        loop {
+            let block = self.block().await?;
+            let field = |name: &str| {
+                let line = block.lines().find_map(|line| line.strip_prefix(name));
+                line.map(|value| value.trim().to_owned())
+            };
+            // A block without data is no event.
+            if let Some(data) = field("data:") {
+                let data = serde_json::from_str(&data).unwrap();
+                let id = field("id:").unwrap().parse().unwrap();
+                return Some((id, field("event:").unwrap(), data));
+            }
         }
     }
 
@@ -106,14 +113,18 @@ async fn a_watch_goes_on_where_it_was_without_gap_or_double() {
 async fn a_watcher_that_falls_behind_reads_the_journal() {
     let world = World::new();
     let mut watching = Watching::open(&world, "/v1/watch?from=1", None).await;
-    // More batches than are kept for watchers.
-    for uid in 1..=1100 {
-        let body = json!({"items": [{"namespace": format!("n{uid}"), "reservedBy": {"uid": format!("u{uid}")},
-                                     "reserved": {}}]});
-        world.post("/v1/reservations:batch", &body).await.is(200);
+    // More bytes than are kept for watches.
+    for number in 1..=60 {
+        let long = format!("{number}{}", "x".repeat(200 * 1024));
+        let body =
+            json!({"metadata": {"annotations": {"a": long}}, "spec": {"hard": {"pods": "1"}}});
+        let reply = world.put("/v1/namespaces/a/quotas/q", &body).await;
+        assert!(matches!(reply.status, 200 | 201), "{reply:?}");
+        assert!(world.ledger.recent().holding(number).is_some(), "{number}");
     }
-    let ids = watching.ids(1100).await;
-    assert_eq!(ids, (1..=1100).collect::<Vec<_>>());
+    assert!(world.ledger.recent().holding(1).is_none());
+    let ids = watching.ids(60).await;
+    assert_eq!(ids, (1..=60).collect::<Vec<_>>());
 }
 
 #[tokio::test]
@@ -130,6 +141,64 @@ async fn a_watch_may_be_of_one_namespace() {
         .await
         .is(204);
     assert_eq!(watching.ids(2).await, [2, 3]);
+}
+
+#[tokio::test]
+async fn a_watch_says_where_it_begins() {
+    let world = World::new();
+    for (path, last, place) in [
+        ("/v1/watch", None, "id: 0"),
+        ("/v1/watch?from=1", None, "id: 0"),
+        ("/v1/watch?namespace=b&from=4", None, "id: 3"),
+        ("/v1/watch?from=1", Some(7), "id: 7"),
+    ] {
+        let mut watching = Watching::open(&world, path, last).await;
+        assert_eq!(watching.block().await.unwrap(), place, "{path}");
+    }
+    // Whoever goes on there misses nothing.
+    reserve(&world, 1).await;
+    let mut again = Watching::open(&world, "/v1/watch", Some(0)).await;
+    assert_eq!(again.ids(1).await, [1]);
+}
+
+/// A client of a quiet namespace must not stay behind until the entry after its last one is no longer kept.
+#[tokio::test(start_paused = true)]
+async fn a_silent_watch_says_how_far_it_is() {
+    let world = World::new();
+    let path = "/v1/watch?namespace=quiet";
+    let mut watching = Watching::open(&world, path, None).await;
+    assert_eq!(watching.block().await.unwrap(), "id: 0");
+    for uid in 1..=3 {
+        reserve(&world, uid).await;
+    }
+    let mut place = watching.block().await.unwrap();
+    while place != "id: 3" {
+        assert!(place.starts_with("id: "), "{place}");
+        place = watching.block().await.unwrap();
+    }
+    // The same from the journal.
+    let mut behind = Watching::open(&world, path, Some(1)).await;
+    assert_eq!(behind.block().await.unwrap(), "id: 1");
+    assert_eq!(behind.block().await.unwrap(), "id: 3");
+}
+
+#[tokio::test]
+async fn a_watch_takes_the_entries_of_a_long_batch_in_parts() {
+    const ITEMS: u64 = 3000;
+    let world = World::new();
+    let mut watching = Watching::open(&world, "/v1/watch", None).await;
+    let mut of_one = Watching::open(&world, "/v1/watch?namespace=n1", None).await;
+    let events: Vec<Value> = (0..ITEMS)
+        .map(|number| {
+            let mut event = widget(&format!("w{number}"), 1, "1");
+            event["namespace"] = json!(format!("n{}", number % 3));
+            event
+        })
+        .collect();
+    world.events(&events).await;
+    assert_eq!(watching.ids(3000).await, (1..=ITEMS).collect::<Vec<_>>());
+    let ids = of_one.ids(1000).await;
+    assert!(ids.into_iter().eq((1..=ITEMS).filter(|id| id % 3 == 2)));
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@
 mod apply;
 mod daemon;
 mod groups;
+mod much;
 mod read;
 mod resume;
 mod server;

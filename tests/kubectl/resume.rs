@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The first events of a watch.
-fn watched(server: &Server, query: &str, events: usize) -> Vec<Value> {
+pub(crate) fn watched(server: &Server, query: &str, events: usize) -> Vec<Value> {
     let mut stream = TcpStream::connect(server.address).unwrap();
     write!(
         stream,

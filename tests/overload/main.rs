@@ -14,4 +14,6 @@ mod client;
 mod connections;
 mod floods;
 mod http2;
+mod principals;
 mod watchers;
+mod wide;

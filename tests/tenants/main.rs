@@ -9,6 +9,7 @@ mod bounds;
 mod certificates;
 mod events;
 mod floods;
+mod invalid;
 mod reservations;
 mod webhook;
 

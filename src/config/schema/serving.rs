@@ -72,7 +72,7 @@ pub struct Limits {
     pub limits_per_quota: NonZeroUsize,
     /// Quotas of one namespace.
     pub quotas_per_namespace: NonZeroUsize,
-    /// Bytes of created and deleted quotas, which are kept for watches.
+    /// Bytes of deleted quotas, which are kept for watches.
     pub quota_changes_bytes: Size,
     /// Queries of past states that are processed or wait for their turn.
     pub past_questions: NonZeroUsize,

@@ -18,6 +18,9 @@ const HOLDS_MAX: usize = 200;
 /// The most amounts on one page of quotas.
 const PAGE_WORK: usize = 10_000;
 
+/// The most bytes of metadata on one page of quotas.
+const PAGE_METADATA_BYTES: usize = 1 << 20;
+
 /// Quotas, and the data for their numbers. Taking the view copies pointers, and the sums of each namespace.
 #[derive(Clone, Debug, Default)]
 pub struct QuotasView {
@@ -70,7 +73,7 @@ impl State {
     }
 
     /// The first quotas, of a namespace or of all, after a namespace and name, in that order: at most `limit`, and no
-    /// more than take little work, but at least one. Also whether there are more.
+    /// more than take little work and memory, but at least one. Also whether there are more.
     #[must_use]
     pub fn quotas_page(
         &self,
@@ -85,7 +88,7 @@ impl State {
         let namespaces = places.map(|(_, &place)| self.namespaces.get(place));
         let wanted =
             namespaces.take_while(|namespace| within.is_none_or(|only| namespace.name == *only));
-        let (mut page, mut work) = (QuotasView::default(), 0);
+        let (mut page, mut work, mut bytes) = (QuotasView::default(), 0, 0);
         for namespace in wanted {
             let from = if namespace.name == *space { name } else { "" };
             let range = (Bound::Excluded(from), Bound::Unbounded);
@@ -95,7 +98,9 @@ impl State {
                 if beside.is_none() {
                     work += namespace.sums.used.len() + namespace.sums.reserved.len();
                 }
-                if page.len() == limit || (work > PAGE_WORK && !page.is_empty()) {
+                bytes += quota.record.metadata.len();
+                let is_much = work > PAGE_WORK || bytes > PAGE_METADATA_BYTES;
+                if page.len() == limit || (is_much && !page.is_empty()) {
                     return (page, true);
                 }
                 let copy = || Arc::new(self.beside_quotas(namespace, HOLDS_MAX));
@@ -139,10 +144,21 @@ impl QuotasView {
     /// The most amounts that they show.
     #[must_use]
     pub fn amounts(&self) -> usize {
-        let quotas = self.quotas.iter();
-        quotas
-            .map(|(beside, quota)| 1 + quota.hard().len() + beside.pending.len())
-            .sum()
+        self.amounts_of_each().map(|(_, amounts)| amounts).sum()
+    }
+
+    /// The quotas as they were set, and the most amounts that each of them shows.
+    pub fn amounts_of_each(&self) -> impl Iterator<Item = (&Arc<QuotaRecord>, usize)> {
+        self.quotas.iter().map(|(beside, quota)| {
+            let amounts = 1 + quota.hard().len() + beside.pending.len();
+            (&quota.record, amounts)
+        })
+    }
+
+    /// The bytes of their metadata.
+    #[must_use]
+    pub fn metadata_bytes(&self) -> usize {
+        self.records().map(|quota| quota.metadata.len()).sum()
     }
 
     /// The quotas as they were set.
@@ -159,6 +175,16 @@ impl QuotasView {
     /// The quotas with their numbers and the holders of reservations.
     pub fn views(&self) -> impl Iterator<Item = QuotaView> {
         self.quotas.iter().map(|(beside, quota)| beside.view(quota))
+    }
+
+    /// The same, only of these quotas: nothing is computed for the others.
+    pub fn into_views(
+        self,
+        is_wanted: impl Fn(&QuotaRecord) -> bool,
+    ) -> impl Iterator<Item = QuotaView> {
+        let quotas = self.quotas.into_iter();
+        let wanted = quotas.filter(move |(_, quota)| is_wanted(&quota.record));
+        wanted.map(|(beside, quota)| beside.view(&quota))
     }
 }
 

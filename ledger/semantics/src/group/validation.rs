@@ -8,6 +8,7 @@ use super::{
 };
 use crate::quota::{
     self, FieldError,
+    field::FieldErrors,
     metadata::{self, Scope},
     syntax,
     validation::validate_spec,
@@ -16,30 +17,33 @@ use crate::quota::{
 /// The errors of a new group.
 #[must_use]
 pub fn validate_create(manifest: &Manifest) -> Vec<FieldError> {
-    let mut errors = metadata::validate(&manifest.metadata, Scope::Cluster);
-    errors.extend(validate(manifest));
-    errors
+    let mut errors = FieldErrors::default();
+    let metadata = &manifest.metadata;
+    metadata::Checked::of(metadata, Scope::Cluster).create(metadata, &mut errors);
+    validate(manifest, &mut errors);
+    errors.into()
 }
 
 /// The errors of a changed group.
 #[must_use]
 pub fn validate_update(new: &Manifest, old: &Manifest) -> Vec<FieldError> {
-    let mut errors = metadata::validate_update(&new.metadata, &old.metadata);
-    errors.extend(validate(new));
-    errors
+    let mut errors = FieldErrors::default();
+    let metadata = &new.metadata;
+    metadata::Checked::of(metadata, Scope::Cluster).update(metadata, &old.metadata, &mut errors);
+    validate(new, &mut errors);
+    errors.into()
 }
 
-fn validate(manifest: &Manifest) -> Vec<FieldError> {
-    let (spec, mut errors) = manifest.spec();
-    errors.extend(validate_selector(&spec));
+fn validate(manifest: &Manifest, errors: &mut FieldErrors) {
+    let (spec, wrong) = manifest.spec();
+    errors.extend(wrong);
+    validate_selector(&spec, errors);
     errors.extend(validate_quota(&spec));
     errors.extend(validate_extensions(&spec));
-    errors
 }
 
-fn validate_selector(spec: &Spec) -> Vec<FieldError> {
+fn validate_selector(spec: &Spec, errors: &mut FieldErrors) {
     let field = "spec.selector";
-    let mut errors = Vec::new();
     if let Some(labels) = &spec.selector.labels {
         let field = format!("{field}.labels");
         errors.extend(labels.validate(&field));
@@ -54,7 +58,6 @@ fn validate_selector(spec: &Spec) -> Vec<FieldError> {
         &format!("{field}.annotations"),
         annotations,
     ));
-    errors
 }
 
 /// The errors of a ResourceQuota's spec, with the field paths of a group.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{FieldError, names::validate_list, selector::LabelSelector};
+use super::{FieldError, field::FieldErrors, names::validate_list, selector::LabelSelector};
 use crate::{Name, Timestamp, nullable::is_default, resource::ResourceList};
 
 /// The prefix of all keys.
@@ -133,7 +133,7 @@ impl Extensions {
         carrier: Carrier,
     ) -> (Self, Vec<FieldError>) {
         let mut extensions = Self::default();
-        let mut errors = Vec::new();
+        let mut errors = FieldErrors::default();
         let ours = annotations
             .iter()
             .filter(|(key, _)| key.starts_with(PREFIX));
@@ -150,7 +150,7 @@ impl Extensions {
                 errors.push(FieldError::invalid_text(field, text, detail));
             }
         }
-        (extensions, errors)
+        (extensions, errors.into())
     }
 
     /// The extensions in the annotations of a `metadata` (JSON text). Invalid ones are ignored.
@@ -257,44 +257,42 @@ impl Extensions {
         values.into_iter().filter_map(given).collect()
     }
 
-    /// The errors of limits that are given in addition to `hard`.
+    /// The errors of limits that are given in addition to `hard`. Each extension that has errors has some of those that
+    /// are shown: a group from a cluster loses these extensions.
     #[must_use]
     pub(crate) fn validate_limits(&self, hard: &ResourceList) -> Vec<FieldError> {
-        let mut errors = Vec::new();
+        let mut all = Vec::new();
         for (key, what, list) in [
             (GUARANTEED, "guarantee", &self.guaranteed),
             (SOFT, "soft limit", &self.soft),
         ] {
             let field = field_of(key);
+            let mut errors = FieldErrors::default();
             errors.extend(validate_list(&field, list));
-            for name in list.exceeding(hard) {
+            errors.extend(list.exceeding(hard).iter().map(|name| {
                 let detail = format!("the {what} must not be above the group's own hard limit");
-                let value = list.get(&name);
-                errors.push(FieldError::invalid(
-                    format!("{field}[{name}]"),
-                    &value,
-                    detail,
-                ));
-            }
+                FieldError::invalid(format!("{field}[{name}]"), &list.get(name), detail)
+            }));
+            all.extend(errors);
         }
         if let Some(limits) = &self.r#override {
             let field = format!("{}.hard", field_of(OVERRIDE));
+            let mut errors = FieldErrors::default();
             errors.extend(validate_list(&field, &limits.hard));
             if limits.hard.is_empty() {
                 errors.push(FieldError::required(field.clone(), "no limit is given"));
             }
-            for (name, value) in limits.hard.iter() {
-                if hard.get(name).is_none() {
-                    let detail = "only limits that are in spec can be overridden";
-                    errors.push(FieldError::invalid(
-                        format!("{field}[{name}]"),
-                        value,
-                        detail,
-                    ));
-                }
-            }
+            let others = limits
+                .hard
+                .iter()
+                .filter(|(name, _)| hard.get(name).is_none());
+            errors.extend(others.map(|(name, value)| {
+                let detail = "only limits that are in spec can be overridden";
+                FieldError::invalid(format!("{field}[{name}]"), value, detail)
+            }));
+            all.extend(errors);
         }
-        errors
+        all
     }
 }
 

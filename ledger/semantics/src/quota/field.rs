@@ -1,6 +1,7 @@
-//! Field errors, with the messages of Kubernetes' API machinery.
+//! Field errors, with the messages of Kubernetes' API machinery. Errors are for people: what is long is shown in part,
+//! and of many errors some are shown.
 
-use std::fmt;
+use std::{borrow::Cow, fmt, io};
 
 use serde::Serialize;
 
@@ -54,35 +55,47 @@ pub struct FieldError {
     pub detail: String,
 }
 
+/// Most errors that are shown of one object.
+pub const ERRORS_MAX: usize = 100;
+
+/// Most bytes of the errors that are shown of one object.
+pub const ERRORS_BYTES_MAX: usize = 64 << 10;
+
+/// Most bytes of a field's path, of a value, and of an explanation that are shown. Lists are shown as a whole, in each
+/// error about them.
+pub const SHOWN_BYTES_MAX: usize = 4096;
+
+/// The explanation of the last error that is shown, if there are more.
+pub const FURTHER_ERRORS: &str = "there are further errors, which are not shown";
+
 impl FieldError {
-    pub(crate) fn required(field: impl Into<String>, detail: &str) -> Self {
+    fn new(
+        kind: ErrorKind,
+        field: impl Into<String>,
+        value: Option<String>,
+        detail: impl Into<String>,
+    ) -> Self {
         Self {
-            kind: ErrorKind::Required,
-            field: field.into(),
-            value: None,
-            detail: detail.to_owned(),
+            kind,
+            field: cut(field.into()),
+            value,
+            detail: cut(detail.into()),
         }
+    }
+
+    pub(crate) fn required(field: impl Into<String>, detail: &str) -> Self {
+        Self::new(ErrorKind::Required, field, None, detail)
     }
 
     /// A field that may not be set; the detail says why.
     #[must_use]
     pub fn forbidden(field: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self {
-            kind: ErrorKind::Forbidden,
-            field: field.into(),
-            value: None,
-            detail: detail.into(),
-        }
+        Self::new(ErrorKind::Forbidden, field, None, detail)
     }
 
     pub(crate) fn too_long(field: impl Into<String>, bytes: usize) -> Self {
         let detail = format!("may not be more than {bytes} bytes");
-        Self {
-            kind: ErrorKind::TooLong,
-            field: field.into(),
-            value: None,
-            detail,
-        }
+        Self::new(ErrorKind::TooLong, field, None, detail)
     }
 
     /// An invalid text, shown in the format of Go's `%q`.
@@ -91,12 +104,9 @@ impl FieldError {
         value: &str,
         detail: impl Into<String>,
     ) -> Self {
-        Self {
-            kind: ErrorKind::Invalid,
-            field: field.into(),
-            value: Some(quoted(value)),
-            detail: detail.into(),
-        }
+        // Quoted, no character is shorter: what is quoted of a longer text is cut.
+        let value = cut(quoted(start(value, SHOWN_BYTES_MAX + 4)));
+        Self::new(ErrorKind::Invalid, field, Some(value), detail)
     }
 
     pub(crate) fn too_many(field: impl Into<String>, items: usize, most: usize) -> Self {
@@ -110,26 +120,105 @@ impl FieldError {
         value: &impl Serialize,
         detail: impl Into<String>,
     ) -> Self {
-        Self {
-            kind: ErrorKind::Invalid,
-            field: field.into(),
-            value: Some(cut(json(value))),
-            detail: detail.into(),
+        Self::new(ErrorKind::Invalid, field, Some(json(value)), detail)
+    }
+
+    fn bytes(&self) -> usize {
+        self.field.len() + self.value.as_ref().map_or(0, String::len) + self.detail.len()
+    }
+}
+
+/// The longest start of a text that has at most this many bytes.
+fn start(text: &str, most: usize) -> &str {
+    let mut ends = (0..=most.min(text.len())).rev();
+    let end = ends.find(|&end| text.is_char_boundary(end));
+    &text[..end.unwrap_or_default()]
+}
+
+/// The text as it is shown.
+fn cut(text: String) -> String {
+    match text.len() <= SHOWN_BYTES_MAX {
+        true => text,
+        false => shown(&text, SHOWN_BYTES_MAX).into_owned(),
+    }
+}
+
+/// A text of at most this many bytes, or its start.
+#[must_use]
+pub fn shown(text: &str, most: usize) -> Cow<'_, str> {
+    match text.len() <= most {
+        true => text.into(),
+        false => format!("{}…", start(text, most)).into(),
+    }
+}
+
+/// Collects the errors of one object, as many as are shown. Iterators of further errors are not read.
+#[derive(Debug, Default)]
+pub(crate) struct FieldErrors {
+    errors: Vec<FieldError>,
+    bytes: usize,
+    is_full: bool,
+}
+
+impl FieldErrors {
+    /// Whether further errors are not shown.
+    pub(crate) const fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    pub(crate) fn push(&mut self, error: FieldError) {
+        if self.is_full {
+            return;
+        }
+        let bytes = self.bytes + error.bytes();
+        if self.errors.len() < ERRORS_MAX && bytes <= ERRORS_BYTES_MAX {
+            self.bytes = bytes;
+            self.errors.push(error);
+            return;
+        }
+        self.is_full = true;
+        self.errors.truncate(ERRORS_MAX - 1);
+        self.errors.push(FieldError::new(
+            ErrorKind::Invalid,
+            error.field,
+            None,
+            FURTHER_ERRORS,
+        ));
+    }
+}
+
+impl Extend<FieldError> for FieldErrors {
+    fn extend<I: IntoIterator<Item = FieldError>>(&mut self, errors: I) {
+        let mut errors = errors.into_iter();
+        while !self.is_full
+            && let Some(error) = errors.next()
+        {
+            self.push(error);
         }
     }
 }
 
-/// Most bytes of a value that is shown: lists are shown as a whole, in each error about them.
-const VALUE_BYTES_MAX: usize = 4096;
-
-fn cut(mut value: String) -> String {
-    if value.len() > VALUE_BYTES_MAX {
-        let mut ends = (0..=VALUE_BYTES_MAX).rev();
-        let end = ends.find(|&end| value.is_char_boundary(end));
-        value.truncate(end.unwrap_or_default());
-        value.push('…');
+impl From<FieldErrors> for Vec<FieldError> {
+    fn from(errors: FieldErrors) -> Self {
+        errors.errors
     }
-    value
+}
+
+impl IntoIterator for FieldErrors {
+    type Item = FieldError;
+    type IntoIter = std::vec::IntoIter<FieldError>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.errors.into_iter()
+    }
+}
+
+/// The errors that are shown of these.
+#[must_use]
+pub fn bounded(errors: impl IntoIterator<Item = FieldError>) -> Vec<FieldError> {
+    let mut shown = FieldErrors::default();
+    shown.extend(errors);
+    shown.into()
 }
 
 impl fmt::Display for FieldError {
@@ -170,12 +259,39 @@ pub(crate) fn quoted(text: &str) -> String {
     quoted
 }
 
-/// JSON in Go's format, which escapes the special characters of HTML.
+/// JSON in Go's format, which escapes the special characters of HTML, as far as it is shown.
 fn json(value: &impl Serialize) -> String {
-    let json = serde_json::to_string(value).unwrap_or_else(|error| quoted(&error.to_string()));
-    json.replace('<', "\\u003c")
-        .replace('>', "\\u003e")
-        .replace('&', "\\u0026")
+    let mut start = Start(Vec::new());
+    let written = serde_json::to_writer(&mut start, value);
+    let text = String::from_utf8_lossy(&start.0);
+    match written {
+        Err(error) if !error.is_io() => cut(quoted(&error.to_string())),
+        Ok(()) | Err(_) => shown(&text, SHOWN_BYTES_MAX).into_owned(),
+    }
+}
+
+/// The start of a text. It fails as soon as it is longer than what is shown, so that the rest is not written.
+struct Start(Vec<u8>);
+
+impl io::Write for Start {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        for byte in text {
+            if self.0.len() > SHOWN_BYTES_MAX {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            match byte {
+                b'<' => self.0.extend(br"\u003c"),
+                b'>' => self.0.extend(br"\u003e"),
+                b'&' => self.0.extend(br"\u0026"),
+                byte => self.0.push(*byte),
+            }
+        }
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -189,5 +305,24 @@ mod tests {
             "\"a\\\"b\\\\c\\n\\x01é\\u00a0\\U000e0001'\""
         );
         assert_eq!(json(&["<&>"]), r#"["\u003c\u0026\u003e"]"#);
+    }
+
+    /// A long list must not cost more with each error that shows it.
+    #[test]
+    fn a_value_is_read_no_further_than_it_is_shown() {
+        struct Item<'a>(&'a std::cell::Cell<usize>);
+        impl Serialize for Item<'_> {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                self.0.set(self.0.get() + 1);
+                serializer.serialize_str("a text of some length, <&> and more")
+            }
+        }
+        let read = std::cell::Cell::new(0);
+        let list: Vec<_> = (0..10_000).map(|_| Item(&read)).collect();
+        let error = FieldError::invalid("f", &list, "d");
+        assert!(read.get() < 200, "{} items", read.get());
+        let value = error.value.unwrap_or_default();
+        assert!(value.starts_with(r#"["a text of some length, \u003c\u0026\u003e and more",""#));
+        assert!(value.ends_with('…') && value.len() <= SHOWN_BYTES_MAX + '…'.len_utf8());
     }
 }

@@ -1,15 +1,25 @@
 //! Validation of the metadata of a quota.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, io};
+
+use serde::Serialize;
 
 use super::{
-    field::FieldError,
+    field::{FieldError, FieldErrors, SHOWN_BYTES_MAX, shown},
     manifest::{Metadata, OwnerReference},
     syntax::{self, texts},
 };
 
 /// Most owner references of an object.
 const OWNERS_MAX: usize = 1000;
+/// Most labels of an object.
+const LABELS_MAX: usize = 1000;
+/// Most finalizers of an object.
+const FINALIZERS_MAX: usize = 1000;
+
+/// Most bytes of the labels, annotations, owner references, finalizers and managed fields of an object together, as
+/// JSON. Kubernetes bounds the annotations to half of it, and the whole object to three times as much, in etcd.
+const METADATA_MAX: usize = 512 << 10;
 
 /// Finalizers that need no domain.
 const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", ORPHAN, FOREGROUND];
@@ -23,8 +33,95 @@ pub(crate) enum Scope {
     Cluster,
 }
 
-/// The errors in the metadata of a new quota.
-pub(crate) fn validate(metadata: &Metadata, scope: Scope) -> Vec<FieldError> {
+/// The errors of metadata that follow from the metadata itself, apart from the amount of it.
+#[derive(Debug)]
+pub(crate) struct Checked {
+    /// Those that only a new object is refused for.
+    new: Vec<FieldError>,
+    /// Those that any object is refused for.
+    common: Vec<FieldError>,
+    /// Those of finalizers that only a new object is refused for.
+    finalizers: Vec<FieldError>,
+    /// The bytes of all fields that callers fill, except for the managed fields.
+    bytes: usize,
+}
+
+impl Checked {
+    /// Checks metadata.
+    pub(crate) fn of(metadata: &Metadata, scope: Scope) -> Self {
+        Self {
+            new: of_new(metadata, scope),
+            common: common(metadata),
+            finalizers: finalizers(&metadata.finalizers),
+            bytes: bytes_of_the_rest(metadata),
+        }
+    }
+
+    /// The errors of the metadata as that of a new object.
+    pub(crate) fn create(self, metadata: &Metadata, errors: &mut FieldErrors) {
+        let bytes = self.bytes + bytes_of_managers(metadata);
+        errors.extend(too_much(bytes, None));
+        errors.extend(self.new);
+        errors.extend(self.common);
+        errors.extend(self.finalizers);
+    }
+
+    /// The errors of the metadata as that of a changed object.
+    pub(crate) fn update(self, new: &Metadata, old: &Metadata, errors: &mut FieldErrors) {
+        let bytes = self.bytes + bytes_of_managers(new);
+        errors.extend(too_much(bytes, Some(old)));
+        errors.extend(of_change(new, old));
+        errors.extend(self.common);
+    }
+}
+
+/// The error of metadata that takes too many bytes as it is stored. An object may keep as many as it has.
+pub(crate) fn too_large(new: &Metadata, old: Option<&Metadata>) -> Option<FieldError> {
+    too_much(bytes_of_the_rest(new) + bytes_of_managers(new), old)
+}
+
+fn too_much(bytes: usize, old: Option<&Metadata>) -> Option<FieldError> {
+    let before = || old.map_or(0, |old| bytes_of_the_rest(old) + bytes_of_managers(old));
+    let is_too_much = bytes > METADATA_MAX && bytes > before();
+    is_too_much.then(|| FieldError::too_long("metadata", METADATA_MAX))
+}
+
+/// The fields that callers fill, without the managed fields: these are assigned later than the others.
+fn bytes_of_the_rest(metadata: &Metadata) -> usize {
+    bytes(&metadata.labels)
+        + bytes(&metadata.annotations)
+        + bytes(&metadata.owner_references)
+        + bytes(&metadata.finalizers)
+}
+
+fn bytes_of_managers(metadata: &Metadata) -> usize {
+    bytes(&metadata.managed_fields)
+}
+
+/// The bytes of a value as JSON, which is how metadata is stored.
+fn bytes(value: &impl Serialize) -> usize {
+    let mut count = Count(0);
+    // The counter never fails, and metadata has only texts as keys.
+    let _ = serde_json::to_writer(&mut count, value);
+    count.0
+}
+
+/// Counts what is written to it.
+struct Count(usize);
+
+impl io::Write for Count {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        self.0 += text.len();
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The errors that only a new object is refused for.
+fn of_new(metadata: &Metadata, scope: Scope) -> Vec<FieldError> {
     let mut errors = Vec::new();
     // The suffix of a generated name is appended later, so a dash may be the last character.
     let prefix = metadata
@@ -61,29 +158,26 @@ pub(crate) fn validate(metadata: &Metadata, scope: Scope) -> Vec<FieldError> {
             detail,
         ));
     }
-    errors.extend(common(metadata));
-    for finalizer in &metadata.finalizers {
-        errors.extend(texts(
-            "metadata.finalizers",
-            finalizer,
-            syntax::qualified_name(finalizer),
-        ));
+    errors
+}
+
+/// The errors of finalizers that only a new object is refused for. Too many of them are an error of any object.
+fn finalizers(finalizers: &[String]) -> Vec<FieldError> {
+    if finalizers.len() > FINALIZERS_MAX {
+        return Vec::new();
     }
-    let has = |name: &str| {
-        metadata
-            .finalizers
-            .iter()
-            .any(|finalizer| finalizer == name)
-    };
+    let field = "metadata.finalizers";
+    let mut errors = FieldErrors::default();
+    errors.extend(finalizers.iter().flat_map(|finalizer| {
+        let wrong = syntax::qualified_name(finalizer);
+        texts(field, finalizer, wrong)
+    }));
+    let has = |name: &str| finalizers.iter().any(|finalizer| finalizer == name);
     if has(ORPHAN) && has(FOREGROUND) {
         let detail = format!("finalizer {FOREGROUND} and {ORPHAN} cannot be both set");
-        errors.push(FieldError::invalid(
-            "metadata.finalizers",
-            &metadata.finalizers,
-            detail,
-        ));
+        errors.push(FieldError::invalid(field, &finalizers, detail));
     }
-    errors
+    errors.into()
 }
 
 fn namespace(namespace: &str, scope: Scope) -> Vec<FieldError> {
@@ -96,22 +190,23 @@ fn namespace(namespace: &str, scope: Scope) -> Vec<FieldError> {
     }
 }
 
-/// The errors in the metadata of a changed quota.
-pub(crate) fn validate_update(new: &Metadata, old: &Metadata) -> Vec<FieldError> {
+/// The errors of a change of metadata.
+fn of_change(new: &Metadata, old: &Metadata) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if old.deletion_timestamp.is_some() {
         let before: BTreeSet<_> = old.finalizers.iter().collect();
         let added = new.finalizers.iter();
-        let added: Vec<_> = added.filter(|name| !before.contains(name)).collect();
+        // The explanation is cut where it is longer than what is shown.
+        let added: Vec<_> = added
+            .filter(|name| !before.contains(name))
+            .take(SHOWN_BYTES_MAX)
+            .map(|name| format!("{:?}", shown(name, SHOWN_BYTES_MAX)))
+            .collect();
         if !added.is_empty() {
             let detail = format!(
                 "no new finalizers can be added if the object is being deleted, found new finalizers \
                  []string{{{}}}",
-                added
-                    .iter()
-                    .map(|name| format!("{name:?}"))
-                    .collect::<Vec<_>>()
-                    .join(", ")
+                added.join(", ")
             );
             errors.push(FieldError::forbidden("metadata.finalizers", detail));
         }
@@ -149,43 +244,64 @@ pub(crate) fn validate_update(new: &Metadata, old: &Metadata) -> Vec<FieldError>
         &new.deletion_grace_period_seconds,
         &old.deletion_grace_period_seconds,
     ));
-    errors.extend(common(new));
     errors
 }
 
-fn immutable<T: PartialEq + serde::Serialize>(field: &str, new: &T, old: &T) -> Option<FieldError> {
+fn immutable<T: PartialEq + Serialize>(field: &str, new: &T, old: &T) -> Option<FieldError> {
     (new != old)
         .then(|| FieldError::invalid(format!("metadata.{field}"), new, "field is immutable"))
 }
 
 /// The checks for both creations and updates.
 fn common(metadata: &Metadata) -> Vec<FieldError> {
-    let mut errors = syntax::labels("metadata.labels", &metadata.labels);
+    let mut errors = FieldErrors::default();
+    let Metadata {
+        labels, finalizers, ..
+    } = metadata;
+    let field = "metadata.labels";
+    match labels.len() > LABELS_MAX {
+        true => errors.push(FieldError::too_many(field, labels.len(), LABELS_MAX)),
+        false => errors.extend(syntax::labels(field, labels)),
+    }
     errors.extend(syntax::annotations(
         "metadata.annotations",
         &metadata.annotations,
     ));
-    errors.extend(owners(&metadata.owner_references));
-    for (place, finalizer) in metadata.finalizers.iter().enumerate() {
-        if !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(&finalizer.as_str()) {
-            errors.push(FieldError::invalid_text(
-                format!("metadata.finalizers[{place}]"),
-                finalizer,
-                "name is neither a standard finalizer name nor is it fully qualified",
-            ));
-        }
+    owners(&metadata.owner_references, &mut errors);
+    let field = "metadata.finalizers";
+    if finalizers.len() > FINALIZERS_MAX {
+        errors.push(FieldError::too_many(
+            field,
+            finalizers.len(),
+            FINALIZERS_MAX,
+        ));
+        return errors.into();
     }
-    errors
+    let is_plain =
+        |finalizer: &str| !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(&finalizer);
+    let plain = finalizers.iter().enumerate();
+    let plain = plain.filter(|(_, finalizer)| is_plain(finalizer));
+    errors.extend(plain.map(|(place, finalizer)| {
+        FieldError::invalid_text(
+            format!("{field}[{place}]"),
+            finalizer,
+            "name is neither a standard finalizer name nor is it fully qualified",
+        )
+    }));
+    errors.into()
 }
 
-fn owners(owners: &[OwnerReference]) -> Vec<FieldError> {
+fn owners(owners: &[OwnerReference], errors: &mut FieldErrors) {
     let field = "metadata.ownerReferences";
     if owners.len() > OWNERS_MAX {
-        return vec![FieldError::too_many(field, owners.len(), OWNERS_MAX)];
+        errors.push(FieldError::too_many(field, owners.len(), OWNERS_MAX));
+        return;
     }
-    let mut errors = Vec::new();
-    let mut controller: Option<&OwnerReference> = None;
+    let mut controllers = Vec::new();
     for owner in owners {
+        if errors.is_full() {
+            return;
+        }
         if !has_version(&owner.api_version) {
             let detail = "version must not be empty";
             errors.push(FieldError::invalid_text(
@@ -214,20 +330,21 @@ fn owners(owners: &[OwnerReference]) -> Vec<FieldError> {
                 "/v1, Kind=Event is disallowed from being an owner",
             ));
         }
-        match controller {
-            Some(first) if owner.controller == Some(true) => {
-                let detail = format!(
-                    "Only one reference can have Controller set to true. Found \"true\" in references for \
-                     {}/{} and {}/{}",
-                    first.kind, first.name, owner.kind, owner.name
-                );
-                errors.push(FieldError::invalid(field, &owners, detail));
-            }
-            None if owner.controller == Some(true) => controller = Some(owner),
-            _ => {}
+        if owner.controller == Some(true) {
+            controllers.push(owner);
+        }
+        // Kubernetes repeats this for each further controller. Each error would show all owners again.
+        if owner.controller == Some(true)
+            && let [first, second] = controllers[..]
+        {
+            let detail = format!(
+                "Only one reference can have Controller set to true. Found \"true\" in references for \
+                 {}/{} and {}/{}",
+                first.kind, first.name, second.kind, second.name
+            );
+            errors.push(FieldError::invalid(field, &owners, detail));
         }
     }
-    errors
 }
 
 /// Whether an apiVersion, `version` or `group/version`, has a version.

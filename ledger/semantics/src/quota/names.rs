@@ -100,14 +100,14 @@ pub(super) fn may_have_scope(name: &str, scope: &str) -> bool {
 }
 
 /// The errors of a resource list of a quota.
-pub(crate) fn validate_list(field: &str, list: &ResourceList) -> Vec<FieldError> {
-    let entry = |(name, quantity): (&Name, &Quantity)| {
+pub(crate) fn validate_list(field: &str, list: &ResourceList) -> impl Iterator<Item = FieldError> {
+    let entry = move |(name, quantity): (&Name, &Quantity)| {
         let field = format!("{field}[{name}]");
         let mut errors = validate_name(&field, name);
         errors.extend(validate_quantity(&field, name, quantity));
         errors
     };
-    list.iter().flat_map(entry).collect()
+    list.iter().flat_map(entry)
 }
 
 fn validate_name(field: &str, name: &str) -> Vec<FieldError> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    field::{FieldError, quoted},
+    field::{FieldError, FieldErrors, quoted},
     requirement, syntax,
 };
 use crate::{
@@ -181,17 +181,18 @@ impl LabelSelector {
 
     /// The errors of a selector in a manifest.
     pub(crate) fn validate(&self, field: &str) -> Vec<FieldError> {
-        let mut errors = syntax::labels(&format!("{field}.matchLabels"), &self.match_labels);
+        let mut errors = FieldErrors::default();
+        let labels = format!("{field}.matchLabels");
+        errors.extend(syntax::labels(&labels, &self.match_labels));
         for (place, requirement) in self.match_expressions.iter().enumerate() {
-            errors.extend(requirement.validate(&format!("{field}.matchExpressions[{place}]")));
+            requirement.validate(&format!("{field}.matchExpressions[{place}]"), &mut errors);
         }
-        errors
+        errors.into()
     }
 }
 
 impl Requirement {
-    fn validate(&self, field: &str) -> Vec<FieldError> {
-        let mut errors = Vec::new();
+    fn validate(&self, field: &str, errors: &mut FieldErrors) {
         match self.operator.as_str() {
             "In" | "NotIn" if self.values.is_empty() => errors.push(FieldError::required(
                 format!("{field}.values"),
@@ -210,17 +211,12 @@ impl Requirement {
                 "not a valid selector operator",
             )),
         }
-        let key = syntax::qualified_name(&self.key).into_iter();
-        errors.extend(
-            key.map(|detail| FieldError::invalid_text(format!("{field}.key"), &self.key, detail)),
-        );
-        for (place, value) in self.values.iter().enumerate() {
-            let wrong = syntax::label_value(value).into_iter();
-            errors.extend(wrong.map(|detail| {
-                FieldError::invalid_text(format!("{field}.values[{place}]"), value, detail)
-            }));
-        }
-        errors
+        let wrong = syntax::qualified_name(&self.key);
+        errors.extend(syntax::texts(&format!("{field}.key"), &self.key, wrong));
+        errors.extend(self.values.iter().enumerate().flat_map(|(place, value)| {
+            let wrong = syntax::label_value(value);
+            syntax::texts(&format!("{field}.values[{place}]"), value, wrong)
+        }));
     }
 }
 

@@ -95,38 +95,35 @@ pub(crate) fn label_value(text: &str) -> Vec<String> {
 pub(crate) fn labels<T: Borrow<str> + Ord>(
     field: &str,
     labels: &BTreeMap<T, T>,
-) -> Vec<FieldError> {
-    let wrong = |(key, value): (&T, &T)| {
+) -> impl Iterator<Item = FieldError> {
+    let wrong = move |(key, value): (&T, &T)| {
         let (key, value) = (key.borrow(), value.borrow());
         let mut errors = texts(field, key, qualified_name(key));
         errors.extend(texts(field, value, label_value(value)));
         errors
     };
-    labels.iter().flat_map(wrong).collect()
+    labels.iter().flat_map(wrong)
 }
 
 /// The errors of annotations.
 pub(crate) fn annotations<T: Borrow<str> + Ord>(
     field: &str,
     annotations: &BTreeMap<T, T>,
-) -> Vec<FieldError> {
+) -> impl Iterator<Item = FieldError> {
     // Unlike in other keys, capital letters are allowed in the domain.
-    let wrong = |key: &T| {
+    let wrong = move |key: &T| {
         texts(
             field,
             key.borrow(),
             qualified_name(&key.borrow().to_lowercase()),
         )
     };
-    let mut errors: Vec<_> = annotations.keys().flat_map(wrong).collect();
     let size: usize = annotations
         .iter()
         .map(|(key, value)| key.borrow().len() + value.borrow().len())
         .sum();
-    if size > MAX_ANNOTATIONS {
-        errors.push(FieldError::too_long(field, MAX_ANNOTATIONS));
-    }
-    errors
+    let too_long = (size > MAX_ANNOTATIONS).then(|| FieldError::too_long(field, MAX_ANNOTATIONS));
+    annotations.keys().flat_map(wrong).chain(too_long)
 }
 
 /// One field error for each of these errors of a text.

@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use super::{
     extension::{Carrier, Extensions},
-    field::FieldError,
-    manifest::Manifest,
+    field::{FieldError, FieldErrors},
+    manifest::{Manifest, Metadata},
     metadata,
     names::{self, validate_list},
     spec::{ScopeExpression, Spec},
@@ -21,51 +21,94 @@ const NOT_FOR_SCOPE: &str = "unsupported scope applied to resource";
 const SCOPES_MAX: usize = 100;
 /// Most values of an expression.
 const VALUES_MAX: usize = 1000;
-/// Most errors about the scopes, or about the selector. Each shows all of them.
-const ERRORS_MAX: usize = 100;
 /// Scopes that exclude each other.
 const OPPOSITES: [[&str; 2]; 2] = [
     ["BestEffort", "NotBestEffort"],
     ["Terminating", "NotTerminating"],
 ];
 
+/// The errors of a quota that follow from its manifest alone. They can be found before it is known whether the quota is
+/// new: for the rest, identity, times, versions and managed fields of the manifest may change.
+#[derive(Debug)]
+pub struct Checked {
+    metadata: metadata::Checked,
+    spec: Vec<FieldError>,
+    scopes: BTreeSet<Name>,
+}
+
+impl Checked {
+    /// Checks a manifest. Its status is ignored.
+    #[must_use]
+    pub fn of(manifest: &Manifest) -> Self {
+        let mut spec = FieldErrors::default();
+        spec.extend(validate_spec(manifest));
+        spec.extend(validate_extensions(manifest));
+        Self {
+            metadata: metadata::Checked::of(&manifest.metadata, metadata::Scope::Namespaced),
+            spec: spec.into(),
+            scopes: set_of(&manifest.spec.scopes),
+        }
+    }
+
+    /// The errors of the manifest as a new quota.
+    #[must_use]
+    pub fn create(self, manifest: &Manifest) -> Vec<FieldError> {
+        let mut errors = FieldErrors::default();
+        self.metadata.create(&manifest.metadata, &mut errors);
+        errors.extend(self.spec);
+        errors.into()
+    }
+
+    /// The errors of the manifest as a changed quota.
+    #[must_use]
+    pub fn update(self, new: &Manifest, old: &Manifest) -> Vec<FieldError> {
+        let mut errors = FieldErrors::default();
+        self.metadata
+            .update(&new.metadata, &old.metadata, &mut errors);
+        errors.extend(self.spec);
+        if self.scopes != set_of(&old.spec.scopes) {
+            errors.push(FieldError::invalid(
+                "spec.scopes",
+                &shown_scopes(new),
+                IMMUTABLE,
+            ));
+        }
+        errors.into()
+    }
+}
+
+fn set_of(scopes: &[Name]) -> BTreeSet<Name> {
+    scopes.iter().cloned().collect()
+}
+
 /// The errors of a new quota. Its status is ignored.
 #[must_use]
 pub fn validate_create(manifest: &Manifest) -> Vec<FieldError> {
-    let mut errors = metadata::validate(&manifest.metadata, metadata::Scope::Namespaced);
-    errors.extend(validate_spec(manifest));
-    errors.extend(validate_extensions(manifest));
-    errors
+    Checked::of(manifest).create(manifest)
 }
 
 /// The errors of a changed quota. Its status is ignored.
 #[must_use]
 pub fn validate_update(new: &Manifest, old: &Manifest) -> Vec<FieldError> {
-    let mut errors = metadata::validate_update(&new.metadata, &old.metadata);
-    errors.extend(validate_spec(new));
-    errors.extend(validate_extensions(new));
-    let set = |manifest: &Manifest| {
-        manifest
-            .spec
-            .scopes
-            .iter()
-            .cloned()
-            .collect::<BTreeSet<Name>>()
-    };
-    if set(new) != set(old) {
-        errors.push(FieldError::invalid(
-            "spec.scopes",
-            &shown_scopes(new),
-            IMMUTABLE,
-        ));
-    }
-    errors
+    Checked::of(new).update(new, old)
+}
+
+/// The error of metadata that takes too many bytes, now that its managed fields are known. `old` is none for a new
+/// object; a changed one may keep as many bytes as it has.
+#[must_use]
+pub fn too_large(new: &Metadata, old: Option<&Metadata>) -> Option<FieldError> {
+    metadata::too_large(new, old)
 }
 
 /// The errors of a changed status. The spec is ignored.
 #[must_use]
 pub fn validate_status_update(new: &Manifest, old: &Manifest) -> Vec<FieldError> {
-    let mut errors = metadata::validate_update(&new.metadata, &old.metadata);
+    let mut errors = FieldErrors::default();
+    metadata::Checked::of(&new.metadata, metadata::Scope::Namespaced).update(
+        &new.metadata,
+        &old.metadata,
+        &mut errors,
+    );
     if new.metadata.resource_version.is_empty() {
         errors.push(FieldError::required("resourceVersion", ""));
     }
@@ -75,7 +118,7 @@ pub fn validate_status_update(new: &Manifest, old: &Manifest) -> Vec<FieldError>
     ] {
         errors.extend(list.iter().flat_map(|list| validate_list(field, list)));
     }
-    errors
+    errors.into()
 }
 
 /// Warnings about a new quota that is valid: requests that may be higher than limits.
@@ -113,10 +156,11 @@ fn validate_extensions(manifest: &Manifest) -> Vec<FieldError> {
 
 /// The errors of the specification alone.
 pub(crate) fn validate_spec(manifest: &Manifest) -> Vec<FieldError> {
-    let mut errors = validate_list("spec.hard", &manifest.spec.hard);
-    errors.extend(validate_scopes(manifest));
-    errors.extend(validate_selector(manifest));
-    errors
+    let mut errors = FieldErrors::default();
+    errors.extend(validate_list("spec.hard", &manifest.spec.hard));
+    validate_scopes(manifest, &mut errors);
+    validate_selector(manifest, &mut errors);
+    errors.into()
 }
 
 /// The standard names in `hard` that a quota with this scope cannot have.
@@ -127,45 +171,34 @@ fn misplaced<'a>(spec: &'a Spec, scope: &'a str) -> impl Iterator<Item = &'a Nam
     spec.hard.names().filter(misplaced)
 }
 
-fn validate_scopes(manifest: &Manifest) -> Vec<FieldError> {
+fn validate_scopes(manifest: &Manifest, errors: &mut FieldErrors) {
     let spec = &manifest.spec;
-    if spec.scopes.len() > SCOPES_MAX {
-        return vec![FieldError::too_many(
-            "spec.scopes",
-            spec.scopes.len(),
-            SCOPES_MAX,
-        )];
+    let scopes = spec.scopes.len();
+    if scopes > SCOPES_MAX {
+        errors.push(FieldError::too_many("spec.scopes", scopes, SCOPES_MAX));
+        return;
     }
     let error = |detail: &str| FieldError::invalid("spec.scopes", &shown_scopes(manifest), detail);
-    let mut errors = Vec::new();
     for scope in &spec.scopes {
-        if !names::SCOPES.contains(&scope.as_str()) {
-            errors.push(error("unsupported scope"));
-        }
-        let room = ERRORS_MAX.saturating_sub(errors.len());
-        errors.extend(
-            misplaced(spec, scope)
-                .take(room)
-                .map(|_| error(NOT_FOR_SCOPE)),
-        );
+        let unsupported = !names::SCOPES.contains(&scope.as_str());
+        errors.extend(unsupported.then(|| error("unsupported scope")));
+        errors.extend(misplaced(spec, scope).map(|_| error(NOT_FOR_SCOPE)));
     }
     errors.extend(opposites(&spec.scopes.iter().collect()).map(|()| error("conflicting scopes")));
-    errors
 }
 
-fn validate_selector(manifest: &Manifest) -> Vec<FieldError> {
+fn validate_selector(manifest: &Manifest, errors: &mut FieldErrors) {
     let Some(selector) = &manifest.spec.selector else {
-        return Vec::new();
+        return;
     };
     let field = "spec.scopeSelector.matchExpressions";
     let expressions = selector.match_expressions.len();
     if expressions > SCOPES_MAX {
-        return vec![FieldError::too_many(field, expressions, SCOPES_MAX)];
+        errors.push(FieldError::too_many(field, expressions, SCOPES_MAX));
+        return;
     }
-    let mut errors = Vec::new();
     for expression in &selector.match_expressions {
-        let room = ERRORS_MAX.saturating_sub(errors.len());
-        let misplaced = misplaced(&manifest.spec, &expression.scope_name).take(room);
+        let misplaced = misplaced(&manifest.spec, &expression.scope_name);
         errors.extend(misplaced.map(|_| {
             FieldError::invalid(
                 field,
@@ -183,7 +216,6 @@ fn validate_selector(manifest: &Manifest) -> Vec<FieldError> {
     // Kubernetes shows spec.scopes here, not the selector.
     let conflict = |()| FieldError::invalid(field, &shown_scopes(manifest), "conflicting scopes");
     errors.extend(opposites(&scopes).map(conflict));
-    errors
 }
 
 fn validate_expression(field: &str, expression: &ScopeExpression) -> Vec<FieldError> {

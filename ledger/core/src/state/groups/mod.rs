@@ -40,7 +40,7 @@ use quota_semantics::{
 };
 
 pub(in crate::state) use counting::{SumTables, count_changed};
-pub use view::{GroupFigure, GroupView, MemberView};
+pub use view::{GroupFigure, GroupView, MemberView, MembersView};
 
 /// Small, as the chunks of namespaces.
 pub(crate) const CHUNK: usize = 16;

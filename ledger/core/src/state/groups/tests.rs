@@ -347,3 +347,34 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn members_are_read_in_portions() {
+    let mut world = World::default();
+    world.group("g", None, &[]);
+    for namespace in ["a", "b", "c"] {
+        world.label(namespace, 1, "g");
+        world.observe(namespace, &format!("pod-of-{namespace}"));
+    }
+    world.label("other", 1, "h");
+    world.observe("other", "pod-of-other");
+    let state = &world.state;
+    assert!(state.group_member_names("none", None, 9).is_none());
+    let (mut names, mut after) = (Vec::new(), None);
+    while let Some((place, name)) = state.group_member_names("g", after, 1).unwrap().pop() {
+        names.push(name);
+        after = Some(place);
+    }
+    names.sort_unstable();
+    assert_eq!(names, ["a", "b", "c"].map(Name::from));
+    // Each has one amount, so each is a portion of its own; what is no member is passed over.
+    names.insert(1, "other".into());
+    let (mut rest, mut found) = (&names[..], Vec::new());
+    while !rest.is_empty() {
+        let (view, count) = state.members_view("g", rest, 0);
+        found.push(view.views().map(|view| view.namespace).collect::<Vec<_>>());
+        rest = &rest[count..];
+    }
+    assert_eq!(found, ["a", "b", "c"].map(|name| [Name::from(name)]));
+    assert_eq!(state.members_view("none", &names, 0).1, names.len());
+}

@@ -56,6 +56,23 @@ pub struct MemberView {
     pub figures: Vec<Figure>,
 }
 
+/// Namespaces of a group as of one moment: their numbers are computed while the state goes on.
+#[derive(Clone, Debug, Default)]
+pub struct MembersView {
+    hard: ResourceList,
+    members: Vec<(Name, Option<Sums>)>,
+}
+
+impl MembersView {
+    /// The namespaces with their use of the group.
+    pub fn views(&self) -> impl Iterator<Item = MemberView> {
+        self.members.iter().map(|(namespace, sums)| MemberView {
+            namespace: namespace.clone(),
+            figures: figures(&self.hard, sums.as_ref()),
+        })
+    }
+}
+
 impl State {
     /// The number of groups.
     #[must_use]
@@ -144,6 +161,54 @@ impl State {
             figures: figures(hard, namespace.share_of(place)),
         });
         Some((views.collect(), more))
+    }
+
+    /// Some namespaces of a group, in no order, each by its place; those after a place. None if there is no such group.
+    /// Namespaces that come or go meanwhile may be missing.
+    #[must_use]
+    pub fn group_member_names(
+        &self,
+        group: &str,
+        after: Option<u32>,
+        most: usize,
+    ) -> Option<Vec<(u32, Name)>> {
+        let &place = self.groups.by_name.get(group)?;
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let members = self.groups.members(place).range((from, Bound::Unbounded));
+        let name = |&member: &u32| (member, self.namespaces.get(member).name.clone());
+        Some(members.take(most).map(name).collect())
+    }
+
+    /// The first of these namespaces, without those in which the group counts no objects: as many as have few amounts,
+    /// but at least one; and how many of the names they are.
+    #[must_use]
+    pub fn members_view(
+        &self,
+        group: &str,
+        names: &[Name],
+        amounts: usize,
+    ) -> (MembersView, usize) {
+        let Some(&place) = self.groups.by_name.get(group) else {
+            return (MembersView::default(), names.len());
+        };
+        let (mut members, mut work) = (Vec::new(), 0);
+        for (count, name) in names.iter().enumerate() {
+            if work > amounts {
+                let hard = self.groups.get(place).hard().clone();
+                return (MembersView { hard, members }, count);
+            }
+            let Some(namespace) = self.namespaces.find(name) else {
+                continue;
+            };
+            if namespace.chain.iter().any(|link| link.group == place) {
+                let sums = namespace.share_of(place).cloned();
+                let copied = |sums: &Sums| sums.used.len() + sums.reserved.len();
+                work += 1 + sums.as_ref().map_or(0, copied);
+                members.push((namespace.name.clone(), sums));
+            }
+        }
+        let hard = self.groups.get(place).hard().clone();
+        (MembersView { hard, members }, names.len())
     }
 
     /// Another group with the same parent that also guarantees an amount of the same name, and a namespace in which

@@ -243,3 +243,236 @@ fn errors_about_long_lists_are_few_and_short() {
     let pod = crate::object::Traits::Pod(crate::object::PodTraits::default());
     assert!(crate::quota::scopes::matches(&spec, &pod).is_err());
 }
+
+/// The bytes of the messages about a new quota, of which there must be some, but no more than can be read.
+fn bounded(metadata: &str, spec: &str) -> (usize, Vec<String>) {
+    let errors = messages(&validate_create(&manifest(metadata, spec)));
+    let bytes = errors.iter().map(String::len).sum();
+    assert!(!errors.is_empty());
+    assert!(
+        errors.len() <= 100,
+        "{} errors: {:.200}",
+        errors.len(),
+        errors[0]
+    );
+    assert!(bytes <= 80 << 10, "{bytes} bytes: {:.200}", errors[0]);
+    (bytes, errors)
+}
+
+fn named(rest: &str) -> String {
+    format!(r#"{{"name":"q","namespace":"a",{rest}}}"#)
+}
+
+/// A map with this many keys, of which each ends in its number.
+fn map(count: usize, key: &str, value: &str) -> String {
+    let entry = |number| format!(r#""{key}{number:0>5}":{value}"#);
+    (0..count).map(entry).collect::<Vec<_>>().join(",")
+}
+
+#[test]
+fn errors_are_bounded_whatever_is_wrong() {
+    let list = |item: &str, count: usize| vec![item; count].join(",");
+    let annotation = |key: &str, value: String| {
+        let value = serde_json::to_string(&value).unwrap();
+        named(&format!(
+            r#""annotations":{{"quota-ledger.io/{key}":{value}}}"#
+        ))
+    };
+    let wrong = map(20_000, "-", r#""-1""#);
+    for (metadata, spec) in [
+        (
+            named(&format!(r#""finalizers":[{}]"#, list(r#""""#, 20_000))),
+            "{}".to_owned(),
+        ),
+        (
+            named(&format!(r#""finalizers":[{}]"#, list(r#""""#, 900))),
+            "{}".to_owned(),
+        ),
+        (named(&format!(r#""labels":{{{wrong}}}"#)), "{}".to_owned()),
+        (
+            named(&format!(r#""labels":{{{}}}"#, map(900, "-", r#""-""#))),
+            "{}".to_owned(),
+        ),
+        (
+            named(&format!(r#""annotations":{{{wrong}}}"#)),
+            "{}".to_owned(),
+        ),
+        (
+            named(&format!(
+                r#""annotations":{{{}}}"#,
+                map(20_000, "quota-ledger.io/x", r#""""#)
+            )),
+            "{}".to_owned(),
+        ),
+        (
+            named(r#""labels":{}"#),
+            format!(r#"{{"hard":{{{wrong}}}}}"#),
+        ),
+        (annotation("soft", format!("{{{wrong}}}")), "{}".to_owned()),
+        (
+            annotation(
+                "override",
+                format!(r#"{{"hard":{{{wrong}}},"until":"2027-01-01T00:00:00Z"}}"#),
+            ),
+            "{}".to_owned(),
+        ),
+        (
+            named(&format!(r#""ownerReferences":[{}]"#, list("{}", 1000))),
+            "{}".to_owned(),
+        ),
+    ] {
+        bounded(&metadata, &spec);
+    }
+}
+
+#[test]
+fn after_the_errors_that_are_shown_it_is_said_that_there_are_more() {
+    let hard = |count| format!(r#"{{"hard":{{{}}}}}"#, map(count, "x", "1"));
+    let (_, all) = bounded(&named(r#""labels":{}"#), &hard(50));
+    assert_eq!(all.len(), 100, "each name has two errors");
+    assert!(all[99].ends_with(": must be a standard resource for quota"));
+    let (_, some) = bounded(&named(r#""labels":{}"#), &hard(51));
+    assert_eq!(some[..99], all[..99]);
+    assert_eq!(
+        some[99..],
+        ["spec.hard[x00050]: Invalid value: there are further errors, which are not shown"]
+    );
+}
+
+#[test]
+fn what_is_long_is_shown_in_part() {
+    let long = "x".repeat(200_000);
+    let quotes = "\\\"".repeat(50_000);
+    for (metadata, spec) in [
+        (
+            format!(r#"{{"name":"{long}","namespace":"{quotes}"}}"#),
+            "{}".to_owned(),
+        ),
+        (
+            named(&format!(r#""labels":{{"{long}":"{long}"}}"#)),
+            "{}".to_owned(),
+        ),
+        (
+            named(&format!(
+                r#""annotations":{{"quota-ledger.io/{long}":"","quota-ledger.io/soft":"{{{quotes}"}}"#
+            )),
+            "{}".to_owned(),
+        ),
+        (
+            named(&format!(r#""finalizers":["{long}","{quotes}"]"#)),
+            "{}".to_owned(),
+        ),
+        (
+            named(r#""labels":{}"#),
+            format!(r#"{{"hard":{{"{long}":"-1"}}}}"#),
+        ),
+        (
+            named(r#""labels":{}"#),
+            format!(r#"{{"scopes":["{long}","BestEffort","NotBestEffort"]}}"#),
+        ),
+    ] {
+        let (_, errors) = bounded(&metadata, &spec);
+        // A field, a value and an explanation.
+        let longest = errors.iter().map(String::len).max();
+        assert!(longest.unwrap() <= 3 * 4200, "{longest:?}");
+        assert!(errors.iter().any(|error| error.contains('…')));
+    }
+}
+
+/// Each further controller would repeat the name of the first, and show all owners.
+#[test]
+fn a_second_controller_is_told_once() {
+    let first = format!(
+        r#"{{"apiVersion":"v1","kind":"A","name":"{}","uid":"1","controller":true}}"#,
+        "n".repeat(50_000)
+    );
+    let rest =
+        vec![r#"{"apiVersion":"v1","kind":"B","name":"b","uid":"2","controller":true}"#; 999];
+    let owners = format!("{first},{}", rest.join(","));
+    let (bytes, errors) = bounded(&named(&format!(r#""ownerReferences":[{owners}]"#)), "{}");
+    assert_eq!(errors.len(), 1);
+    assert!(bytes < 3 * 4200, "{bytes}");
+    assert!(errors[0].contains("Only one reference can have Controller set to true."));
+}
+
+#[test]
+fn new_finalizers_of_a_deleted_quota_are_told_in_part() {
+    let metadata = named(r#""resourceVersion":"5","deletionTimestamp":"2024-05-01T12:00:00Z""#);
+    let old = manifest(&metadata, "{}");
+    let mut new = old.clone();
+    new.metadata.finalizers = (0..900).map(|n| format!("a.b/{n:0>60}")).collect();
+    let errors = messages(&validate_update(&new, &old));
+    assert_eq!(errors.len(), 1);
+    assert!(errors[0].len() < 4200, "{}", errors[0].len());
+}
+
+#[test]
+fn metadata_is_bounded_as_a_whole() {
+    let too_long = ["metadata: Too long: may not be more than 524288 bytes"];
+    let of = |bytes: usize, rest: &str| {
+        let name = "n".repeat(bytes);
+        let owner = format!(r#"{{"apiVersion":"v1","kind":"A","name":"{name}","uid":"1"}}"#);
+        let rest = format!(r#""resourceVersion":"1","ownerReferences":[{owner}]{rest}"#);
+        manifest(&named(&rest), "{}")
+    };
+    let created = |quota: &Manifest| messages(&validate_create(quota));
+    assert_eq!(created(&of(524_000, "")), [""; 0]);
+    assert_eq!(created(&of(524_288, "")), too_long);
+    // All parts count.
+    for rest in [
+        format!(r#","labels":{{{}}}"#, map(40, "x", r#""y""#)),
+        format!(r#","annotations":{{"x":"{}"}}"#, "y".repeat(300)),
+        format!(r#","finalizers":[{}]"#, vec![r#""x/y""#; 60].join(",")),
+        format!(r#","managedFields":[{{"manager":"{}"}}]"#, "y".repeat(300)),
+    ] {
+        assert_eq!(created(&of(524_000, &rest)), too_long, "{rest}");
+        assert_eq!(created(&of(523_000, &rest)), [""; 0]);
+    }
+    // What has more, since a cluster has stored it, need not become less.
+    let (less, much, more) = (of(529_999, ""), of(530_000, ""), of(530_001, ""));
+    assert_eq!(validate_update(&much, &much), []);
+    assert_eq!(validate_update(&less, &much), []);
+    assert_eq!(messages(&validate_update(&more, &much)), too_long);
+    assert_eq!(messages(&validate_update(&much, &of(1, ""))), too_long);
+    // The managed fields are known last.
+    let mut managed = of(524_000, "");
+    managed.metadata.managed_fields = vec![serde_json::json!({"manager": "y".repeat(300)})];
+    let error = too_large(&managed.metadata, None);
+    assert_eq!(messages(&Vec::from_iter(error)), too_long);
+}
+
+#[test]
+fn lists_of_metadata_have_so_many_items() {
+    let finalizers = vec![r#""""#; 1001].join(",");
+    let labels = map(1001, "-", r#""""#);
+    let metadata = named(&format!(
+        r#""finalizers":[{finalizers}],"labels":{{{labels}}}"#
+    ));
+    assert_eq!(
+        metadata_errors(&metadata),
+        [
+            "metadata.labels: Invalid value: 1001: must have at most 1000 items",
+            "metadata.finalizers: Invalid value: 1001: must have at most 1000 items"
+        ]
+    );
+}
+
+/// A manifest is checked before it is known whether it is new.
+#[test]
+fn what_is_checked_beforehand_is_told_alike() {
+    let metadata = named(r#""resourceVersion":"5","finalizers":["x"],"labels":{"-":""}"#);
+    let new = manifest(
+        &metadata,
+        r#"{"hard":{"pods":"-1"},"scopes":["Terminating"]}"#,
+    );
+    let old = manifest(&named(r#""resourceVersion":"4","uid":"u""#), "{}");
+    let checked = Checked::of(&new);
+    let mut later = new.clone();
+    later.metadata.generation = 0;
+    later.metadata.managed_fields = vec![serde_json::json!({"manager": "m"})];
+    later.inherit(&old);
+    let updated = validate_update(&later, &old);
+    assert_eq!(updated.len(), 4, "{updated:?}");
+    assert_eq!(checked.update(&later, &old), updated);
+    assert_eq!(Checked::of(&new).create(&later), validate_create(&later));
+}

@@ -1,0 +1,409 @@
+//! What a watch tells its client of objects, as lines of JSON: it is made in the turn of the principal, and compared
+//! with what the client was told before.
+
+use std::{
+    collections::HashMap,
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use quota_core::{
+    event::{Reservation, Sequence},
+    state::{Figure, QuotaView},
+};
+use quota_semantics::uid::Uid;
+use serde_json::{Value, json};
+
+use super::super::{
+    Kube,
+    accept::Shape,
+    changes::Deletion,
+    object::Object,
+    page::{Copied, Scope},
+    resource::{Key, View},
+    status::{Failure, Result},
+    table::{self, Attachment},
+};
+use crate::{api::groups, large::Turn, writer::now};
+
+/// Objects whose last sent version is kept. Other objects may be sent again unchanged.
+const SENT_MAX: usize = 1 << 14;
+
+/// Bytes of lines that are made at once; a single line may be longer.
+const LINES_BYTES: usize = 256 << 10;
+
+/// Which objects a watch shows, and how.
+pub(super) struct Manner {
+    pub(super) scope: Arc<Scope>,
+    pub(super) shape: Shape,
+    pub(super) attachment: Attachment,
+}
+
+/// What a client was told, and the lines that are sent to it next.
+#[derive(Default)]
+pub(super) struct Told {
+    sent: HashMap<Key, Sent>,
+    /// Whether the columns were sent: only the first event of a table has them.
+    sent_columns: bool,
+    pub(super) lines: Vec<Bytes>,
+}
+
+/// The state of an object that a client knows.
+struct Sent {
+    uid: Uid,
+    digest: blake3::Hash,
+}
+
+/// The versions between which changes are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Span {
+    /// The version up to which the client was told of all changes.
+    pub(super) seen: Sequence,
+    /// The version up to which it is told of all changes next. Objects that are created later are told later: the end
+    /// of an earlier object of the same name has to come first.
+    pub(super) upto: Sequence,
+}
+
+/// What is told of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tell {
+    /// Nothing: the client has it already.
+    Known,
+    /// That it is there.
+    First,
+    /// That it has changed, if it has.
+    Change,
+}
+
+/// Makes lines.
+pub(super) struct Teller<'a> {
+    pub(super) kube: &'a Kube,
+    pub(super) manner: &'a Manner,
+    pub(super) told: &'a mut Told,
+    pub(super) turn: &'a Turn,
+    pub(super) span: Span,
+}
+
+impl Told {
+    fn remember(&mut self, key: Key, uid: &Uid, digest: blake3::Hash) {
+        if self.sent.len() < SENT_MAX || self.sent.contains_key(&key) {
+            let uid = uid.clone();
+            self.sent.insert(key, Sent { uid, digest });
+        }
+    }
+
+    fn knows(&self, key: &Key, uid: &Uid) -> Option<&Sent> {
+        self.sent.get(key).filter(|sent| sent.uid == *uid)
+    }
+
+    fn is_full(&self) -> bool {
+        self.lines.iter().map(Bytes::len).sum::<usize>() >= LINES_BYTES
+    }
+
+    /// A table with these rows.
+    pub(super) fn table(
+        &mut self,
+        manner: &Manner,
+        version: &str,
+        resource_version: &str,
+        rows: Vec<Value>,
+    ) -> Value {
+        let columns = match std::mem::replace(&mut self.sent_columns, true) {
+            true => Value::Null,
+            false => table::columns(manner.scope.kind),
+        };
+        json!({
+            "kind": "Table", "apiVersion": version, "metadata": {"resourceVersion": resource_version},
+            "columnDefinitions": columns, "rows": rows,
+        })
+    }
+}
+
+impl Teller<'_> {
+    /// Tells of copied objects, until enough lines are made. Answers the last of the objects if more follow.
+    pub(super) fn each(
+        &mut self,
+        copied: Copied,
+        head: Sequence,
+        tell: Tell,
+    ) -> Result<Option<Key>> {
+        let manner = self.manner;
+        for view in copied.views(&manner.scope) {
+            self.turn.pause();
+            let key = view.key();
+            match tell {
+                Tell::Known => self.know(view, head)?,
+                Tell::First => self.first(view, head)?,
+                Tell::Change => self.change(view, head)?,
+            }
+            if self.told.is_full() {
+                return Ok(Some(key));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Records an object that the client has already.
+    fn know(&mut self, view: View, head: Sequence) -> Result<()> {
+        if self.kube.version(&view, head) > self.span.seen {
+            return Ok(());
+        }
+        let digest = digest(&view);
+        let (key, uid) = (view.key(), view.record().uid().clone());
+        let labels = &self.manner.scope.labels;
+        if labels.is_empty() || labels.matches(self.kube.object(view, head).labels()) {
+            self.told.remember(key, &uid, digest);
+        }
+        Ok(())
+    }
+
+    /// Sends an object of the beginning.
+    fn first(&mut self, view: View, head: Sequence) -> Result<()> {
+        let digest = digest(&view);
+        let (key, uid) = (view.key(), view.record().uid().clone());
+        let born = self.kube.0.changes.born(&key, &uid);
+        if born.is_some_and(|born| born > self.span.upto) {
+            return Ok(());
+        }
+        let object = self.kube.object(view, head);
+        if !self.manner.scope.labels.matches(object.labels()) {
+            return Ok(());
+        }
+        self.told.remember(key, &uid, digest);
+        self.send("ADDED", &object)
+    }
+
+    /// Sends the current state of an object, if it has changed since it was last sent.
+    fn change(&mut self, view: View, head: Sequence) -> Result<()> {
+        let Span { seen, upto } = self.span;
+        if self.kube.version(&view, head) <= seen {
+            return Ok(());
+        }
+        let (key, uid) = (view.key(), view.record().uid().clone());
+        // What is there no more, the client is told by its deletion.
+        let born = self.kube.0.changes.born(&key, &uid);
+        let Some(born) = born.filter(|born| *born <= upto) else {
+            return Ok(());
+        };
+        // Most objects have not changed, so they are compared before they are read and rendered. An object that was set
+        // anew differs from the sent one; so the labels of one that is the same are the same.
+        let digest = digest(&view);
+        let sent = self.told.knows(&key, &uid).map(|sent| sent.digest);
+        if sent == Some(digest) {
+            return Ok(());
+        }
+        let set_since = view.entry() > seen;
+        let object = self.kube.object(view, head);
+        let labels = &self.manner.scope.labels;
+        if labels.matches(object.labels()) {
+            let is_new = born > seen || !labels.is_empty();
+            let event = match sent.is_none() && is_new {
+                true => "ADDED",
+                false => "MODIFIED",
+            };
+            self.told.remember(key, &uid, digest);
+            return self.send(event, &object);
+        }
+        if self.told.sent.remove(&key).is_some() || set_since {
+            self.send("DELETED", &object)?;
+        }
+        Ok(())
+    }
+
+    /// Sends the deletions of objects, until enough lines are made; answers the version up to which they are sent if
+    /// more follow. An object that was created and deleted in between was never sent.
+    pub(super) fn deletions(&mut self, deletions: &[Deletion]) -> Result<Option<Sequence>> {
+        for deletion in deletions {
+            self.turn.pause();
+            self.deletion(deletion)?;
+            if self.told.is_full() {
+                return Ok(Some(deletion.sequence));
+            }
+        }
+        Ok(None)
+    }
+
+    fn deletion(&mut self, deletion: &Deletion) -> Result<()> {
+        let record = &deletion.record;
+        let key = record.key();
+        let was_sent = self.told.knows(&key, record.uid()).is_some();
+        if was_sent {
+            self.told.sent.remove(&key);
+        }
+        let scope = &self.manner.scope;
+        if !was_sent && (deletion.born > self.span.seen || !scope.is_about(&key)) {
+            return Ok(());
+        }
+        let object = Object::deleted(record, deletion.sequence);
+        if was_sent || scope.labels.matches(object.labels()) {
+            self.send("DELETED", &object)?;
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, event: &str, object: &Object) -> Result<()> {
+        let manner = self.manner;
+        let json = match manner.shape {
+            Shape::Whole => object.to_json()?,
+            Shape::Metadata => table::partial(&object.to_json()?, "meta.k8s.io/v1"),
+            Shape::Table(version) => {
+                let row = table::row(object, manner.attachment, version, now())?;
+                let version_of = &object.manifest.metadata().resource_version;
+                self.told.table(manner, version, version_of, vec![row])
+            }
+        };
+        self.turn.pause();
+        let line = self.turn.to_json(&event_of(event, json), 0);
+        let mut line = line.map_err(|error| Failure::internal(&error))?;
+        line.push(b'\n');
+        self.told.lines.push(line.into());
+        Ok(())
+    }
+}
+
+/// An event about an object.
+fn event_of(event: &str, object: Value) -> Value {
+    json!({"type": event, "object": object})
+}
+
+/// An event as a line.
+pub(super) fn line(event: &str, object: Value) -> Bytes {
+    let mut line = event_of(event, object).to_string();
+    line.push('\n');
+    line.into()
+}
+
+/// The digest of everything that an object shows, except its version: of the entry that set it, and of its numbers.
+fn digest(view: &View) -> blake3::Hash {
+    let mut digest = Digest(blake3::Hasher::new());
+    match view {
+        View::Quota(view) => of_quota(view, &mut digest),
+        View::Group(seen) => of_group(seen, &mut digest),
+    }
+    digest.0.finalize()
+}
+
+struct Digest(blake3::Hasher);
+
+impl Hasher for Digest {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// Not used: 64 bits are too few.
+    fn finish(&self) -> u64 {
+        0
+    }
+}
+
+fn of_quota(view: &QuotaView, digest: &mut Digest) {
+    let QuotaView {
+        record: _,
+        entry,
+        figures,
+        holds,
+        holds_omitted,
+    } = view;
+    (entry, figures.len(), holds.len(), holds_omitted).hash(digest);
+    figures.iter().for_each(|figure| of_figure(figure, digest));
+    for (reservation, amounts) in holds {
+        let Reservation {
+            uid,
+            resource,
+            name,
+            api_version,
+            kind,
+            expiration,
+            ..
+        } = &**reservation;
+        (uid, resource, name, api_version, kind, expiration, amounts).hash(digest);
+    }
+}
+
+fn of_group(seen: &groups::Seen, digest: &mut Digest) {
+    let groups::Seen {
+        view,
+        members,
+        contender,
+    } = seen;
+    let own = (
+        view.entry,
+        &view.hard,
+        view.override_until,
+        view.has_parent,
+        &view.children,
+        view.members,
+    );
+    (own, contender, view.figures.len(), members.len()).hash(digest);
+    for limit in &view.figures {
+        of_figure(&limit.figure, digest);
+        limit.guaranteed_to_others.hash(digest);
+    }
+    for member in members {
+        member.namespace.hash(digest);
+        for figure in &member.figures {
+            of_figure(figure, digest);
+        }
+    }
+}
+
+fn of_figure(figure: &Figure, digest: &mut Digest) {
+    let Figure {
+        resource,
+        hard,
+        used,
+        reserved,
+    } = figure;
+    (resource, hard, used, reserved).hash(digest);
+}
+
+#[cfg(test)]
+mod tests {
+    use quota_core::event::QuotaRecord;
+    use quota_semantics::{Timestamp, quota::Spec};
+
+    use super::*;
+
+    #[test]
+    fn a_digest_differs_with_the_entry_and_with_each_number() {
+        let figure = |resource: &str, used: &str| Figure {
+            resource: resource.into(),
+            hard: "9".parse().unwrap(),
+            used: Some(used.parse().unwrap()),
+            reserved: "0".parse().unwrap(),
+        };
+        let view = |entry, figures: &[Figure], holds_omitted| {
+            let record = QuotaRecord {
+                namespace: "a".into(),
+                name: "q".into(),
+                uid: Uid::from_uuid([7; 16]),
+                created: Timestamp::EPOCH,
+                spec: Spec::default(),
+                metadata: Box::default(),
+            };
+            View::Quota(QuotaView {
+                record: Arc::new(record),
+                entry,
+                figures: figures.to_vec(),
+                holds: Vec::new(),
+                holds_omitted,
+            })
+        };
+        let figures = [figure("pods", "1"), figure("services", "2")];
+        let same = digest(&view(1, &figures, 0));
+        assert_eq!(same, digest(&view(1, &figures, 0)));
+        let other = [figure("pods", "1"), figure("services", "3")];
+        let mut reserved = figures.clone();
+        reserved[0].reserved = "1".parse().unwrap();
+        for different in [
+            view(2, &figures, 0),
+            view(1, &figures, 1),
+            view(1, &figures[..1], 0),
+            view(1, &other, 0),
+            view(1, &reserved, 0),
+        ] {
+            assert_ne!(same, digest(&different), "{different:?}");
+        }
+    }
+}

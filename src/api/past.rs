@@ -57,8 +57,8 @@ pub(super) async fn ask<R>(
     }
 }
 
-/// Makes an answer from a view of the state of a moment. `make` also learns whether the state may lag behind the sources.
-/// A past state is not kept for longer than it takes to make the answer: see [`History::answer`].
+/// Makes an answer from a view of the state of a moment. `make` also learns whether the state may lag behind the
+/// sources. A past state is not kept for longer than it takes to make the answer: see [`History::answer`].
 ///
 /// [`History::answer`]: crate::history::History::answer
 pub(super) async fn answer<V: Send + 'static, R: Send + 'static>(

@@ -25,14 +25,14 @@ use super::{
 use crate::{
     api::groups::{MEMBERS_MAX, Seen},
     auth::{Principal, Role},
-    large::{Permit, Turn},
+    large::{AMOUNTS_AT_ONCE, Permit, Turn},
     routes::Target,
     writer::{Unavailable, now},
 };
 
 pub(super) const KIND: &str = "AppliedClusterResourceQuota";
 /// Members whose names are read while the state is locked once.
-const NAMES_AT_ONCE: usize = 1000;
+const NAMES_AT_ONCE: usize = 2 * AMOUNTS_AT_ONCE;
 /// Amounts of members that are copied while the state is locked once.
 const MEMBER_AMOUNTS: usize = 10_000;
 

@@ -3,8 +3,8 @@
 //! A quota changes when it is set, and when a figure of its status changes. The entry that set a quota identifies the
 //! first kind of change. For the second, this module records for each namespace which entry last changed a figure. It
 //! also records which entry created each quota and group, and which ones were deleted, as far back as its memory bound
-//! allows; each namespace has a fair share of the memory. Like the watch cache of Kubernetes' API server it begins empty: a client that requests changes
-//! from before its beginning has to list again.
+//! allows; each namespace has a fair share of the memory. Like the watch cache of Kubernetes' API server it begins
+//! empty: a client that requests changes from before its beginning has to list again.
 //!
 //! The figures of a group change with the figures of its members. All groups may have changed with an entry that
 //! changes which namespaces they count.

@@ -19,7 +19,7 @@ use super::{
     table::{self, Attachment},
 };
 use crate::{
-    large::{Permit, Turn},
+    large::{AMOUNTS_AT_ONCE, Permit, Turn},
     routes::Target,
     writer::Unavailable,
 };
@@ -27,7 +27,7 @@ use crate::{
 /// Most namespaces of one list.
 const LIST_MAX: usize = 10_000;
 /// Namespaces that are read while the state is locked once.
-const NAMES_AT_ONCE: usize = 1000;
+const NAMES_AT_ONCE: usize = 2 * AMOUNTS_AT_ONCE;
 /// The longest name, that of a DNS label.
 const NAME_MAX_BYTES: usize = 63;
 

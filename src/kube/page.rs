@@ -289,7 +289,8 @@ impl Kube {
                 let ((some, next), head) = self.read(some).await?;
                 check(head)?;
                 version.get_or_insert(head);
-                let (more_objects, more_amounts) = some.size(scope);
+                let some = some.within(scope);
+                let (more_objects, more_amounts) = some.size();
                 objects += more_objects;
                 amounts += more_amounts;
                 copied.push((some, head));
@@ -347,7 +348,7 @@ impl<M: Making> Filling<M> {
         turn: &Turn,
     ) -> Result<bool> {
         for (some, head) in copied {
-            for view in some.views(scope) {
+            for view in some.views() {
                 turn.pause();
                 let work = view.work();
                 let object = kube.object(view, head);
@@ -375,42 +376,44 @@ pub(super) enum Copied {
 }
 
 impl Copied {
-    /// How many objects of the scope there may be, and how many amounts they show.
-    pub(super) fn size(&self, scope: &Scope) -> (usize, usize) {
-        let (mut objects, mut amounts) = (0, 0);
-        let mut add = |more| {
-            objects += 1;
-            amounts += more;
-        };
-        match self {
-            Self::Quotas(quotas) => quotas
-                .iter()
-                .flat_map(QuotasView::amounts_of_each)
-                .filter(|(quota, _)| scope.is_about_quota(quota))
-                .map(|(quota, amounts)| amounts + quota.metadata.len() / BYTES_PER_AMOUNT)
-                .for_each(&mut add),
-            Self::Groups(groups) => groups
-                .iter()
-                .filter(|view| scope.is_about(&view.key()))
-                .map(|view| 1 + view.work())
-                .for_each(&mut add),
+    /// Only the objects that may belong to a scope, regardless of their labels.
+    pub(super) fn within(mut self, scope: &Scope) -> Self {
+        match &mut self {
+            Self::Quotas(quotas) => {
+                for quotas in quotas {
+                    quotas.retain(|quota| scope.is_about_quota(quota));
+                }
+            }
+            Self::Groups(views) => views.retain(|view| scope.is_about(&view.key())),
         }
-        (objects, amounts)
+        self
     }
 
-    /// The views of the objects that may belong to the scope, regardless of their labels.
-    pub(super) fn views(self, scope: &Scope) -> Box<dyn Iterator<Item = View> + '_> {
+    /// How many objects they are, and how many amounts they show and were copied for them.
+    pub(super) fn size(&self) -> (usize, usize) {
         match self {
             Self::Quotas(quotas) => {
-                let views = |quotas: QuotasView| {
-                    quotas.into_views(|quota: &QuotaRecord| scope.is_about_quota(quota))
+                let amounts = |quotas: &QuotasView| {
+                    quotas.amounts() + quotas.sums() + quotas.metadata_bytes() / BYTES_PER_AMOUNT
                 };
-                Box::new(quotas.into_iter().flat_map(views).map(View::Quota))
+                let objects = quotas.iter().map(QuotasView::len).sum();
+                (objects, quotas.iter().map(amounts).sum())
             }
             Self::Groups(views) => {
-                let views = views.into_iter();
-                Box::new(views.filter(|view| scope.is_about(&view.key())))
+                let amounts = views.iter().map(|view| 1 + view.work()).sum();
+                (views.len(), amounts)
             }
+        }
+    }
+
+    /// Their views.
+    pub(super) fn views(self) -> Box<dyn Iterator<Item = View>> {
+        match self {
+            Self::Quotas(quotas) => {
+                let views = quotas.into_iter().flat_map(QuotasView::into_views);
+                Box::new(views.map(View::Quota))
+            }
+            Self::Groups(views) => Box::new(views.into_iter()),
         }
     }
 }

@@ -6,7 +6,11 @@
 mod lines;
 mod told;
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::{
     body::Body,
@@ -23,7 +27,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use self::{
     lines::{Gone, Sender},
-    told::{Manner, Span, Tell, Teller, Told, line},
+    told::{Manner, Span, Tell, Teller, Told, Versions, line},
 };
 use super::{
     Kube,
@@ -192,23 +196,25 @@ impl Watch {
         while let Some(position) = after {
             let some = |state: &State| page::some_of(state, &scope, &position, self.kube.chunk());
             let ((copied, next), head) = self.kube.read(some).await?;
-            let last = self.tell_each(copied, head, tell).await?;
+            let versions = Versions::of(&self.span, head, tell);
+            let last = self.tell_each(copied, versions, tell).await?;
             after = last.map(Position::from).or(next);
             tokio::task::yield_now().await;
         }
         Ok(())
     }
 
-    /// Tells of copied objects; answers the last of them if there were too many for once. Then the rest is copied
-    /// again, since the client may take long to read the lines.
+    /// Tells of copied objects; answers the last of them if enough lines were made before the end. Then the rest is
+    /// copied again, since the client may take long to read the lines.
     async fn tell_each(
         &mut self,
         copied: Copied,
-        head: Sequence,
+        versions: Versions,
         tell: Tell,
     ) -> std::result::Result<Option<Key>, Failed> {
-        let (_, amounts) = copied.size(&self.manner.scope);
-        self.make(amounts, move |teller| teller.each(copied, head, tell))
+        let copied = copied.within(&self.manner.scope);
+        let (_, amounts) = copied.size();
+        self.make(amounts, move |teller| teller.each(copied, &versions, tell))
             .await
     }
 
@@ -247,29 +253,37 @@ impl Watch {
                 .changes
                 .since(scope.kind, self.span.seen, namespace)?;
         self.span.upto = upto;
-        let namespaces = self.touched().await?;
+        let touched = self.touched().await?;
         self.send_deletions().await?;
         match scope.kind {
             Kind::Group if any_group => self.tell_all(Tell::Change).await?,
-            Kind::Group => self.send_groups(&namespaces).await?,
-            Kind::Quota => self.send_quotas(&namespaces).await?,
+            Kind::Group => {
+                let namespaces: Vec<_> = touched.into_iter().map(|(_, name)| name).collect();
+                self.send_groups(&namespaces).await?;
+            }
+            Kind::Quota => self.send_quotas(&touched).await?,
         }
         self.span.seen = upto;
         Ok(())
     }
 
-    /// The namespaces in which quotas or figures have changed.
-    async fn touched(&self) -> Result<Vec<Name>> {
+    /// The namespaces in which quotas or figures have changed, each with its last change, in the order of the changes.
+    async fn touched(&self) -> Result<Vec<(Sequence, Name)>> {
         let namespace = self.manner.scope.namespace.as_ref();
-        let (mut names, mut after) = (Vec::new(), self.span.seen);
+        let (mut touched, mut names) = (Vec::new(), HashSet::new());
+        let mut after = self.span.seen;
         loop {
             let some = self.kube.0.changes.touched(after, namespace)?;
-            let Some((last, _)) = some.last().filter(|_| some.len() == CHANGES_AT_ONCE) else {
-                names.extend(some.into_iter().map(|(_, name)| name));
-                return Ok(names);
-            };
-            after = *last;
-            names.extend(some.into_iter().map(|(_, name)| name));
+            let is_all = some.len() < CHANGES_AT_ONCE;
+            after = some.last().map_or(after, |(last, _)| *last);
+            // A namespace that has changed again meanwhile is told of again in the next round.
+            touched.extend(
+                some.into_iter()
+                    .filter(|(_, name)| names.insert(name.clone())),
+            );
+            if is_all {
+                return Ok(touched);
+            }
             tokio::task::yield_now().await;
         }
     }
@@ -293,13 +307,21 @@ impl Watch {
     }
 
     /// Sends the current state of the quotas of these namespaces.
-    async fn send_quotas(&mut self, namespaces: &[Name]) -> std::result::Result<(), Failed> {
-        let (mut rest, mut after) = (namespaces, Name::default());
+    async fn send_quotas(
+        &mut self,
+        touched: &[(Sequence, Name)],
+    ) -> std::result::Result<(), Failed> {
+        let (mut rest, mut after) = (touched, Name::default());
         while !rest.is_empty() {
             let some = |state: &State| some_quotas_of(state, rest, &after, self.kube.chunk());
             let ((copied, count, last), head) = self.kube.read(some).await?;
-            let stopped = self.tell_each(copied, head, Tell::Change).await?;
-            let place = |key: &Key| rest.iter().position(|name| *name == key.namespace);
+            let some = rest.iter().take(NAMESPACES_AT_ONCE).cloned();
+            let versions = Versions {
+                most: head,
+                of_namespaces: some.map(|(changed, name)| (name, changed)).collect(),
+            };
+            let stopped = self.tell_each(copied, versions, Tell::Change).await?;
+            let place = |key: &Key| rest.iter().position(|(_, name)| *name == key.namespace);
             (rest, after) = match stopped {
                 Some(key) => (&rest[place(&key).unwrap_or(0)..], key.name),
                 None => (&rest[count..], last),
@@ -324,7 +346,8 @@ impl Watch {
         while !rest.is_empty() {
             let some = |state: &State| some_groups_of(state, rest);
             let ((copied, count), head) = self.kube.read(some).await?;
-            let stopped = self.tell_each(copied, head, Tell::Change).await?;
+            let versions = Versions::of(&self.span, head, Tell::Change);
+            let stopped = self.tell_each(copied, versions, Tell::Change).await?;
             let place = |key: Key| rest.iter().position(|name| *name == key.name);
             let told = stopped.and_then(place).map_or(count, |place| place + 1);
             rest = &rest[told..];
@@ -358,12 +381,12 @@ impl Watch {
 /// complete, and the last copied quota of the next one.
 fn some_quotas_of(
     state: &State,
-    namespaces: &[Name],
+    namespaces: &[(Sequence, Name)],
     after: &Name,
     limit: usize,
 ) -> (Copied, usize, Name) {
     let (mut copied, mut amounts) = (Vec::new(), 0);
-    for (place, namespace) in namespaces.iter().enumerate() {
+    for (place, (_, namespace)) in namespaces.iter().enumerate() {
         if place >= NAMESPACES_AT_ONCE || amounts > QUOTA_AMOUNTS {
             return (Copied::Quotas(copied), place, Name::default());
         }

@@ -62,6 +62,11 @@ impl Progress {
         self.0.share.belongs_to(principal);
     }
 
+    /// Returns the bytes to the budget: the request was answered.
+    pub(super) fn give_back(&self) {
+        self.0.share.give_back();
+    }
+
     fn begin(&self) {
         if self.0.state.load(Ordering::Relaxed) == UNREAD {
             self.set(ARRIVING);

@@ -3,10 +3,7 @@
 use std::{
     collections::BTreeMap,
     pin::Pin,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, OnceLock},
     task::{Context, Poll},
 };
 
@@ -51,8 +48,8 @@ impl BodyBudget {
 
 impl Room {
     /// Takes bytes for a body; `bodies` is 1 for its first ones. The bodies of one principal take at most as many bytes
-    /// as stay free, so that one principal alone leaves half of the budget to others. A single body may take more, since
-    /// the largest body may be larger than half of the budget.
+    /// as stay free, so that one principal alone leaves half of the budget to others. A single body may take more,
+    /// since the largest body may be larger than half of the budget.
     fn take(&mut self, principal: Option<&Name>, bodies: u32, bytes: u64) -> bool {
         let Some(left) = self.left.checked_sub(bytes) else {
             return false;
@@ -90,7 +87,7 @@ pub(super) struct Share {
     budget: BodyBudget,
     /// Known once the request is authenticated, which is before its body is read.
     principal: OnceLock<Name>,
-    bytes: AtomicU64,
+    bytes: Mutex<u64>,
 }
 
 impl Share {
@@ -98,7 +95,7 @@ impl Share {
         Self {
             budget: budget.clone(),
             principal: OnceLock::new(),
-            bytes: AtomicU64::new(0),
+            bytes: Mutex::new(0),
         }
     }
 
@@ -107,9 +104,10 @@ impl Share {
         let _ = self.principal.set(principal);
     }
 
-    /// Takes the next bytes of a body from the budget; false if too little is left. Only one body at a time calls this.
+    /// Takes the next bytes of a body from the budget; false if too little is left.
     pub(super) fn grow(&self, bytes: u64) -> bool {
-        let before = self.bytes.load(Ordering::Relaxed);
+        let mut taken = self.bytes.lock();
+        let before = *taken;
         let after = before.saturating_add(bytes);
         let counted = before.saturating_sub(FREE_BYTES);
         let more = after.saturating_sub(FREE_BYTES) - counted;
@@ -120,20 +118,25 @@ impl Share {
             self.budget.0.lock().take(principal, bodies, more)
         };
         if fits {
-            self.bytes.store(after, Ordering::Relaxed);
+            *taken = after;
         }
         fits
     }
-}
 
-impl Drop for Share {
-    fn drop(&mut self) {
-        let taken = self.bytes.load(Ordering::Relaxed);
+    /// Returns all bytes: the body was used.
+    pub(super) fn give_back(&self) {
+        let taken = std::mem::take(&mut *self.bytes.lock());
         let taken = taken.saturating_sub(FREE_BYTES);
         if taken > 0 {
             let principal = self.principal.get();
             self.budget.0.lock().give_back(principal, taken);
         }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.give_back();
     }
 }
 
@@ -250,7 +253,10 @@ mod tests {
         // A single body may be as large as the budget.
         let single = flood(60).unwrap();
         assert!(single.grow(40) && left(&budget) == 0);
-        drop(single);
+        // A request does not compete with its own answer.
+        single.give_back();
+        let answer = flood(60).unwrap();
+        drop((single, answer));
         assert_eq!(left(&budget), 100);
         assert!(budget.0.lock().held.is_empty());
     }

@@ -259,7 +259,11 @@ impl<F: Future<Output = Response> + Unpin> Handling<F> {
                 let detail = "other bodies take all the room that there is for this caller";
                 last_problem(Reason::Overloaded, detail)
             }
-            Poll::Ready(Ok(response)) => within_budget(response, &bounds.options.budget, principal),
+            Poll::Ready(Ok(response)) => {
+                // The request does not compete with its own response.
+                progress.give_back();
+                within_budget(response, &bounds.options.budget, principal)
+            }
             Poll::Ready(Err(_)) => panicked(),
             Poll::Pending => {
                 ready!(bounds.clock.poll(began.into(), cx));

@@ -325,8 +325,8 @@ impl Ledger {
         &self.recent
     }
 
-    /// The batches as they become durable, from now on. Batches that the receiver has not taken stay in memory: only for
-    /// followers that never wait for a client.
+    /// The batches as they become durable, from now on. Batches that the receiver has not taken stay in memory: only
+    /// for followers that never wait for a client.
     #[must_use]
     pub fn watch(&self) -> broadcast::Receiver<Batch> {
         self.batches.subscribe()

@@ -17,8 +17,8 @@ use tokio::{
 use super::{Answer, Batch, inbox::Inbox, marks::Marks, recent::Recent};
 use crate::metrics;
 
-/// The journal, and the readers of durable entries as they come. One batch at a time: the syncing thread syncs a batch, or the
-/// decider syncs the batch itself if it has nothing else to do meanwhile.
+/// The journal, and the readers of durable entries as they come. One batch at a time: the syncing thread syncs a batch,
+/// or the decider syncs the batch itself if it has nothing else to do meanwhile.
 pub(super) struct Syncer<J> {
     pub(super) journal: Mutex<J>,
     pub(super) inbox: Arc<Inbox>,

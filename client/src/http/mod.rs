@@ -59,7 +59,7 @@ pub use watch::Watch;
 /// Most bytes of an answer that are read.
 const MAX_ANSWER_BYTES: u64 = 64 * 1024 * 1024;
 
-/// A stream that says nothing for so long is dead: the daemon sends a comment every 15 seconds.
+/// A stream that says nothing for so long is dead: the daemon sends something every 20 seconds.
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// How a client speaks to its daemon.

@@ -253,7 +253,7 @@ mod tests {
             frame
                 .follow(&end)
                 .unwrap_err()
-                .contains("sequence 1 where 3")
+                .contains("sequence 1 instead of 3")
         );
         let elsewhere = Durable {
             hash,

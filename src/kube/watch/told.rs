@@ -12,7 +12,7 @@ use quota_core::{
     event::{Reservation, Sequence},
     state::{Figure, QuotaView},
 };
-use quota_semantics::uid::Uid;
+use quota_semantics::{Name, uid::Uid};
 use serde_json::{Value, json};
 
 use super::super::{
@@ -63,6 +63,35 @@ pub(super) struct Span {
     /// The version up to which it is told of all changes next. Objects that are created later are told later: the end
     /// of an earlier object of the same name has to come first.
     pub(super) upto: Sequence,
+}
+
+/// The versions that objects are shown with: at most those up to which the client was told of all changes then. A client
+/// that is cut off in a round resumes after the version of the last object that it has received.
+#[derive(Debug)]
+pub(super) struct Versions {
+    /// The version of the copied state.
+    pub(super) most: Sequence,
+    /// The changes of the namespaces that are told of in this round, in their order.
+    pub(super) of_namespaces: HashMap<Name, Sequence>,
+}
+
+impl Versions {
+    /// Those of objects that are told of in any order.
+    pub(super) fn of(span: &Span, head: Sequence, tell: Tell) -> Self {
+        let most = match tell {
+            Tell::Change => head.min(span.upto),
+            Tell::Known | Tell::First => head,
+        };
+        Self {
+            most,
+            of_namespaces: HashMap::new(),
+        }
+    }
+
+    fn most_of(&self, key: &Key) -> Sequence {
+        let changed = self.of_namespaces.get(&key.namespace);
+        changed.map_or(self.most, |changed| self.most.min(*changed))
+    }
 }
 
 /// What is told of an object.
@@ -125,13 +154,13 @@ impl Teller<'_> {
     pub(super) fn each(
         &mut self,
         copied: Copied,
-        head: Sequence,
+        versions: &Versions,
         tell: Tell,
     ) -> Result<Option<Key>> {
-        let manner = self.manner;
-        for view in copied.views(&manner.scope) {
+        for view in copied.views() {
             self.turn.pause();
             let key = view.key();
+            let head = versions.most_of(&key);
             match tell {
                 Tell::Known => self.know(view, head)?,
                 Tell::First => self.first(view, head)?,
@@ -177,7 +206,8 @@ impl Teller<'_> {
     /// Sends the current state of an object, if it has changed since it was last sent.
     fn change(&mut self, view: View, head: Sequence) -> Result<()> {
         let Span { seen, upto } = self.span;
-        if self.kube.version(&view, head) <= seen {
+        // An object that was set after `upto` is told of in the next round: before its version, others have changed.
+        if self.kube.version(&view, head) <= seen || view.entry() > upto {
             return Ok(());
         }
         let (key, uid) = (view.key(), view.record().uid().clone());
@@ -205,7 +235,7 @@ impl Teller<'_> {
             self.told.remember(key, &uid, digest);
             return self.send(event, &object);
         }
-        if self.told.sent.remove(&key).is_some() || set_since {
+        if self.told.sent.remove(&key).is_some() || (set_since && born <= seen) {
             self.send("DELETED", &object)?;
         }
         Ok(())

@@ -5,7 +5,7 @@ import { useEffect, useRef, useState } from "./vendor/htm-preact.js";
 const KEY = "quota-ledger-token";
 /** How long an answer may take, in milliseconds. */
 const PATIENCE = 30e3;
-/** After so many milliseconds without a byte a watch is dead: the daemon sends a comment every 15 seconds. */
+/** After so many milliseconds without a byte a watch is dead: the daemon sends something every 20 seconds. */
 const SILENCE = 60e3;
 /** The browser shows its client certificate only to requests with credentials. There are no cookies. */
 const credentials = "same-origin";

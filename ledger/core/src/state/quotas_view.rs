@@ -177,14 +177,25 @@ impl QuotasView {
         self.quotas.iter().map(|(beside, quota)| beside.view(quota))
     }
 
-    /// The same, only of these quotas: nothing is computed for the others.
-    pub fn into_views(
-        self,
-        is_wanted: impl Fn(&QuotaRecord) -> bool,
-    ) -> impl Iterator<Item = QuotaView> {
+    /// The same; each is released as soon as its numbers are computed.
+    pub fn into_views(self) -> impl Iterator<Item = QuotaView> {
         let quotas = self.quotas.into_iter();
-        let wanted = quotas.filter(move |(_, quota)| is_wanted(&quota.record));
-        wanted.map(|(beside, quota)| beside.view(&quota))
+        quotas.map(|(beside, quota)| beside.view(&quota))
+    }
+
+    /// Keeps only these quotas.
+    pub fn retain(&mut self, is_wanted: impl Fn(&QuotaRecord) -> bool) {
+        self.quotas.retain(|(_, quota)| is_wanted(&quota.record));
+    }
+
+    /// The amounts in the copied sums of their namespaces.
+    #[must_use]
+    pub fn sums(&self) -> usize {
+        let by_namespace = self.quotas.chunk_by(|(a, _), (b, _)| Arc::ptr_eq(a, b));
+        let first = by_namespace.filter_map(|quotas| quotas.first());
+        let amounts =
+            |(beside, _): &(Arc<Beside>, _)| beside.sums.used.len() + beside.sums.reserved.len();
+        first.map(amounts).sum()
     }
 }
 

@@ -28,6 +28,9 @@ const DECIMAL: [(&str, i128); 10] = [
 ];
 const NANOS: i128 = 1_000_000_000;
 
+/// Larger amounts are not written in another unit: Kubernetes reads what is larger with a binary suffix as this amount.
+const CONVERTED_MAX: i128 = (i64::MAX as i128) * NANOS;
+
 /// Exact amounts longer than this have a short form, too.
 const LETTERS_MAX: usize = 8;
 
@@ -39,8 +42,8 @@ pub(crate) fn in_one_unit<const N: usize>(amounts: [&Quantity; N]) -> [Text; N] 
     let Some(first) = amounts.first() else {
         return own();
     };
-    let nanos = amounts.map(|amount| nanos(amount).unwrap_or_default());
-    if amounts.iter().any(|amount| self::nanos(amount).is_none()) {
+    let nanos = amounts.map(|amount| nanos(amount).unwrap_or(i128::MAX));
+    if nanos.iter().any(|nanos| nanos.abs() > CONVERTED_MAX) {
         return own();
     }
     let units = units_of(first);
@@ -170,6 +173,8 @@ mod tests {
         assert_eq!(shown(["2k", "1500"]), ["2000", "1500"]);
         assert_eq!(shown(["10", "3", "-1"]), ["10", "3", "-1"]);
         assert_eq!(shown(["1000E", "0"]), ["1000E", "0"]);
+        let too_large_in_binary = ["1Ki", "10000000002G"];
+        assert_eq!(shown(too_large_in_binary), too_large_in_binary);
         assert_eq!(shown(["0", "1500m"]), ["0", "1500m"]);
         assert_eq!(shown(["1e3", "500m"]), ["1e3", "500m"]);
         assert_eq!(shown(["1Gi", "500m"]), ["1Gi", "500m"]);

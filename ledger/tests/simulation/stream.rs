@@ -1,6 +1,6 @@
 //! A stream on an unreliable server, and the producer that publishes to it.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::RangeInclusive};
 
 use quota_core::{decide::Sighting, event::Observed};
 use quota_semantics::{Name, Timestamp, object::Footprint};
@@ -23,6 +23,8 @@ pub(crate) struct Stream {
     pub(crate) messages: BTreeMap<u64, Message>,
     pub(crate) last: u64,
     published: u64,
+    /// The positions that the server has used twice.
+    reused: Option<RangeInclusive<u64>>,
 }
 
 impl Stream {
@@ -54,20 +56,34 @@ impl Stream {
         self.messages.retain(|position, _| *position >= upto);
     }
 
-    /// Loses a range in the middle.
+    /// Loses a range in the middle. Positions that were used twice are kept: only the message at the cursor shows that
+    /// the messages before the cursor are others.
     pub(crate) fn lose_middle(&mut self, random: &mut Random) {
         let first = self.first() + random.below(self.messages.len() as u64);
         let lost = first..first + 1 + random.below(4);
-        self.messages.retain(|position, _| !lost.contains(position));
+        let reused = self.reused.clone();
+        let is_reused = |position: &u64| {
+            reused
+                .as_ref()
+                .is_some_and(|range| range.contains(position))
+        };
+        self.messages
+            .retain(|position, _| !lost.contains(position) || is_reused(position));
     }
 
     /// The server loses the last acknowledged messages, and reuses their positions.
     pub(crate) fn lose_tail(&mut self, random: &mut Random) {
         // A stream that has lost all its messages and its positions cannot be distinguished from a new one.
         let before = self.first() - 1;
+        let end = self.last;
         self.last = self.last.saturating_sub(1 + random.below(5)).max(before);
         let last = self.last;
         self.messages.retain(|position, _| *position <= last);
+        let before = self
+            .reused
+            .take()
+            .map_or((last + 1, end), RangeInclusive::into_inner);
+        self.reused = Some(before.0.min(last + 1)..=before.1.max(end));
     }
 
     /// Deletes the stream, and creates it again under the same name.
@@ -75,6 +91,7 @@ impl Stream {
         self.life += 1;
         self.messages.clear();
         self.last = 0;
+        self.reused = None;
     }
 }
 

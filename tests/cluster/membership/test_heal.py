@@ -108,7 +108,7 @@ class Heal(Case):
         command = ("cluster", "heal", "--ledger", ledger)
         # Another one is faster by a moment.
         monitoring.then = claim
-        for why in ("the stream has changed meanwhile", "n9 (test) makes the stream anew"):
+        for why in ("the stream has changed meanwhile", "n9 (test) is recreating the stream"):
             refused = self.quotactl(0, *command)
             self.assertNotEqual(refused.returncode, 0)
             self.assertIn(why, refused.stderr)

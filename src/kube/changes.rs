@@ -9,6 +9,7 @@
 //! The figures of a group change with the figures of its members. All groups may have changed with an entry that
 //! changes which namespaces they count.
 
+mod deletions;
 #[cfg(test)]
 mod tests;
 
@@ -20,8 +21,6 @@ use std::{
 use parking_lot::Mutex;
 use quota_core::{
     event::{Entry, Event, Sequence},
-    shares::Shares,
-    size,
     state::State,
 };
 use quota_semantics::{Name, uid::Uid};
@@ -33,7 +32,10 @@ use super::{
     resource::{Key, Record},
     status::{Failure, Result},
 };
-use crate::{metrics, writer::Ledger};
+use crate::writer::Ledger;
+
+pub(super) use deletions::Deletion;
+use deletions::Deletions;
 
 /// Most namespaces whose last change is recorded, and most deleted quotas and groups.
 const WINDOW: usize = 1 << 16;
@@ -44,19 +46,6 @@ const GROUPS_AT_ONCE: usize = 500;
 
 /// Changes that are read while the window is locked once: all reads of this API wait meanwhile.
 pub(super) const CHANGES_AT_ONCE: usize = 500;
-
-/// Bytes of the metadata of deleted quotas and groups that are read at once.
-const DELETED_BYTES: usize = 1 << 20;
-
-/// The deletion of a quota or group.
-#[derive(Clone, Debug)]
-pub(super) struct Deletion {
-    pub(super) sequence: Sequence,
-    /// What was deleted.
-    pub(super) record: Record,
-    /// The entry that created it; 0 if it was there before the window.
-    pub(super) born: Sequence,
-}
 
 /// What has changed since a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,18 +92,6 @@ struct Live {
     record: Record,
     /// The entry that created it; 0 if it was there before the window.
     born: Sequence,
-}
-
-/// Quotas and groups that were deleted.
-#[derive(Default)]
-struct Deletions {
-    by_time: BTreeMap<Sequence, Deletion>,
-    shares: Shares<Sequence>,
-    /// Most bytes of them.
-    most: usize,
-    /// The last dropped entry, by namespace, and of any namespace.
-    forgotten: HashMap<Name, Sequence>,
-    forgotten_anywhere: Sequence,
 }
 
 impl Changes {
@@ -265,34 +242,7 @@ impl Changes {
     ) -> Result<(Vec<Deletion>, Sequence)> {
         let window = self.window.lock();
         window.check(kind, after, namespace)?;
-        let deletions = &window.deletions;
-        let within = match kind {
-            Kind::Quota => namespace.cloned(),
-            Kind::Group => Some(Name::default()),
-        };
-        let some: Box<dyn Iterator<Item = &Deletion>> = match &within {
-            Some(name) => {
-                let places = deletions.shares.of(name, after);
-                Box::new(places.filter_map(|place| deletions.by_time.get(&place)))
-            }
-            None => {
-                let range = deletions.by_time.range(after.saturating_add(1)..);
-                Box::new(range.map(|(_, deletion)| deletion))
-            }
-        };
-        let (mut found, mut bytes) = (Vec::new(), 0);
-        let some = some.take_while(|deletion| deletion.sequence <= upto);
-        for (looked, deletion) in some.enumerate() {
-            bytes += deletion.record.metadata_bytes();
-            let is_much = looked >= CHANGES_AT_ONCE || bytes > DELETED_BYTES;
-            if is_much && looked > 0 {
-                return Ok((found, deletion.sequence - 1));
-            }
-            if deletion.record.kind() == kind {
-                found.push(deletion.clone());
-            }
-        }
-        Ok((found, upto))
+        Ok(window.deletions.of(kind, (after, upto), namespace))
     }
 }
 
@@ -452,9 +402,8 @@ impl Window {
 
     fn delete(&mut self, deletion: Deletion) {
         self.deletions.add(deletion);
-        if self.deletions.forgotten.len() > WINDOW {
-            self.deletions.forgotten.clear();
-            self.floor = self.floor.max(self.deletions.forgotten_anywhere);
+        if let Some(dropped) = self.deletions.forget_namespaces() {
+            self.floor = self.floor.max(dropped);
         }
     }
 
@@ -480,37 +429,6 @@ impl Window {
         {
             self.touched.remove(&namespace);
             self.floor = self.floor.max(oldest);
-        }
-    }
-}
-
-impl Deletions {
-    /// The last dropped entry, in one namespace or in any.
-    fn forgotten(&self, namespace: Option<&Name>) -> Sequence {
-        match namespace {
-            Some(name) => self.forgotten.get(name).copied().unwrap_or_default(),
-            None => self.forgotten_anywhere,
-        }
-    }
-
-    /// Adds a deletion; if there are too many, drops the oldest of the namespace that takes the most room.
-    fn add(&mut self, deletion: Deletion) {
-        let bytes = size::ENTRY
-            + match &deletion.record {
-                Record::Quota(record) => size::of_quota(record),
-                Record::Group(record) => record.metadata.len() + size::of_group(&record.spec),
-            };
-        let namespace = deletion.record.key().namespace;
-        self.shares.add(&namespace, deletion.sequence, bytes);
-        self.by_time.insert(deletion.sequence, deletion);
-        while (self.shares.len() > WINDOW || self.shares.bytes() > self.most)
-            && let Some((namespace, oldest)) = self.shares.first_to_go()
-        {
-            metrics::limit_reached(metrics::Limit::QuotaChangesBytes);
-            self.shares.remove(&namespace, oldest);
-            self.by_time.remove(&oldest);
-            self.forgotten.insert(namespace, oldest);
-            self.forgotten_anywhere = self.forgotten_anywhere.max(oldest);
         }
     }
 }

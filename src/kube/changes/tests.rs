@@ -52,7 +52,11 @@ proptest! {
                 event: event(kind, namespace.as_str().into()),
             })
             .collect();
-        let deletions = || Deletions { most: usize::MAX, ..Deletions::default() };
+        let deletions = || {
+            let mut deletions = Deletions::default();
+            deletions.most = usize::MAX;
+            deletions
+        };
         let mut together = Window { head, deletions: deletions(), ..Window::default() };
         let mut single = Window { head, deletions: deletions(), ..Window::default() };
         together.take_all(&entries);

@@ -1,0 +1,114 @@
+//! The quotas and groups that were deleted, as far back as their memory bound allows.
+
+use std::collections::{BTreeMap, HashMap};
+
+use quota_core::{event::Sequence, shares::Shares, size};
+use quota_semantics::Name;
+
+use super::{
+    super::{kind::Kind, resource::Record},
+    CHANGES_AT_ONCE, WINDOW,
+};
+use crate::metrics;
+
+/// Bytes of the metadata of deleted quotas and groups that are read at once.
+const DELETED_BYTES: usize = 1 << 20;
+
+/// The deletion of a quota or group.
+#[derive(Clone, Debug)]
+pub(in crate::kube) struct Deletion {
+    pub(in crate::kube) sequence: Sequence,
+    /// What was deleted.
+    pub(in crate::kube) record: Record,
+    /// The entry that created it; 0 if it was there before the window.
+    pub(in crate::kube) born: Sequence,
+}
+
+/// Quotas and groups that were deleted.
+#[derive(Default)]
+pub(super) struct Deletions {
+    pub(super) by_time: BTreeMap<Sequence, Deletion>,
+    shares: Shares<Sequence>,
+    /// Most bytes of them.
+    pub(super) most: usize,
+    /// The last dropped entry, by namespace, and of any namespace.
+    forgotten: HashMap<Name, Sequence>,
+    pub(super) forgotten_anywhere: Sequence,
+}
+
+impl Deletions {
+    /// The deletions of a kind after one version and up to another, in one namespace or in all: the first ones of them,
+    /// in order; and the version up to which they are complete.
+    pub(super) fn of(
+        &self,
+        kind: Kind,
+        (after, upto): (Sequence, Sequence),
+        namespace: Option<&Name>,
+    ) -> (Vec<Deletion>, Sequence) {
+        let within = match kind {
+            Kind::Quota => namespace.cloned(),
+            Kind::Group => Some(Name::default()),
+        };
+        let some: Box<dyn Iterator<Item = &Deletion>> = match &within {
+            Some(name) => {
+                let places = self.shares.of(name, after);
+                Box::new(places.filter_map(|place| self.by_time.get(&place)))
+            }
+            None => {
+                let range = self.by_time.range(after.saturating_add(1)..);
+                Box::new(range.map(|(_, deletion)| deletion))
+            }
+        };
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        let some = some.take_while(|deletion| deletion.sequence <= upto);
+        for (looked, deletion) in some.enumerate() {
+            bytes += deletion.record.metadata_bytes();
+            let is_much = looked >= CHANGES_AT_ONCE || bytes > DELETED_BYTES;
+            if is_much && looked > 0 {
+                return (found, deletion.sequence - 1);
+            }
+            if deletion.record.kind() == kind {
+                found.push(deletion.clone());
+            }
+        }
+        (found, upto)
+    }
+
+    /// The last dropped entry, in one namespace or in any.
+    pub(super) fn forgotten(&self, namespace: Option<&Name>) -> Sequence {
+        match namespace {
+            Some(name) => self.forgotten.get(name).copied().unwrap_or_default(),
+            None => self.forgotten_anywhere,
+        }
+    }
+
+    /// If entries of very many namespaces were dropped, forgets of which ones, and returns the last dropped entry.
+    pub(super) fn forget_namespaces(&mut self) -> Option<Sequence> {
+        let is_much = self.forgotten.len() > WINDOW;
+        is_much.then(|| {
+            self.forgotten.clear();
+            self.forgotten_anywhere
+        })
+    }
+
+    /// Adds a deletion; if there are too many, drops the oldest of the namespace that takes the most room.
+    pub(super) fn add(&mut self, deletion: Deletion) {
+        let bytes = size::ENTRY
+            + match &deletion.record {
+                Record::Quota(record) => size::of_quota(record),
+                Record::Group(record) => record.metadata.len() + size::of_group(&record.spec),
+            };
+        let namespace = deletion.record.key().namespace;
+        self.shares.add(&namespace, deletion.sequence, bytes);
+        self.by_time.insert(deletion.sequence, deletion);
+        while (self.shares.len() > WINDOW || self.shares.bytes() > self.most)
+            && let Some((namespace, oldest)) = self.shares.first_to_go()
+        {
+            metrics::limit_reached(metrics::Limit::QuotaChangesBytes);
+            self.shares.remove(&namespace, oldest);
+            self.by_time.remove(&oldest);
+            self.forgotten.insert(namespace, oldest);
+            self.forgotten_anywhere = self.forgotten_anywhere.max(oldest);
+        }
+    }
+}

@@ -3,8 +3,8 @@
 //! A watch looks for changes at intervals, and makes its lines in the turn of its principal. For a client that does not
 //! read it holds few lines: it goes on from its position once the client has read them.
 
+mod events;
 mod lines;
-mod told;
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -26,8 +26,8 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use self::{
+    events::{ClientState, EventMaker, Manner, Purpose, Span, Versions, line},
     lines::{Gone, Sender},
-    told::{Manner, Span, Tell, Teller, Told, Versions, line},
 };
 use super::{
     Kube,
@@ -106,7 +106,7 @@ pub(super) async fn watch(
         bookmarks: params.allow_watch_bookmarks,
         marks_beginning: params.send_initial_events && params.allow_watch_bookmarks,
         lines,
-        told: Told::default(),
+        client: ClientState::default(),
         span: Span { seen, upto: seen },
     };
     tokio::spawn(watch.run(from.is_none(), Instant::now() + lasts, slot));
@@ -130,7 +130,7 @@ struct Watch {
     bookmarks: bool,
     marks_beginning: bool,
     lines: Sender,
-    told: Told,
+    client: ClientState,
     span: Span,
 }
 
@@ -155,7 +155,7 @@ impl Watch {
         {
             // With a selector, a later change may remove an object from the selection. And many entries that may have
             // changed a group leave it unchanged.
-            self.tell_all(Tell::Known).await?;
+            self.send_objects(Purpose::Known).await?;
         }
         let pause = match scope.kind {
             Kind::Quota => QUOTAS,
@@ -182,39 +182,39 @@ impl Watch {
             seen: head,
             upto: head,
         };
-        self.tell_all(Tell::First).await?;
+        self.send_objects(Purpose::Initial).await?;
         if self.marks_beginning {
             self.bookmark(json!({INITIAL_EVENTS_END: "true"})).await?;
         }
         Ok(())
     }
 
-    /// Tells of all objects of the scope.
-    async fn tell_all(&mut self, tell: Tell) -> std::result::Result<(), Failed> {
+    /// Sends events about all objects of the scope.
+    async fn send_objects(&mut self, purpose: Purpose) -> std::result::Result<(), Failed> {
         let scope = self.manner.scope.clone();
         let mut after = Some(Position::default());
         while let Some(position) = after {
             let some = |state: &State| page::some_of(state, &scope, &position, self.kube.chunk());
             let ((copied, next), head) = self.kube.read(some).await?;
-            let versions = Versions::of(&self.span, head, tell);
-            let last = self.tell_each(copied, versions, tell).await?;
+            let versions = Versions::of(&self.span, head, purpose);
+            let last = self.send_copied(copied, versions, purpose).await?;
             after = last.map(Position::from).or(next);
             tokio::task::yield_now().await;
         }
         Ok(())
     }
 
-    /// Tells of copied objects; answers the last of them if enough lines were made before the end. Then the rest is
+    /// Sends events about copied objects; returns the last of them if enough lines were made before the end. Then the rest is
     /// copied again, since the client may take long to read the lines.
-    async fn tell_each(
+    async fn send_copied(
         &mut self,
         copied: Copied,
         versions: Versions,
-        tell: Tell,
+        purpose: Purpose,
     ) -> std::result::Result<Option<Key>, Failed> {
         let copied = copied.within(&self.manner.scope);
         let (_, amounts) = copied.size();
-        self.make(amounts, move |teller| teller.each(copied, &versions, tell))
+        self.make(amounts, move |maker| maker.each(copied, &versions, purpose))
             .await
     }
 
@@ -222,23 +222,23 @@ impl Watch {
     async fn make<R: Send + 'static>(
         &mut self,
         amounts: usize,
-        work: impl FnOnce(&mut Teller<'_>) -> Result<R> + Send + 'static,
+        work: impl FnOnce(&mut EventMaker<'_>) -> Result<R> + Send + 'static,
     ) -> std::result::Result<R, Failed> {
-        let mut told = std::mem::take(&mut self.told);
+        let mut client = std::mem::take(&mut self.client);
         let (kube, manner, span) = (self.kube.clone(), self.manner.clone(), self.span);
         let make = move |turn: &Turn| {
-            let made = work(&mut Teller {
+            let made = work(&mut EventMaker {
                 kube: &kube,
                 manner: &manner,
-                told: &mut told,
+                client: &mut client,
                 turn,
                 span,
             });
-            (made, told)
+            (made, client)
         };
-        let (made, told) = self.permit.make(amounts, make).await;
-        self.told = told;
-        for line in std::mem::take(&mut self.told.lines) {
+        let (made, client) = self.permit.make(amounts, make).await;
+        self.client = client;
+        for line in std::mem::take(&mut self.client.lines) {
             self.lines.send(line).await?;
         }
         Ok(made?)
@@ -256,7 +256,7 @@ impl Watch {
         let touched = self.touched().await?;
         self.send_deletions().await?;
         match scope.kind {
-            Kind::Group if any_group => self.tell_all(Tell::Change).await?,
+            Kind::Group if any_group => self.send_objects(Purpose::Change).await?,
             Kind::Group => {
                 let namespaces: Vec<_> = touched.into_iter().map(|(_, name)| name).collect();
                 self.send_groups(&namespaces).await?;
@@ -276,7 +276,7 @@ impl Watch {
             let some = self.kube.0.changes.touched(after, namespace)?;
             let is_all = some.len() < CHANGES_AT_ONCE;
             after = some.last().map_or(after, |(last, _)| *last);
-            // A namespace that has changed again meanwhile is told of again in the next round.
+            // A namespace that has changed again meanwhile is sent again in the next round.
             touched.extend(
                 some.into_iter()
                     .filter(|(_, name)| names.insert(name.clone())),
@@ -299,7 +299,7 @@ impl Watch {
             let bytes = |it: &super::changes::Deletion| it.record.metadata_bytes();
             let bytes: usize = deletions.iter().map(bytes).sum();
             let amounts = deletions.len() + bytes / BYTES_PER_AMOUNT;
-            let make = move |teller: &mut Teller<'_>| teller.deletions(&deletions);
+            let make = move |maker: &mut EventMaker<'_>| maker.deletions(&deletions);
             after = self.make(amounts, make).await?.unwrap_or(until);
             tokio::task::yield_now().await;
         }
@@ -320,7 +320,7 @@ impl Watch {
                 most: head,
                 of_namespaces: some.map(|(changed, name)| (name, changed)).collect(),
             };
-            let stopped = self.tell_each(copied, versions, Tell::Change).await?;
+            let stopped = self.send_copied(copied, versions, Purpose::Change).await?;
             let place = |key: &Key| rest.iter().position(|(_, name)| *name == key.namespace);
             (rest, after) = match stopped {
                 Some(key) => (&rest[place(&key).unwrap_or(0)..], key.name),
@@ -346,11 +346,11 @@ impl Watch {
         while !rest.is_empty() {
             let some = |state: &State| some_groups_of(state, rest);
             let ((copied, count), head) = self.kube.read(some).await?;
-            let versions = Versions::of(&self.span, head, Tell::Change);
-            let stopped = self.tell_each(copied, versions, Tell::Change).await?;
+            let versions = Versions::of(&self.span, head, Purpose::Change);
+            let stopped = self.send_copied(copied, versions, Purpose::Change).await?;
             let place = |key: Key| rest.iter().position(|name| *name == key.name);
-            let told = stopped.and_then(place).map_or(count, |place| place + 1);
-            rest = &rest[told..];
+            let sent = stopped.and_then(place).map_or(count, |place| place + 1);
+            rest = &rest[sent..];
             tokio::task::yield_now().await;
         }
         Ok(())
@@ -371,7 +371,7 @@ impl Watch {
         let json = match self.manner.shape {
             Shape::Whole => object,
             Shape::Metadata => table::partial(&object, "meta.k8s.io/v1"),
-            Shape::Table(version) => self.told.table(&self.manner, version, &seen, Vec::new()),
+            Shape::Table(version) => self.client.table(&self.manner, version, &seen, Vec::new()),
         };
         Ok(self.lines.send(line("BOOKMARK", json)).await?)
     }

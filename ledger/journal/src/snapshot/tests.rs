@@ -20,6 +20,17 @@ fn snapshots(directory: &Path) -> Snapshots {
     snapshots
 }
 
+fn simulated() -> (SimDisk, Snapshots) {
+    let disk = SimDisk::new(1);
+    disk.create_directory(Path::new("/data/snapshots")).unwrap();
+    let snapshots = Snapshots::new(
+        Arc::new(disk.clone()),
+        Path::new("/data"),
+        Throttle::default(),
+    );
+    (disk, snapshots)
+}
+
 fn save(snapshots: &Snapshots, sequence: u64, content: &[u8]) -> SnapshotInfo {
     let mut writer = snapshots.create(position(sequence)).unwrap();
     writer.write_all(content).unwrap();
@@ -52,13 +63,7 @@ fn a_long_content_is_streamed_and_reads_back() {
 
 #[test]
 fn a_long_content_is_synced_on_the_way_and_a_failure_of_that_is_told() {
-    let disk = SimDisk::new(1);
-    disk.create_directory(Path::new("/data/snapshots")).unwrap();
-    let snapshots = Snapshots::new(
-        Arc::new(disk.clone()),
-        Path::new("/data"),
-        Throttle::default(),
-    );
+    let (disk, snapshots) = simulated();
     let mut writer = snapshots.create(position(3)).unwrap();
     disk.inject(Faults {
         fail_sync_at: Some(0),
@@ -131,13 +136,7 @@ fn thinning_keeps_the_newest_and_a_few_of_the_older_ones() {
 
 #[test]
 fn a_snapshot_takes_at_most_half_of_the_room_and_gives_back_what_it_took() {
-    let disk = SimDisk::new(1);
-    disk.create_directory(Path::new("/data/snapshots")).unwrap();
-    let snapshots = Snapshots::new(
-        Arc::new(disk.clone()),
-        Path::new("/data"),
-        Throttle::default(),
-    );
+    let (disk, snapshots) = simulated();
     let used = disk.used();
     let room = 6 * STEP_BYTES;
     disk.inject(Faults {

@@ -1,5 +1,5 @@
-//! What a watch tells its client of objects, as lines of JSON: it is made in the turn of the principal, and compared
-//! with what the client was told before.
+//! The events of a watch, as lines of JSON: made in the turn of the principal, from objects that differ from what the
+//! client has received before.
 
 use std::{
     collections::HashMap,
@@ -40,9 +40,9 @@ pub(super) struct Manner {
     pub(super) attachment: Attachment,
 }
 
-/// What a client was told, and the lines that are sent to it next.
+/// What a client has received, and the lines that are sent to it next.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct ClientState {
     sent: HashMap<Key, Sent>,
     /// Whether the columns were sent: only the first event of a table has them.
     sent_columns: bool,
@@ -55,32 +55,32 @@ struct Sent {
     digest: blake3::Hash,
 }
 
-/// The versions between which changes are told.
+/// The versions between which changes are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
-    /// The version up to which the client was told of all changes.
+    /// The version up to which the client has received all changes.
     pub(super) seen: Sequence,
-    /// The version up to which it is told of all changes next. Objects that are created later are told later: the end
+    /// The version up to which changes are sent next. Objects that are created later are sent later: the deletion
     /// of an earlier object of the same name has to come first.
     pub(super) upto: Sequence,
 }
 
-/// The versions that objects are shown with: at most those up to which the client was told of all changes then. A client
+/// The versions that objects are shown with: at most those up to which the client has received all changes then. A client
 /// that is cut off in a round resumes after the version of the last object that it has received.
 #[derive(Debug)]
 pub(super) struct Versions {
     /// The version of the copied state.
     pub(super) most: Sequence,
-    /// The changes of the namespaces that are told of in this round, in their order.
+    /// The last changes of the namespaces of this round, in their order.
     pub(super) of_namespaces: HashMap<Name, Sequence>,
 }
 
 impl Versions {
-    /// Those of objects that are told of in any order.
-    pub(super) fn of(span: &Span, head: Sequence, tell: Tell) -> Self {
-        let most = match tell {
-            Tell::Change => head.min(span.upto),
-            Tell::Known | Tell::First => head,
+    /// Those of objects that are sent in any order.
+    pub(super) fn of(span: &Span, head: Sequence, purpose: Purpose) -> Self {
+        let most = match purpose {
+            Purpose::Change => head.min(span.upto),
+            Purpose::Known | Purpose::Initial => head,
         };
         Self {
             most,
@@ -94,27 +94,27 @@ impl Versions {
     }
 }
 
-/// What is told of an object.
+/// Why events about objects are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tell {
-    /// Nothing: the client has it already.
+pub(super) enum Purpose {
+    /// To record an object that the client has already; no event is made.
     Known,
-    /// That it is there.
-    First,
-    /// That it has changed, if it has.
+    /// To send an object of the initial list.
+    Initial,
+    /// To send an object if it has changed.
     Change,
 }
 
 /// Makes lines.
-pub(super) struct Teller<'a> {
+pub(super) struct EventMaker<'a> {
     pub(super) kube: &'a Kube,
     pub(super) manner: &'a Manner,
-    pub(super) told: &'a mut Told,
+    pub(super) client: &'a mut ClientState,
     pub(super) turn: &'a Turn,
     pub(super) span: Span,
 }
 
-impl Told {
+impl ClientState {
     fn remember(&mut self, key: Key, uid: &Uid, digest: blake3::Hash) {
         if self.sent.len() < SENT_MAX || self.sent.contains_key(&key) {
             let uid = uid.clone();
@@ -149,24 +149,24 @@ impl Told {
     }
 }
 
-impl Teller<'_> {
-    /// Tells of copied objects, until enough lines are made. Answers the last of the objects if more follow.
+impl EventMaker<'_> {
+    /// Makes events about copied objects, until there are enough lines. Returns the last of the objects if more follow.
     pub(super) fn each(
         &mut self,
         copied: Copied,
         versions: &Versions,
-        tell: Tell,
+        purpose: Purpose,
     ) -> Result<Option<Key>> {
         for view in copied.views() {
             self.turn.pause();
             let key = view.key();
             let head = versions.most_of(&key);
-            match tell {
-                Tell::Known => self.know(view, head)?,
-                Tell::First => self.first(view, head)?,
-                Tell::Change => self.change(view, head)?,
+            match purpose {
+                Purpose::Known => self.know(view, head)?,
+                Purpose::Initial => self.first(view, head)?,
+                Purpose::Change => self.change(view, head)?,
             }
-            if self.told.is_full() {
+            if self.client.is_full() {
                 return Ok(Some(key));
             }
         }
@@ -182,7 +182,7 @@ impl Teller<'_> {
         let (key, uid) = (view.key(), view.record().uid().clone());
         let labels = &self.manner.scope.labels;
         if labels.is_empty() || labels.matches(self.kube.object(view, head).labels()) {
-            self.told.remember(key, &uid, digest);
+            self.client.remember(key, &uid, digest);
         }
         Ok(())
     }
@@ -199,19 +199,19 @@ impl Teller<'_> {
         if !self.manner.scope.labels.matches(object.labels()) {
             return Ok(());
         }
-        self.told.remember(key, &uid, digest);
+        self.client.remember(key, &uid, digest);
         self.send("ADDED", &object)
     }
 
     /// Sends the current state of an object, if it has changed since it was last sent.
     fn change(&mut self, view: View, head: Sequence) -> Result<()> {
         let Span { seen, upto } = self.span;
-        // An object that was set after `upto` is told of in the next round: before its version, others have changed.
+        // An object that was set after `upto` is sent in the next round: others have changed before its version.
         if self.kube.version(&view, head) <= seen || view.entry() > upto {
             return Ok(());
         }
         let (key, uid) = (view.key(), view.record().uid().clone());
-        // What is there no more, the client is told by its deletion.
+        // For an object that is gone, its deletion is sent.
         let born = self.kube.0.changes.born(&key, &uid);
         let Some(born) = born.filter(|born| *born <= upto) else {
             return Ok(());
@@ -219,7 +219,7 @@ impl Teller<'_> {
         // Most objects have not changed, so they are compared before they are read and rendered. An object that was set
         // anew differs from the sent one; so the labels of one that is the same are the same.
         let digest = digest(&view);
-        let sent = self.told.knows(&key, &uid).map(|sent| sent.digest);
+        let sent = self.client.knows(&key, &uid).map(|sent| sent.digest);
         if sent == Some(digest) {
             return Ok(());
         }
@@ -232,10 +232,10 @@ impl Teller<'_> {
                 true => "ADDED",
                 false => "MODIFIED",
             };
-            self.told.remember(key, &uid, digest);
+            self.client.remember(key, &uid, digest);
             return self.send(event, &object);
         }
-        if self.told.sent.remove(&key).is_some() || (set_since && born <= seen) {
+        if self.client.sent.remove(&key).is_some() || (set_since && born <= seen) {
             self.send("DELETED", &object)?;
         }
         Ok(())
@@ -247,7 +247,7 @@ impl Teller<'_> {
         for deletion in deletions {
             self.turn.pause();
             self.deletion(deletion)?;
-            if self.told.is_full() {
+            if self.client.is_full() {
                 return Ok(Some(deletion.sequence));
             }
         }
@@ -257,9 +257,9 @@ impl Teller<'_> {
     fn deletion(&mut self, deletion: &Deletion) -> Result<()> {
         let record = &deletion.record;
         let key = record.key();
-        let was_sent = self.told.knows(&key, record.uid()).is_some();
+        let was_sent = self.client.knows(&key, record.uid()).is_some();
         if was_sent {
-            self.told.sent.remove(&key);
+            self.client.sent.remove(&key);
         }
         let scope = &self.manner.scope;
         if !was_sent && (deletion.born > self.span.seen || !scope.is_about(&key)) {
@@ -280,14 +280,14 @@ impl Teller<'_> {
             Shape::Table(version) => {
                 let row = table::row(object, manner.attachment, version, now())?;
                 let version_of = &object.manifest.metadata().resource_version;
-                self.told.table(manner, version, version_of, vec![row])
+                self.client.table(manner, version, version_of, vec![row])
             }
         };
         self.turn.pause();
         let line = self.turn.to_json(&event_of(event, json), 0);
         let mut line = line.map_err(|error| Failure::internal(&error))?;
         line.push(b'\n');
-        self.told.lines.push(line.into());
+        self.client.lines.push(line.into());
         Ok(())
     }
 }

@@ -1,8 +1,8 @@
 # `make verify` is what has to pass before a change is merged.
 
-.PHONY: verify fmt fmt-check lint test test-more sim soak doc deny machete advisories build dist static image image-start packages sbom run cluster bench bench-bridge apiserver apiserver-race fuzz docs-tables manifests docs
+.PHONY: verify fmt fmt-check lint test test-more sim soak doc deny machete advisories build dist static image image-start packages sbom run cluster bench bench-scale bench-cluster bench-bridge bench-instructions apiserver apiserver-race fuzz docs-tables manifests docs
 
-verify: fmt-check lint test test-more doc deny machete image-start
+verify: fmt-check lint test-more doc deny machete image-start
 
 fmt:
 	cargo fmt --all
@@ -18,9 +18,9 @@ lint:
 test:
 	tests/run
 
-# The longest tests whole.
+# The same, and the longest ones whole.
 test-more:
-	tests/more
+	QUOTAD_TESTS=whole tests/run
 
 # The simulation alone: QUOTAD_SIM_SEEDS=1000000 make sim
 sim:
@@ -30,11 +30,12 @@ sim:
 # time: SOAK_HOURS=8 make soak. Faults of three daemons and their servers: about 1,000 an hour.
 SOAK_HOURS ?= 4
 CLUSTER_FAULTS ?= 2000
+NODES_FAULTS ?= 2000
 soak:
 	QUOTAD_FAULTS=all cargo test --locked --test faults -- --nocapture
 	QUOTAD_LINEAR_OPERATIONS=20000 cargo test --locked --test linear -- --nocapture
-	QUOTAD_CLUSTER_FAULTS=2000 cargo test --locked -p quota-cluster --test faults
-	QUOTAD_NODES_FAULTS=$(CLUSTER_FAULTS) cargo test --locked --test cluster nothing -- --nocapture
+	QUOTAD_CLUSTER_FAULTS=$(CLUSTER_FAULTS) cargo test --locked -p quota-cluster --test faults
+	QUOTAD_NODES_FAULTS=$(NODES_FAULTS) cargo test --locked --test cluster nothing -- --nocapture
 	QUOTAD_SOAK_HOURS=$(SOAK_HOURS) cargo test --locked --test torture nothing -- --nocapture
 
 # Everything behind a real kube-apiserver, which is killed like all the rest. Needs KUBEBUILDER_ASSETS, a directory with

@@ -1,14 +1,18 @@
-//! What a program says of its own build: the version with the commit, and the profile. `quotactl` uses it too.
+//! What a program says of its own build: the version with the commit, the commit alone, and the profile. `quotactl` and
+//! `quota-bridge` use it too.
 
 use std::{env, path::Path, process::Command};
 
 fn main() {
     let profile = profile();
-    let version = match commit(&profile) {
+    let commit = commit(&profile);
+    let version = match &commit {
         Some(commit) => format!("{} (commit {commit})", variable("CARGO_PKG_VERSION")),
         None => variable("CARGO_PKG_VERSION"),
     };
+    let commit = commit.as_deref().unwrap_or("unknown");
     println!("cargo::rustc-env=BUILD_VERSION={version}");
+    println!("cargo::rustc-env=BUILD_COMMIT={commit}");
     println!("cargo::rustc-env=BUILD_PROFILE={profile}");
 }
 

@@ -26,7 +26,7 @@ thread_local! {
 
 /// Throttles until `stop`: from then on a caller waits for the work to end.
 #[must_use]
-pub fn until(stop: CancellationToken) -> Throttle {
+pub(crate) fn until(stop: CancellationToken) -> Throttle {
     Throttle::new(move || {
         if !stop.is_cancelled() {
             pause();

@@ -4,14 +4,16 @@ mod ledger;
 pub(crate) mod routes;
 mod rules;
 
-use std::{net::SocketAddr, num::NonZeroUsize, sync::Arc, time::Duration};
+use std::{net::SocketAddr, num::NonZeroUsize, sync::Arc};
 
 use anyhow::Context as _;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use quota_semantics::admission::Charging;
 use quota_service::{
     health::{self, Health, Readiness},
+    periodic::{METRICS_UPKEEP, run_every},
     systemd,
 };
 
@@ -60,25 +62,13 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
     recovering.pass();
     let maintenance =
         Maintenance::new(opened.ledger.clone(), opened.reader.clone(), config.clone());
-    let kept = tokio::spawn(maintenance.clone().run(stop.clone()));
+    let maintained = tokio::spawn(maintenance.clone().run(stop.clone()));
     tokio::spawn(disk_space_guard(&config, &opened.ledger, &readiness)?.run(stop.clone()));
-    let signed = sign(&config, &opened, &stop).await?;
+    let signer = sign(&config, &opened, &stop).await?;
     let charging = charging(&config)?;
     let (cluster, member) = join(&config, &opened, &readiness, &metrics).await?.unzip();
-    match &cluster {
-        None => rules::record(&config, &charging, &opened.ledger).await?,
-        Some(_) => {
-            let recorded = rules::record_while_leading(
-                config.clone(),
-                charging.clone(),
-                opened.ledger.clone(),
-            );
-            tokio::spawn(stop.clone().run_until_cancelled_owned(recorded));
-        }
-    }
-    let events = payload::Reader::new(&config.kinds, config.quotas.adopt);
-    let events = events.with_group_depth(config.groups.max_depth.get());
-    let events = Arc::new(events.with_charging(charging.clone()));
+    record_rules(&config, &charging, &opened.ledger, cluster.is_some(), &stop).await?;
+    let events = build_events(&config, charging.clone());
     let intake = start_intake(
         &config,
         &opened.ledger,
@@ -102,8 +92,8 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
     parts.cluster = cluster.clone();
     let app = App::new(parts);
     let hook = Hook::new(opened.ledger.clone(), rules(&config, charging)?);
-    let neighbour = hook.clone();
-    readiness.ask("quota-plugin", move || neighbour.plugin_health());
+    let health = hook.clone();
+    readiness.register_computed("quota-plugin", move || health.plugin_health());
     let is_shared = config.quotas.adopt && !config.quotas.plugin_is_off;
     if is_shared && config.admission.listen.is_some() {
         tokio::spawn(hook.clone().look_for_shared_quotas(stop.clone()));
@@ -118,15 +108,12 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
         .with_authenticator(authenticator)
         .with_refusals(kube::refused)
         .in_cluster(cluster.clone());
-    let served = tokio::spawn(api.serve(
-        router,
-        options(&config).draining_on(signals.stop.clone()),
-        tls,
-        stop.clone(),
-    ));
-    let reviewed = start_webhook(&config, (hook, cluster.clone()), &signals, stop.clone())?;
+    let options = options(&config).draining_on(signals.stop.clone());
+    let served = tokio::spawn(api.serve(router, options, tls, stop.clone()));
+    let webhook = start_webhook(&config, (hook, cluster.clone()), &signals, stop.clone())?;
     draining.pass();
-    let admission = reviewed.as_ref().map(|(address, _)| address.to_string());
+    let (admission, webhook) = webhook.unzip();
+    let admission = admission.map(|address| address.to_string());
     tracing::info!(api = %api_address, admin = %admin_address, admission, "ready");
     systemd::ready();
 
@@ -137,25 +124,77 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
     }
     tokio::time::sleep(config.shutdown.drain.get()).await;
     stop.cancel();
-    served.await.context("the API's listener failed")?;
-    if let Some(peers) = peers {
-        peers.await.context("the listener for other nodes failed")?;
-    }
-    if let Some((_, reviewed)) = reviewed {
-        reviewed.await.context("the webhook's listener failed")?;
-    }
-    intake.ended().await?;
-    kept.await.context("the maintenance failed")?;
-    if let Some(signed) = signed {
-        signed.await.context("signing checkpoints failed")?;
-    }
-    if let Some(member) = member {
-        member.end().await?;
-    }
+    let tasks = Tasks {
+        api: served,
+        peers,
+        webhook,
+        intake,
+        maintenance: maintained,
+        signer,
+        member,
+    };
+    tasks.ended().await?;
     close(opened, &maintenance).await?;
     closing.cancel();
     admin.await.context("the admin listener failed")?;
     tracing::info!("stopped");
+    Ok(())
+}
+
+/// The tasks that use the ledger. They end after `stop` was cancelled.
+struct Tasks {
+    api: JoinHandle<()>,
+    peers: Option<JoinHandle<()>>,
+    webhook: Option<JoinHandle<()>>,
+    intake: Intake,
+    maintenance: JoinHandle<()>,
+    signer: Option<JoinHandle<()>>,
+    member: Option<cluster::Running>,
+}
+
+impl Tasks {
+    /// Waits for their ends: first of what changes the ledger, then of what follows it.
+    async fn ended(self) -> Result<(), Failure> {
+        self.api.await.context("the API's listener failed")?;
+        if let Some(peers) = self.peers {
+            peers.await.context("the listener for other nodes failed")?;
+        }
+        if let Some(webhook) = self.webhook {
+            webhook.await.context("the webhook's listener failed")?;
+        }
+        self.intake.ended().await?;
+        self.maintenance.await.context("the maintenance failed")?;
+        if let Some(signer) = self.signer {
+            signer.await.context("signing checkpoints failed")?;
+        }
+        if let Some(member) = self.member {
+            member.end().await?;
+        }
+        Ok(())
+    }
+}
+
+/// The reader of events, with the configured kinds and rules.
+fn build_events(config: &Config, charging: Charging) -> Arc<payload::Reader> {
+    let events = payload::Reader::new(&config.kinds, config.quotas.adopt)
+        .with_group_depth(config.groups.max_depth.get())
+        .with_charging(charging);
+    Arc::new(events)
+}
+
+/// Records the rules in the ledger: at once, or in a cluster whenever this node leads.
+async fn record_rules(
+    config: &Arc<Config>,
+    charging: &Charging,
+    ledger: &Ledger,
+    in_cluster: bool,
+    stop: &CancellationToken,
+) -> Result<(), Failure> {
+    if !in_cluster {
+        return rules::record(config, charging, ledger).await;
+    }
+    let recorded = rules::record_while_leading(config.clone(), charging.clone(), ledger.clone());
+    tokio::spawn(stop.clone().run_until_cancelled_owned(recorded));
     Ok(())
 }
 
@@ -172,10 +211,10 @@ async fn join(
     let (ledger, reader) = (opened.ledger.clone(), opened.reader.clone());
     let cluster = Cluster::new(config, ledger, replica, reader).await?;
     let member = cluster.start().await?;
-    let stands = cluster.clone();
-    readiness.ask("cluster", move || stands.health());
-    let holding = cluster.clone();
-    readiness.ask("cluster-storage", move || holding.storage_health());
+    let health = cluster.clone();
+    readiness.register_computed("cluster", move || health.health());
+    let storage = cluster.clone();
+    readiness.register_computed("cluster-storage", move || storage.storage_health());
     let scraped = cluster.clone();
     metrics.before_scrape(move || scraped.set_metrics());
     Ok(Some((cluster, member)))
@@ -225,17 +264,18 @@ fn start_admin(
     let bound = bind("admin.listen", config.admin.listen)?;
     let address = bound.address();
     let served = bound.serve(
-        Router::new(routes::of_admin(shown(metrics), readiness.clone())),
+        Router::new(routes::of_admin(render(metrics), readiness.clone())),
         Options::new(Listener::Admin, config),
         None,
         closing,
     );
-    tokio::spawn(run_metrics(metrics.clone()));
+    let metrics = metrics.clone();
+    tokio::spawn(run_every(METRICS_UPKEEP, move || metrics.run_upkeep()));
     Ok((address, tokio::spawn(served)))
 }
 
 /// Renders the metrics for the listener.
-fn shown(metrics: &Metrics) -> health::Render {
+fn render(metrics: &Metrics) -> health::Render {
     let metrics = metrics.clone();
     Arc::new(move || metrics.render())
 }
@@ -392,11 +432,11 @@ async fn start_intake(
         .or_exit(Exit::Configuration)?;
     let status = &running.status;
     let stream = status.clone();
-    readiness.ask("stream", move || stream.stream_health());
+    readiness.register_computed("stream", move || stream.stream_health());
     if status.watermark_health().is_some() {
         let watermarks = status.clone();
         let health = move || watermarks.watermark_health().unwrap_or(Health::Passed);
-        readiness.ask("watermarks", health);
+        readiness.register_computed("watermarks", health);
     }
     let scraped = status.clone();
     metrics.before_scrape(move || scraped.set_metrics());
@@ -405,17 +445,6 @@ async fn start_intake(
 
 fn bind(key: &str, address: SocketAddr) -> Result<Bound, Failure> {
     Ok(Bound::bind(address).with_context(|| format!("cannot listen on {key} = {address}"))?)
-}
-
-/// How often recorded samples are moved into the histograms.
-const UPKEEP: Duration = Duration::from_secs(5);
-
-async fn run_metrics(metrics: Metrics) {
-    let mut ticks = tokio::time::interval(UPKEEP);
-    loop {
-        ticks.tick().await;
-        metrics.run_upkeep();
-    }
 }
 
 #[cfg(test)]

@@ -154,7 +154,7 @@ impl DiskSpaceGuard {
             self.ledger.set_disk_low(low);
             match low {
                 true => tracing::error!(free, mark, "the disk is low: nothing is granted"),
-                false => tracing::info!(free, mark, "there is room on the disk again"),
+                false => tracing::info!(free, mark, "disk space recovered"),
             }
         }
     }

@@ -40,7 +40,7 @@ pub(crate) fn journal_stopped(error: &quota_journal::Error) -> ! {
 /// Ends the process because this node can no longer be part of its cluster.
 pub(crate) fn cluster_ended(failure: &Failure) -> ! {
     let exit_code = failure.exit.code();
-    tracing::error!(error = %failure, exit_code, "this node can take part in its cluster no more");
+    tracing::error!(error = %failure, exit_code, "node removed from the cluster");
     std::process::exit(exit_code.into());
 }
 

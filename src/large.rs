@@ -36,6 +36,9 @@ pub(crate) use turn::Turn;
 /// Answers with at most this many amounts are made at once: that takes less than a millisecond.
 pub(crate) const AMOUNTS_AT_ONCE: usize = 1000;
 
+/// Names that are copied while the state is locked once.
+pub(crate) const NAMES_AT_ONCE: usize = 2 * AMOUNTS_AT_ONCE;
+
 /// This many bytes of text count as one amount.
 pub(crate) const BYTES_PER_AMOUNT: usize = 64;
 

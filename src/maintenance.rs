@@ -30,7 +30,7 @@ const STEP_BACK: i32 = 10;
 
 /// Why a snapshot was not stored.
 #[derive(Debug, thiserror::Error)]
-pub enum SnapshotError {
+pub(crate) enum SnapshotError {
     /// The writer has stopped or is overloaded.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
@@ -44,7 +44,7 @@ pub enum SnapshotError {
 
 /// Maintenance of an open ledger. Cheap to clone.
 #[derive(Clone)]
-pub struct Maintenance {
+pub(crate) struct Maintenance {
     ledger: Ledger,
     reader: FileReader,
     config: Arc<Config>,
@@ -53,7 +53,7 @@ pub struct Maintenance {
 impl Maintenance {
     /// Maintenance for this ledger.
     #[must_use]
-    pub const fn new(ledger: Ledger, reader: FileReader, config: Arc<Config>) -> Self {
+    pub(crate) const fn new(ledger: Ledger, reader: FileReader, config: Arc<Config>) -> Self {
         Self {
             ledger,
             reader,
@@ -62,7 +62,7 @@ impl Maintenance {
     }
 
     /// Runs until `stop`: stores snapshots, compacts, and updates metrics.
-    pub async fn run(self, stop: CancellationToken) {
+    pub(crate) async fn run(self, stop: CancellationToken) {
         let mut last = Snapshotted {
             sequence: self.newest_snapshot(),
             at: Instant::now(),
@@ -130,7 +130,7 @@ impl Maintenance {
     ///
     /// # Errors
     /// The snapshot cannot be taken or written.
-    pub async fn snapshot(&self) -> Result<u64, SnapshotError> {
+    pub(crate) async fn snapshot(&self) -> Result<u64, SnapshotError> {
         let started = Instant::now();
         let (image, position) = self.ledger.image().await?;
         let reader = self.reader.clone();
@@ -272,7 +272,7 @@ fn seconds(time: Timestamp) -> u64 {
 }
 
 /// Reports quotas to the scrape: one namespace per lock of the state, and a few groups per lock.
-pub struct Quotas(pub Ledger);
+pub(crate) struct Quotas(pub Ledger);
 
 impl QuotaSource for Quotas {
     fn visit(&self, visitor: &mut dyn FnMut(QuotaSample<'_>)) {
@@ -307,9 +307,13 @@ impl QuotaSource for Quotas {
         let mut after = String::new();
         loop {
             let (groups, more) = self.0.peek(|state| page(state, &after));
-            groups.iter().for_each(&mut *visitor);
-            match groups.last().filter(|_| more) {
-                Some(last) => after = last.record.name.to_string(),
+            let last = groups.last().filter(|_| more);
+            let last = last.map(|last| last.record.name.to_string());
+            for group in groups {
+                visitor(&group.view());
+            }
+            match last {
+                Some(last) => after = last,
                 None => return,
             }
         }
@@ -320,9 +324,13 @@ impl QuotaSource for Quotas {
         let mut after = String::new();
         // A group may be deleted between two pages.
         while let Some((members, more)) = self.0.peek(|state| page(state, &after)) {
-            members.iter().for_each(&mut *visitor);
-            match members.last().filter(|_| more) {
-                Some(last) => after = last.namespace.to_string(),
+            let mut last = None;
+            for member in members.views() {
+                visitor(&member);
+                last = Some(member.namespace.to_string());
+            }
+            match last.filter(|_| more) {
+                Some(last) => after = last,
                 None => return,
             }
         }

@@ -17,7 +17,7 @@ use serde::{Serialize, Serializer};
 
 use crate::{metrics::Limit, reason, writer::Unavailable};
 
-pub use crate::reason::Reason;
+pub(crate) use crate::reason::Reason;
 
 /// Marks responses that say that nothing was decided, since another node leads.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +28,7 @@ pub(crate) struct NotDecided;
 pub(crate) struct NotReady;
 
 /// The media type of a problem.
-pub const CONTENT_TYPE: &str = "application/problem+json";
+pub(crate) const CONTENT_TYPE: &str = "application/problem+json";
 
 /// An error of one field.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -94,7 +94,7 @@ impl Cause {
 const CAUSES_BYTES_MAX: usize = 2 * field::ERRORS_BYTES_MAX;
 
 /// The causes that are shown. The last one says whether there are more.
-fn shown(causes: Vec<Cause>) -> Vec<Cause> {
+fn truncate_causes(causes: Vec<Cause>) -> Vec<Cause> {
     let most = match causes.len() > field::ERRORS_MAX {
         true => field::ERRORS_MAX - 1,
         false => field::ERRORS_MAX,
@@ -231,7 +231,7 @@ impl Problem {
     /// Invalid fields; there must be at least one. Of many, or of long ones, only a part is shown.
     #[must_use]
     pub fn invalid(causes: Vec<Cause>) -> Self {
-        let causes = shown(causes);
+        let causes = truncate_causes(causes);
         let said: Vec<_> = causes
             .iter()
             .map(|cause| format!("{}: {}", cause.field, cause.message))
@@ -259,6 +259,10 @@ impl Problem {
     }
 
     /// The same problem, with the position of the ledger at the decision.
+    #[expect(
+        clippy::wrong_self_convention,
+        reason = "it is named as the field of the response"
+    )]
     #[must_use]
     pub fn as_of(mut self, head: Head) -> Self {
         self.0.as_of = Some(head);

@@ -255,7 +255,7 @@ impl Found<'_> {
         match &self.shared.authenticator {
             Some(authenticator) if needed != Needed::Role(Access::Public) => {
                 let uri = parts.uri.clone();
-                let namespace = match authenticator.asks() {
+                let namespace = match authenticator.is_required() {
                     true => self.namespace(uri.path()),
                     false => None,
                 };

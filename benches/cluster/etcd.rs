@@ -10,11 +10,10 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
-use quota_load::{Answer, Kind, Talk};
+use quota_load::{Answer, Kind, Talk, http};
 use serde_json::Value;
 
 use super::{
-    rates,
     support::{
         machine,
         process::{self, Process},
@@ -154,7 +153,7 @@ impl Talk for PutTalk {
     }
 
     fn hear(&mut self, bytes: &[u8]) -> std::io::Result<Option<Answer>> {
-        rates::heard(bytes)
+        http::completed(bytes)
     }
 
     fn tidy(&mut self, _: &mut Vec<u8>) -> Option<Kind> {

@@ -241,22 +241,10 @@ impl Talk for ReadTalk {
     }
 
     fn hear(&mut self, bytes: &[u8]) -> std::io::Result<Option<Answer>> {
-        heard(bytes)
+        http::completed(bytes)
     }
 
     fn tidy(&mut self, _: &mut Vec<u8>) -> Option<Kind> {
         None
     }
-}
-
-/// An answer to a request that was carried out.
-pub fn heard(bytes: &[u8]) -> std::io::Result<Option<Answer>> {
-    let message = http::answer(bytes)?;
-    Ok(message.map(|message| Answer {
-        bytes: message.bytes,
-        status: message.status,
-        done: 1,
-        denied: 0,
-        last: message.last,
-    }))
 }

@@ -184,7 +184,7 @@ impl Handle {
 pub struct Driver<H> {
     member: Member,
     log: Log,
-    hears: ServerMessages,
+    messages: ServerMessages,
     requests: mpsc::UnboundedReceiver<Request>,
     status: watch::Sender<Status>,
     clock: Clock,
@@ -219,7 +219,7 @@ impl<H: Host> Driver<H> {
         (place, position): (Place, Option<Position>),
         host: H,
     ) -> Result<(Self, Handle), async_nats::SubscribeError> {
-        let (log, hears) = Log::open(client, names).await?;
+        let (log, messages) = Log::open(client, names).await?;
         let clock = Clock::start();
         let position = position.unwrap_or(Position::NOTHING);
         let noted = position.stream;
@@ -234,7 +234,7 @@ impl<H: Host> Driver<H> {
         let driver = Self {
             member,
             log,
-            hears,
+            messages,
             requests,
             status,
             clock,
@@ -262,8 +262,8 @@ impl<H: Host> Driver<H> {
             let next = self.read_due.map_or(next, |due| due.min(next));
             let wait = next.saturating_sub(self.clock.now());
             tokio::select! {
-                heard = self.hears.next() => match heard {
-                    Some(heard) => self.hear(heard),
+                message = self.messages.next() => match message {
+                    Some(message) => self.on_message(message),
                     None => return Ended::Closed,
                 },
                 request = self.requests.recv() => match request {
@@ -287,9 +287,9 @@ impl<H: Host> Driver<H> {
         }
     }
 
-    fn hear(&mut self, heard: ServerMessage) {
+    fn on_message(&mut self, message: ServerMessage) {
         let now = self.clock.now();
-        match heard {
+        match message {
             ServerMessage::Reply(expected, reply) => self.member.replied(now, expected, reply),
             ServerMessage::Read(None) => self.member.read(now, None),
             ServerMessage::Read(Some(found)) => {

@@ -115,7 +115,7 @@ pub fn problems(facts: &Facts) -> Vec<String> {
 ///
 /// # Errors
 /// Why the facts could not be read.
-pub fn ask(monitoring: &str) -> Result<Facts, String> {
+pub fn query(monitoring: &str) -> Result<Facts, String> {
     let url = format!("{}/varz", monitoring.trim_end_matches('/'));
     let agent: ureq::Agent = ureq::Agent::config_builder()
         .timeout_global(Some(Duration::from_secs(10)))

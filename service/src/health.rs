@@ -35,14 +35,14 @@ pub enum Health {
 /// The source of a check's result.
 enum HealthSource {
     Fixed(Health),
-    Ask(Box<dyn Fn() -> Health + Send + Sync>),
+    Computed(Box<dyn Fn() -> Health + Send + Sync>),
 }
 
 impl HealthSource {
     fn health(&self) -> Health {
         match self {
             Self::Fixed(health) => health.clone(),
-            Self::Ask(ask) => ask(),
+            Self::Computed(compute) => compute(),
         }
     }
 }
@@ -67,8 +67,12 @@ impl Readiness {
     }
 
     /// Adds a check whose result is computed for each request.
-    pub fn ask(&self, name: &'static str, health: impl Fn() -> Health + Send + Sync + 'static) {
-        let source = HealthSource::Ask(Box::new(health));
+    pub fn register_computed(
+        &self,
+        name: &'static str,
+        compute: impl Fn() -> Health + Send + Sync + 'static,
+    ) {
+        let source = HealthSource::Computed(Box::new(compute));
         self.0.write().insert(name, source);
     }
 
@@ -276,10 +280,10 @@ mod tests {
     #[tokio::test]
     async fn what_lags_is_ready_and_says_so() {
         let readiness = Readiness::default();
-        readiness.ask("stream", || Health::Lagging("no server".to_owned()));
+        readiness.register_computed("stream", || Health::Lagging("no server".to_owned()));
         let lagging = "[+]stream ok, lagging: no server\nreadyz check passed\n";
         assert_eq!(ask(&readiness, "/readyz").await, (200, lagging.to_owned()));
-        readiness.ask("stream", || Health::Passed);
+        readiness.register_computed("stream", || Health::Passed);
         assert_eq!(ask(&readiness, "/readyz").await, (200, "ok".to_owned()));
     }
 

@@ -7,6 +7,7 @@ pub mod health;
 pub mod nats;
 mod openmetrics;
 pub mod outbound;
+pub mod periodic;
 pub mod program;
 pub mod shutdown;
 pub mod systemd;

@@ -17,9 +17,9 @@ use super::{
 };
 use crate::{
     denials,
+    log_limiter::{LogLimiter, cut, shortened},
     metrics::{self, Decision},
     reason::{Reason, of_refusal},
-    throttle::{Throttle, cut, shortened},
 };
 
 /// Most limits that one answer warns about; clients print every warning.
@@ -32,7 +32,7 @@ const WARNING_BYTES_MAX: usize = 256;
 const ANNOTATION_BYTES_MAX: usize = 4096;
 
 /// Denials that are logged in a second.
-static DENIED: Throttle = Throttle::new(10);
+static DENIED: LogLimiter = LogLimiter::new(10);
 
 /// Facts beside the decision that the response mentions.
 pub(super) struct AnswerContext {

@@ -52,10 +52,10 @@ use crate::{
     api,
     auth::{Access::Role, Principal, Role::Reserve, Scope::Everywhere},
     config::Period,
+    log_limiter::{LogLimiter, cut, shortened},
     metrics::{self, Decision, Operation},
     problem::{Problem, Reason},
     routes::{BodyLimit, Route, post},
-    throttle::{Throttle, cut, shortened},
     writer::{DecisionContext, Ledger, Unavailable, now},
 };
 
@@ -70,7 +70,7 @@ pub const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
 pub const ANSWERED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Undecided reviews that are logged per second.
-static UNDECIDED: Throttle = Throttle::new(10);
+static UNDECIDED: LogLimiter = LogLimiter::new(10);
 
 /// Subtracted from the API server's timeout, so that the answer arrives in time. Of a short timeout, half is
 /// subtracted.
@@ -280,22 +280,35 @@ impl Hook {
         let Some(review) = wire::head(body) else {
             return Err(Failure::Malformed(fault.detail));
         };
-        let Shared { ledger, rules, .. } = &*self.0;
-        if question::is_none_of_ours(&review, &rules.charging) {
+        if question::is_none_of_ours(&review, &self.0.rules.charging) {
             return Ok(answer::pass(&review));
         }
         self.is_behind()?;
-        let (unlimited, sequence) = ledger.peek(|state| {
-            let unlimited = decide::is_unlimited(state, &review.namespace, &rules.policy);
-            (unlimited, state.head().sequence)
-        });
-        ledger.wait_durable(sequence).await?;
-        if unlimited && !review.namespace.is_empty() {
+        if !review.namespace.is_empty() && self.unlimited(&review.namespace).await?.is_some() {
             return Ok(answer::pass(&review));
         }
         metrics::decisions(Decision::Denied, Some(fault.reason));
         log_undecided(fault.reason, &fault.detail);
         Ok(answer::undecidable(&review, &fault))
+    }
+
+    /// The ledger's sequence if nothing limits a namespace: then a review needs no decision. It is certain that no other
+    /// node can have set a limit before.
+    async fn unlimited(&self, namespace: &str) -> Result<Option<Sequence>, Failure> {
+        let Shared { ledger, rules, .. } = &*self.0;
+        let is_unlimited =
+            |state: &LedgerState| decide::is_unlimited(state, namespace, &rules.policy);
+        // The writer confirms its own decisions. So only a state without limits has to be confirmed here.
+        if !ledger.peek(is_unlimited) {
+            return Ok(None);
+        }
+        let read = ledger.read(|state| (is_unlimited(state), state.head().sequence));
+        let (unlimited, sequence) = read.await?;
+        match ledger.decides() {
+            true => Ok(unlimited.then_some(sequence)),
+            // The state of a follower may be old.
+            false => Err(Unavailable::NotLeader.into()),
+        }
     }
 
     async fn decide(
@@ -304,17 +317,10 @@ impl Hook {
         review: Review,
         deadline: Instant,
     ) -> Result<Decided, Failure> {
-        let Shared { ledger, rules, .. } = &*self.0;
-        let (unlimited, sequence) = ledger.peek(|state| {
-            let namespace = &review.request.namespace;
-            let unlimited = decide::is_unlimited(state, namespace, &rules.policy);
-            (unlimited, state.head().sequence)
-        });
-        if unlimited {
-            ledger.wait_durable(sequence).await?;
-            let outcome = Ok(Admitted::default());
+        let ledger = &self.0.ledger;
+        if let Some(sequence) = self.unlimited(&review.request.namespace).await? {
             return Ok(Decided {
-                outcome,
+                outcome: Ok(Admitted::default()),
                 sequence,
                 hold: None,
             });
@@ -423,3 +429,6 @@ fn is_json(headers: &HeaderMap) -> bool {
     let essence = text.and_then(|text| text.split(';').next());
     essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case("application/json"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -86,7 +86,7 @@ pub(super) async fn reserve(
             }
             let amounts = results.iter().map(amounts_of).sum();
             permit
-                .make(amounts, move |turn| shown(turn, &app, &results, head))
+                .make(amounts, move |turn| respond(turn, &app, &results, head))
                 .await
         }
         Err(problem) => {
@@ -280,7 +280,7 @@ fn amounts_of(result: &Result<Granted, Problem>) -> usize {
     result.as_ref().err().map_or(1, Problem::amounts)
 }
 
-fn shown(turn: &Turn, app: &App, results: &Results, head: Head) -> Response {
+fn respond(turn: &Turn, app: &App, results: &Results, head: Head) -> Response {
     match written(results, head, app.lags(), || turn.pause()) {
         Ok(text) => answer::written(StatusCode::OK, text.into()),
         Err(error) => Problem::internal(&error).into_response(),

@@ -80,7 +80,7 @@ pub(super) async fn check(
     match checked.await {
         Ok((checked, head)) => {
             let amounts = amounts_of(&checked);
-            let make = move |turn: &Turn| shown(turn, &app, checked, head);
+            let make = move |turn: &Turn| respond(turn, &app, checked, head);
             let made = large::make_sized(&actor.principal, amounts, make).await;
             made.unwrap_or_else(Problem::into_response)
         }
@@ -98,7 +98,7 @@ fn amounts_of(checked: &Result<(Checked, Vec<String>), Refusal>) -> usize {
     quotas.iter().map(|quota| 1 + quota.resources.len()).sum()
 }
 
-fn shown(
+fn respond(
     turn: &Turn,
     app: &App,
     checked: Result<(Checked, Vec<String>), Refusal>,

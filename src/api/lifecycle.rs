@@ -3,16 +3,14 @@
 use std::sync::Arc;
 
 use axum::{
-    extract::State,
+    extract,
     response::{IntoResponse as _, Response},
 };
-use futures::FutureExt as _;
 use http::StatusCode;
 use quota_core::{
-    decide,
-    decide::{Policy, Refusal},
+    decide::{self, By, Policy, Refusal},
     event::{Actor, Event},
-    state::{Head, ReservationStatus},
+    state::{Head, ReservationStatus, State},
 };
 use quota_semantics::{Name, Span, Timestamp, uid::Uid};
 use serde::Deserialize;
@@ -44,7 +42,7 @@ struct Commitment<'a> {
 
 /// `POST …/reservations/{uid}/extend`
 pub(super) async fn extend(
-    State(app): State<App>,
+    extract::State(app): extract::State<App>,
     Target((namespace, uid)): Target<(String, String)>,
     principal: Principal,
     Caller(actor): Caller,
@@ -52,20 +50,21 @@ pub(super) async fn extend(
 ) -> Response {
     let extended = measured(Operation::Extend, async {
         let ttl = read_more(&text)?;
-        let uid = parse_uid(&uid)?;
-        let by = caller::by(&actor, &principal, &namespace);
-        change(
-            &app,
-            actor,
-            namespace.into(),
-            uid,
-            move |state, now, namespace, uid, policy| {
-                decide::extend(state, now, &by, namespace, uid, ttl, policy)
-            },
-        )
+        let place = (namespace, uid);
+        change(&app, &principal, actor, place, move |it: Change<'_>| {
+            decide::extend(
+                it.state,
+                it.now,
+                it.by,
+                it.namespace,
+                it.uid,
+                ttl,
+                it.policy,
+            )
+        })
         .await
     });
-    shown(&app, extended.await)
+    respond(&app, extended.await)
 }
 
 fn read_more(text: &JsonText) -> Result<Span, Problem> {
@@ -77,7 +76,7 @@ fn read_more(text: &JsonText) -> Result<Span, Problem> {
 
 /// `POST …/reservations/{uid}/commit`
 pub(super) async fn commit(
-    State(app): State<App>,
+    extract::State(app): extract::State<App>,
     Target((namespace, uid)): Target<(String, String)>,
     principal: Principal,
     Caller(actor): Caller,
@@ -96,41 +95,28 @@ pub(super) async fn commit(
         if !causes.is_empty() {
             return Err(Problem::invalid(causes));
         }
-        let uid = parse_uid(&uid)?;
-        let by = caller::by(&actor, &principal, &namespace);
-        change(
-            &app,
-            actor,
-            namespace.into(),
-            uid,
-            move |state, _, namespace, uid, policy| {
-                let (resources, bounds) = (resources.as_ref(), &policy.bounds);
-                decide::commit(state, &by, namespace, uid, resources, bounds)
-            },
-        )
+        let place = (namespace, uid);
+        change(&app, &principal, actor, place, move |it: Change<'_>| {
+            let (resources, bounds) = (resources.as_ref(), &it.policy.bounds);
+            decide::commit(it.state, it.by, it.namespace, it.uid, resources, bounds)
+        })
         .await
     });
-    shown(&app, committed.await)
+    respond(&app, committed.await)
 }
 
 /// `DELETE …/reservations/{uid}`
 pub(super) async fn release(
-    State(app): State<App>,
+    extract::State(app): extract::State<App>,
     Target((namespace, uid)): Target<(String, String)>,
     principal: Principal,
     Caller(actor): Caller,
 ) -> Response {
-    let by = caller::by(&actor, &principal, &namespace);
-    let namespace = Name::from(namespace);
     let released = measured(Operation::Release, async {
-        let uid = parse_uid(&uid)?;
-        change(
-            &app,
-            actor,
-            namespace,
-            uid,
-            move |state, _, namespace, uid, _| decide::release(state, &by, namespace, uid),
-        )
+        let place = (namespace, uid);
+        change(&app, &principal, actor, place, |it: Change<'_>| {
+            decide::release(it.state, it.by, it.namespace, it.uid)
+        })
         .await
     });
     match released.await {
@@ -146,50 +132,55 @@ fn parse_uid(uid: &str) -> Result<Uid, Problem> {
 
 type Changed = (ReservationStatus, Head);
 
-fn change(
+/// What the decision on a change of a reservation relies on.
+struct Change<'a> {
+    state: &'a State,
+    now: Timestamp,
+    policy: &'a Policy,
+    by: &'a By,
+    namespace: &'a Name,
+    uid: &'a Uid,
+}
+
+/// Changes the reservation at this place.
+async fn change(
     app: &App,
+    principal: &Principal,
     actor: Arc<Actor>,
-    namespace: Name,
-    uid: Uid,
-    decision: impl FnOnce(
-        &quota_core::state::State,
-        Timestamp,
-        &Name,
-        &Uid,
-        &Policy,
-    ) -> Result<Vec<Event>, Refusal>
-    + Send
-    + 'static,
-) -> impl Future<Output = Result<Changed, Problem>> + Send {
-    let principal = actor.principal.clone();
-    let decided = app.ledger.decide_always(&principal, move |context| {
+    (namespace, uid): (String, String),
+    decision: impl FnOnce(Change<'_>) -> Result<Vec<Event>, Refusal> + Send + 'static,
+) -> Result<Changed, Problem> {
+    let uid = parse_uid(&uid)?;
+    let by = caller::by(&actor, principal, &namespace);
+    let namespace = Name::from(namespace);
+    let name = actor.principal.clone();
+    let decided = app.ledger.decide_always(&name, move |context| {
         let transaction = &mut context.transaction;
-        let events = decision(
-            transaction.state(),
-            transaction.now(),
-            &namespace,
-            &uid,
-            context.policy,
-        );
+        let events = decision(Change {
+            state: transaction.state(),
+            now: transaction.now(),
+            policy: context.policy,
+            by: &by,
+            namespace: &namespace,
+            uid: &uid,
+        });
         let changed = events.map(|events| {
             transaction.record(&actor, events);
             transaction.state().reservation_status(&namespace, &uid)
         });
         (changed, transaction.state().head())
     });
-    decided.map(|decided| {
-        let (changed, head) = decided?;
-        match changed {
-            Ok(Some(reservation)) => Ok((reservation, head)),
-            Ok(None) => Err(Problem::internal(
-                &"a changed reservation is not remembered",
-            )),
-            Err(refusal) => Err(Problem::from(refusal).as_of(head)),
-        }
-    })
+    let (changed, head) = decided.await?;
+    match changed {
+        Ok(Some(reservation)) => Ok((reservation, head)),
+        Ok(None) => Err(Problem::internal(
+            &"a changed reservation is not remembered",
+        )),
+        Err(refusal) => Err(Problem::from(refusal).as_of(head)),
+    }
 }
 
-fn shown(app: &App, changed: Result<Changed, Problem>) -> Response {
+fn respond(app: &App, changed: Result<Changed, Problem>) -> Response {
     match changed {
         Ok((reservation, head)) => show(app, StatusCode::OK, &reservation, head),
         Err(problem) => problem.into_response(),

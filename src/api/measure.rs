@@ -10,12 +10,12 @@ pub(super) use crate::metrics::Operation;
 use super::problem::{Problem, Reason};
 use crate::{
     denials::Denied,
+    log_limiter::LogLimiter,
     metrics::{self, Decision},
-    throttle::Throttle,
 };
 
 /// Denials that are logged per second.
-static DENIED: Throttle = Throttle::new(10);
+static DENIED: LogLimiter = LogLimiter::new(10);
 
 /// Runs an operation and records its duration.
 pub(super) fn measured<T>(

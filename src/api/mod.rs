@@ -55,17 +55,14 @@ use crate::{
     writer::Ledger,
 };
 
-pub use crate::{
-    intake::sources::{NoSources, Sources},
-    problem,
-};
+pub use crate::intake::sources::{NoSources, Sources};
 pub use backup::Backups;
 pub use caller::{Caller, actor};
 #[doc(hidden)]
 pub use reserve_request::ReserveRequest;
 pub use routes::{document, routes};
 
-use problem::{Problem, Reason};
+use crate::problem::{self, Problem, Reason};
 use readers::Readers;
 
 /// The components of the API.

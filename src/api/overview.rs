@@ -144,7 +144,7 @@ pub(super) async fn list(
     let (as_of, lagging) = if at.is_none() && sequence.is_none() {
         of_now(&app, &mut best, is_wanted).await?
     } else {
-        past::ask(&app, &actor.principal, &When { at, sequence }, |state| {
+        past::query(&app, &actor.principal, &When { at, sequence }, |state| {
             let wanted = state.namespaces("").filter(|name| is_wanted(name));
             wanted.for_each(|name| best.offer(name, &Seen::of(state, name)));
             state.head()

@@ -41,7 +41,7 @@ impl When {
 }
 
 /// Reads a little of the state of a moment; also answers whether the state may lag behind the sources.
-pub(super) async fn ask<R>(
+pub(super) async fn query<R>(
     app: &App,
     principal: &Name,
     when: &When,

@@ -117,9 +117,8 @@ fn set(
             let stored = render::manifest(record, entry);
             let subject = format!("quota {namespace}/{name}");
             let place = (Some(&namespace), &name);
-            if manifest.repeats(&stored)
-                && is_no_edit(context, &subject, place, entry, precondition)?
-            {
+            let repeats = || manifest.repeats(&stored);
+            if is_no_edit(context, &subject, place, entry, precondition, repeats)? {
                 return Ok((set_view(state, &namespace, &name)?, false));
             }
             refuse_stale(&subject, &mut manifest.metadata, &stored.metadata)?;
@@ -219,9 +218,7 @@ pub(super) async fn list(
     let ((view, more), head) = page.await?;
     let last = view.records().next_back().filter(|_| more);
     let last = last.map(|quota| token(&&*quota.name)).transpose()?;
-    let amounts = amounts(&view);
-    let make = move |turn: &Turn| shown(turn, &app, &view, &labels, last, head);
-    Ok(permit.make(amounts, make).await)
+    Ok(finish(app, &permit, view, labels, last, head).await)
 }
 
 /// `GET /v1/quotas`: by namespace and name. All numbers of a page are of one moment.
@@ -242,9 +239,21 @@ pub(super) async fn list_all(
     let last = view.records().next_back().filter(|_| more);
     let key = |quota: &Arc<QuotaRecord>| token(&(&*quota.namespace, &*quota.name));
     let last = last.map(key).transpose()?;
+    Ok(finish(app, &permit, view, labels, last, head).await)
+}
+
+/// The response with a page, made in the turn of the principal if it shows many amounts.
+async fn finish(
+    app: App,
+    permit: &Permit,
+    view: QuotasView,
+    labels: LabelSelector,
+    next: Option<String>,
+    head: Head,
+) -> Response {
     let amounts = amounts(&view);
-    let make = move |turn: &Turn| shown(turn, &app, &view, &labels, last, head);
-    Ok(permit.make(amounts, make).await)
+    let make = move |turn: &Turn| respond(turn, &app, &view, &labels, next, head);
+    permit.make(amounts, make).await
 }
 
 /// How many amounts an answer with these quotas shows; their metadata is read and shown, too.
@@ -256,7 +265,7 @@ fn labels_of(view: &QuotaView) -> BTreeMap<String, String> {
     render::manifest(&view.record, view.entry).metadata.labels
 }
 
-fn shown(
+fn respond(
     turn: &Turn,
     app: &App,
     view: &QuotasView,

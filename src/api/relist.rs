@@ -17,7 +17,7 @@ use super::{
 const KINDS_MAX: usize = 256;
 
 /// `POST /v1/relist`: requests that the publishers list these kinds again, or all kinds.
-pub(super) async fn ask(
+pub(super) async fn request(
     State(app): State<App>,
     Caller(actor): Caller,
     text: JsonText,
@@ -28,11 +28,11 @@ pub(super) async fn ask(
     };
     let resources = kinds(&request)?;
     let Some(relist) = app.sources.request_relist(resources.clone()) else {
-        let detail = "there is no stream, so no publisher that could be asked: nats.url is not set";
+        let detail = "there is no stream, so no publisher of which a relist could be requested: nats.url is not set";
         return Err(Problem::new(Reason::NotFound, detail));
     };
     if relist.clusters.is_empty() {
-        let detail = "no message of the stream has been seen that names a cluster to be asked: \
+        let detail = "no message of the stream has been seen that names a cluster of which a relist could be requested: \
                       set nats.cluster";
         return Err(Problem::new(Reason::NotReady, detail));
     }

@@ -26,7 +26,7 @@ use super::{answer, precondition, reservations::holder};
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 pub struct ResourceQuota<'a> {
-    shown: Quota<'a>,
+    body: Quota<'a>,
     #[serde(skip)]
     entry: Sequence,
 }
@@ -62,7 +62,7 @@ impl<'a> ResourceQuota<'a> {
             reason: "NotAskedAbout".to_owned(),
             message,
         });
-        let shown = Quota {
+        let body = Quota {
             api_version: Cow::Borrowed(API_VERSION),
             kind: Cow::Borrowed(KIND),
             metadata: metadata(&view.record, view.entry),
@@ -79,21 +79,21 @@ impl<'a> ResourceQuota<'a> {
             lagging: false,
         };
         let entry = view.entry;
-        Self { shown, entry }
+        Self { body, entry }
     }
 
     /// The same, with the position of the ledger, and whether a source lags.
     #[must_use]
     pub fn as_of(mut self, head: Head, lagging: bool) -> Self {
-        self.shown.as_of = Some(answer::as_of(head));
-        self.shown.lagging = lagging;
+        self.body.as_of = Some(answer::as_of(head));
+        self.body.lagging = lagging;
         self
     }
 
     /// The quota's entity tag: it changes when the quota is set anew and when its numbers change.
     #[must_use]
     pub fn tag(&self) -> HeaderValue {
-        let status = serde_json::to_vec(&self.shown.status).unwrap_or_default();
+        let status = serde_json::to_vec(&self.body.status).unwrap_or_default();
         precondition::tag(self.entry, &status)
     }
 }

@@ -74,16 +74,18 @@ pub(super) fn refuse_revival(subject: &str, new: &Metadata) -> Result<(), Proble
 }
 
 /// Whether a manifest that equals the definition from a source (by namespace, if there is one, and name) changes
-/// nothing. An edit is refused, since the source would undo it; a request that changes nothing shall succeed.
+/// nothing. An edit is refused, since the source would undo it; a request that changes nothing shall succeed. `repeats`
+/// compares the two, which takes the decider long for long ones, and is only called for those of a source.
 pub(super) fn is_no_edit(
     context: &DecisionContext<'_>,
     subject: &str,
     (namespace, name): (Option<&Name>, &Name),
     entry: Sequence,
     precondition: Option<Precondition>,
+    repeats: impl FnOnce() -> bool,
 ) -> Result<bool, Problem> {
     let state = context.transaction.state();
-    if !decide::belongs_to_source(state, context.policy, namespace, name) {
+    if !decide::belongs_to_source(state, context.policy, namespace, name) || !repeats() {
         return Ok(false);
     }
     let holds = precondition.map_or(Ok(()), |condition| {

@@ -1,6 +1,6 @@
 //! Makes and reads reservations.
 
-mod shown;
+mod body;
 
 use std::sync::Arc;
 
@@ -38,8 +38,8 @@ use crate::{
     writer,
 };
 
-pub(super) use shown::{LAGGING, holder, whole, write_fields, write_head};
-use shown::{item, write};
+pub(super) use body::{LAGGING, holder, whole, write_fields, write_head};
+use body::{item, write};
 
 /// The response for one reservation.
 pub(super) fn show(

@@ -146,9 +146,9 @@ pub fn routes() -> Vec<Route<App>> {
             .body(BodyLimit::Events)
             .operation("correct", &[(200, "CorrectionAnswer")]).sends("CorrectionRequest").about("200: one outcome per item"),
         // A relist puts load on the cluster's API server.
-        post("/v1/relist", Role(&[Admin], Everywhere), relist::ask).idempotent()
+        post("/v1/relist", Role(&[Admin], Everywhere), relist::request).idempotent()
             .operation("relist", &[(202, "RelistAnswer")]).sends("RelistRequest")
-.body_may_be_left_out().about("202: the clusters whose publishers were asked for a relist"),
+.body_may_be_left_out().about("202: the clusters whose publishers were requested to relist"),
         // Events are facts; they include limits while `quotas.adopt` is on.
         post("/v1/events", Role(&[Ingest], Everywhere), events::accept).idempotent()
             .body(BodyLimit::Events)

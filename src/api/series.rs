@@ -10,7 +10,7 @@ use super::{
     App, Caller, answer,
     page::{Params, Target},
     problem::{Cause, Problem, Reason},
-    usage::{Seen, sums},
+    usage::Seen,
 };
 use crate::{
     config::Period,
@@ -58,11 +58,14 @@ pub(super) async fn series(
             let why = format!("there are more than {FIGURES_MAX} figures in so many points");
             return Err(Problem::invalid(vec![Cause::invalid("step", &step, &why)]));
         };
-        let points = times.iter().zip(&sampled).map(|(time, seen)| UsagePoint {
-            time: *time,
-            sequence: seen.head.sequence,
-            resources: sums(&seen.totals),
-            quotas: seen.limits(turn),
+        let points = times.iter().zip(&sampled).map(|(time, seen)| {
+            let (resources, quotas) = seen.sums_and_limits(turn);
+            UsagePoint {
+                time: *time,
+                sequence: seen.head.sequence,
+                resources,
+                quotas,
+            }
         });
         Ok(answer::large(
             turn,

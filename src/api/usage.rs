@@ -35,13 +35,21 @@ impl Seen {
         }
     }
 
+    /// The sums of all resources that count or are limited, and what each limit leaves.
+    pub(super) fn sums_and_limits(&self, turn: &Turn) -> (Vec<Total>, Vec<QuotaUsage>) {
+        let limits = self.limits(turn);
+        let limited = limits.iter().flat_map(|quota| &quota.resources);
+        let sums = sums(&self.totals, limited.map(|limit| &limit.resource));
+        (sums, limits)
+    }
+
     /// The number of amounts that the answer lists.
     pub(super) fn amounts(&self) -> usize {
         self.totals.used.len() + self.totals.reserved.len() + self.quotas.amounts()
     }
 
     /// The quotas with their limits. There may be many.
-    pub(super) fn limits(&self, turn: &Turn) -> Vec<QuotaUsage> {
+    fn limits(&self, turn: &Turn) -> Vec<QuotaUsage> {
         let limits = |(record, figures): (&Arc<QuotaRecord>, Vec<Figure>)| {
             turn.pause();
             QuotaUsage {
@@ -62,18 +70,19 @@ pub(super) async fn usage(
 ) -> Result<Response, Problem> {
     let permit = Permit::to_read(&actor.principal)?;
     let name = namespace.clone();
-    let (seen, lagging) = past::ask(&app, &actor.principal, &when, move |state| {
+    let (seen, lagging) = past::query(&app, &actor.principal, &when, move |state| {
         Seen::of(state, &name)
     })
     .await?;
     let amounts = seen.amounts();
     let make = move |turn: &Turn| {
+        let (resources, quotas) = seen.sums_and_limits(turn);
         answer::large(
             turn,
             &Usage {
                 namespace: namespace.into(),
-                resources: sums(&seen.totals),
-                quotas: seen.limits(turn),
+                resources,
+                quotas,
                 as_of: answer::as_of(seen.head),
                 lagging,
             },
@@ -82,8 +91,9 @@ pub(super) async fn usage(
     Ok(permit.make(amounts, make).await)
 }
 
-pub(super) fn sums(totals: &Totals) -> Vec<Total> {
-    let names: BTreeSet<&Name> = totals.used.names().chain(totals.reserved.names()).collect();
+fn sums<'a>(totals: &'a Totals, limited: impl Iterator<Item = &'a Name>) -> Vec<Total> {
+    let counted = totals.used.names().chain(totals.reserved.names());
+    let names: BTreeSet<&Name> = counted.chain(limited).collect();
     let of = |list: &ResourceList, name: &str| list.get(name).cloned().unwrap_or_default();
     let sum = |resource: &Name| Total {
         resource: resource.clone(),

@@ -13,9 +13,9 @@ use tokio_util::sync::CancellationToken;
 use super::{File, FileError, register::Register};
 use crate::{
     config::schema,
+    log_limiter::LogLimiter,
     metrics,
     reload::{Followed, follow},
-    throttle::Throttle,
 };
 
 /// A larger file is refused.
@@ -28,7 +28,7 @@ pub struct Authenticator(Arc<Shared>);
 struct Shared {
     /// None if every caller is anonymous.
     register: Option<watch::Sender<Arc<Register>>>,
-    refusals: Throttle,
+    refusals: LogLimiter,
 }
 
 /// Why a tokens file cannot be used.
@@ -85,12 +85,12 @@ impl Authenticator {
     fn with(register: Option<watch::Sender<Arc<Register>>>) -> Self {
         Self(Arc::new(Shared {
             register,
-            refusals: Throttle::new(1),
+            refusals: LogLimiter::new(1),
         }))
     }
 
     /// Whether callers need a token.
-    pub(crate) fn asks(&self) -> bool {
+    pub(crate) fn is_required(&self) -> bool {
         self.0.register.is_some()
     }
 
@@ -100,7 +100,7 @@ impl Authenticator {
     }
 
     /// Limits the log lines about rejected callers.
-    pub(super) fn refusals(&self) -> &Throttle {
+    pub(super) fn refusals(&self) -> &LogLimiter {
         &self.0.refusals
     }
 }

@@ -192,6 +192,6 @@ fn turned_away(
         principal = principal.map(|principal| principal.name().as_str()),
         peer = %peer.address,
         held_back,
-        "a caller was turned away"
+        "request refused"
     );
 }

@@ -30,7 +30,7 @@ pub(super) struct Signed {
 
 /// A destination of checkpoints. To deliver a checkpoint twice does no harm.
 #[derive(Clone)]
-pub enum Destination {
+pub(crate) enum Destination {
     /// A subject that a JetStream stream stores.
     Nats {
         /// The connection.
@@ -52,14 +52,14 @@ pub enum Destination {
 impl Destination {
     /// A subject on this connection.
     #[must_use]
-    pub fn nats(client: async_nats::Client, subject: String) -> Self {
+    pub(crate) fn nats(client: async_nats::Client, subject: String) -> Self {
         let context = jetstream::new(client);
         Self::Nats { context, subject }
     }
 
     /// A server by its URL. An https server needs a certificate that the system trusts.
     #[must_use]
-    pub fn http(url: String) -> Self {
+    pub(crate) fn http(url: String) -> Self {
         let user_agent = concat!("quotad/", env!("CARGO_PKG_VERSION"));
         let agent = outbound::agent(&url, user_agent, ATTEMPT);
         Self::Http { agent, url }

@@ -9,5 +9,5 @@ mod signer;
 #[cfg(test)]
 mod tests;
 
-pub use destination::Destination;
-pub use signer::{Settings, Signer, StartError};
+pub(crate) use destination::Destination;
+pub(crate) use signer::{Settings, Signer, StartError};

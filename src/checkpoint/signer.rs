@@ -25,7 +25,7 @@ const TICK: Duration = Duration::from_secs(1);
 
 /// When checkpoints are signed, and where they are stored.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// The private key.
     pub key_file: PathBuf,
     /// The file to which checkpoints are appended.
@@ -38,7 +38,7 @@ pub struct Settings {
 
 /// Why checkpoints cannot be signed.
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
+pub(crate) enum StartError {
     /// The key cannot be read.
     #[error("checkpoint.key_file = {path}: {source}")]
     KeyFile {
@@ -92,7 +92,7 @@ pub(super) enum SignError {
 }
 
 /// Signs checkpoints of one ledger.
-pub struct Signer {
+pub(crate) struct Signer {
     reader: FileReader,
     key: PrivateKey,
     notes: Notes,
@@ -109,7 +109,7 @@ impl Signer {
     ///
     /// # Errors
     /// [`StartError`].
-    pub fn open(rules: Settings, reader: FileReader) -> Result<Self, StartError> {
+    pub(crate) fn open(rules: Settings, reader: FileReader) -> Result<Self, StartError> {
         let key = read_key(&rules.key_file)?;
         let path = rules.file.display().to_string();
         let (notes, last) = Notes::open(&rules.file, key.public().name())
@@ -160,7 +160,7 @@ impl Signer {
 
     /// Signs whenever a checkpoint is due, until `stop`; then once more if there are new entries. Delivers each
     /// checkpoint to the destinations.
-    pub async fn run(mut self, places: Vec<Destination>, stop: CancellationToken) {
+    pub(crate) async fn run(mut self, places: Vec<Destination>, stop: CancellationToken) {
         let deliveries: Vec<_> = places.into_iter().map(Delivery::begin).collect();
         let send = |signed: &Signed| {
             for delivery in &deliveries {

@@ -11,7 +11,7 @@ use crate::config;
 pub(super) async fn servers(settings: &config::Cluster, must_answer: bool) -> Result<(), String> {
     let mut problems = Vec::new();
     for monitoring in settings.monitoring.clone() {
-        let request = tokio::task::spawn_blocking(move || servers::ask(&monitoring));
+        let request = tokio::task::spawn_blocking(move || servers::query(&monitoring));
         match request.await {
             Ok(Ok(facts)) => problems.extend(servers::problems(&facts)),
             Ok(Err(why)) if must_answer => problems.push(why),

@@ -135,7 +135,7 @@ impl Cluster {
                 continue;
             }
             let others: Vec<_> = self.others().collect();
-            let others = join_all(others.iter().map(|node| self.ask(node))).await;
+            let others = join_all(others.iter().map(|node| self.query(node))).await;
             match compare(super::VERSION, &own, &others) {
                 Compared::NotYet => {}
                 Compared::Same(sequence) => {

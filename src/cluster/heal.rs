@@ -161,7 +161,7 @@ impl Cluster {
     /// Checks that no other node has, or may have, more entries.
     async fn has_most(&self, end: Durable, lost: &[String]) -> Result<(), Refused> {
         let others: Vec<_> = self.others().collect();
-        for node in join_all(others.iter().map(|node| self.ask(node))).await {
+        for node in join_all(others.iter().map(|node| self.query(node))).await {
             let name = node.name.clone();
             match (node.replica, lost.contains(&name)) {
                 (None, true) => {}

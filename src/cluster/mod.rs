@@ -322,13 +322,13 @@ impl Cluster {
             return;
         }
         let others: Vec<_> = self.others().collect();
-        let stand = join_all(others.iter().map(|node| self.ask(node))).await;
+        let stand = join_all(others.iter().map(|node| self.query(node))).await;
         for other in stand.iter().filter(|node| node.problem.is_none()) {
             let other = &other.name;
             match self.transfer(other).await {
-                Ok(()) => return tracing::info!(to = other, "the lead was given to another node"),
+                Ok(()) => return tracing::info!(to = other, "leadership transferred"),
                 Err(Error::NotLeader) => return,
-                Err(error) => tracing::warn!(to = other, %error, "not handed over"),
+                Err(error) => tracing::warn!(to = other, %error, "handover failed"),
             }
             // Any node may lead now: this one again, or another.
             let leads = self.0.ledger.wait_until_decides(true);

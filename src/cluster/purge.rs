@@ -17,27 +17,27 @@ const LOOK: Duration = Duration::from_secs(10);
 
 /// The last report of a node.
 #[derive(Clone, Copy, Debug)]
-struct Heard {
+struct Report {
     /// The node needs no messages up to this one; none if it has not reported since this node began to lead.
     position: Option<u64>,
-    at: Instant,
+    last_contact: Instant,
 }
 
 /// The reports of all nodes since this one began to lead.
 #[derive(Debug, Default)]
-struct Nodes(BTreeMap<String, Heard>);
+struct Nodes(BTreeMap<String, Report>);
 
 impl Nodes {
-    fn hear(&mut self, nodes: &[ClusterNode], now: Instant) {
+    fn record(&mut self, nodes: &[ClusterNode], now: Instant) {
         for node in nodes {
-            let heard = self.0.entry(node.name.clone()).or_insert(Heard {
+            let report = self.0.entry(node.name.clone()).or_insert(Report {
                 position: None,
-                at: now,
+                last_contact: now,
             });
             // A node that has not applied anything yet needs the whole stream, or copies the ledger from another node.
             if node.role != "unreachable" {
-                heard.position = Some(node.durable_stream_sequence);
-                heard.at = now;
+                report.position = Some(node.durable_stream_sequence);
+                report.last_contact = now;
             }
         }
     }
@@ -45,10 +45,10 @@ impl Nodes {
     /// The last message that no node needs any more. Nodes that were removed, or have not reported for `forget`, do not
     /// count: they join again.
     fn bound(&self, removed: &BTreeSet<String>, now: Instant, forget: Duration) -> Option<u64> {
-        let counted = self.0.iter().filter(|(name, heard)| {
-            !removed.contains(*name) && now.duration_since(heard.at) < forget
+        let counted = self.0.iter().filter(|(name, report)| {
+            !removed.contains(*name) && now.duration_since(report.last_contact) < forget
         });
-        let positions: Option<Vec<_>> = counted.map(|(_, heard)| heard.position).collect();
+        let positions: Option<Vec<_>> = counted.map(|(_, report)| report.position).collect();
         positions?.into_iter().min()
     }
 }
@@ -63,7 +63,7 @@ impl Cluster {
                 nodes = Nodes::default();
                 continue;
             }
-            nodes.hear(&self.status().await.nodes, Instant::now());
+            nodes.record(&self.status().await.nodes, Instant::now());
             if let Err(error) = self.purge_to(&nodes).await {
                 tracing::warn!(%error, "the stream was not purged");
             }
@@ -94,7 +94,7 @@ impl Cluster {
     pub async fn remove(&self, node: &str) -> Result<(), Error> {
         let shared = &self.0;
         let name = self.other(node)?;
-        if self.ask(&name).await.role != "unreachable" {
+        if self.query(&name).await.role != "unreachable" {
             return Err(Error::StillRuns(name));
         }
         let add = |removed: &mut BTreeSet<String>| removed.insert(node.to_owned());
@@ -129,7 +129,7 @@ mod tests {
         let mut nodes = Nodes::default();
         assert_eq!(nodes.bound(&nobody, start, forget), None);
         let silent = node("c", "unreachable", 0);
-        nodes.hear(
+        nodes.record(
             &[
                 node("a", "leader", 90),
                 node("b", "follower", 70),
@@ -141,10 +141,10 @@ mod tests {
         assert_eq!(nodes.bound(&nobody, after(1), forget), None);
         let removed = BTreeSet::from(["c".to_owned()]);
         assert_eq!(nodes.bound(&removed, after(1), forget), Some(70));
-        nodes.hear(&[node("c", "follower", 20)], after(2));
+        nodes.record(&[node("c", "follower", 20)], after(2));
         assert_eq!(nodes.bound(&nobody, after(3), forget), Some(20));
         // The node is gone: its position counts until the node is forgotten.
-        nodes.hear(
+        nodes.record(
             &[node("a", "leader", 95), node("b", "follower", 94), silent],
             after(101),
         );

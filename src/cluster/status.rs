@@ -53,14 +53,14 @@ impl Cluster {
         let nodes = self.0.peers.names().map(|node| async {
             match *node == self.0.node {
                 true => own.nodes.clone(),
-                false => vec![self.ask(node).await],
+                false => vec![self.query(node).await],
             }
         });
         let nodes = join_all(nodes).await.into_iter().flatten().collect();
         wire::Cluster { nodes, ..own }
     }
 
-    pub(super) async fn ask(&self, node: &NodeName) -> ClusterNode {
+    pub(super) async fn query(&self, node: &NodeName) -> ClusterNode {
         self.0.peers.status(node).await
     }
 }

@@ -23,7 +23,7 @@ impl Cluster {
             let mut used: Vec<_> = found.iter().filter_map(stream::Found::used).collect();
             for monitoring in shared.settings.monitoring.clone() {
                 // Other checks report servers that do not answer.
-                let request = tokio::task::spawn_blocking(move || servers::ask(&monitoring));
+                let request = tokio::task::spawn_blocking(move || servers::query(&monitoring));
                 if let Ok(Ok(facts)) = request.await {
                     used.extend(facts.storage_used());
                 }

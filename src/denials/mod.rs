@@ -29,8 +29,8 @@ use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
 use crate::{
+    log_limiter::{LogLimiter, shortened},
     metrics,
-    throttle::{Throttle, shortened},
 };
 use log::DenialLog;
 use record::NewDenial;
@@ -40,7 +40,7 @@ const WAITING: usize = 4096;
 
 /// How many denials are kept, and for how long.
 #[derive(Clone, Copy, Debug)]
-pub struct Bounds {
+pub(crate) struct Bounds {
     /// Most denials.
     pub records: usize,
     /// Most bytes.
@@ -86,9 +86,9 @@ pub(crate) struct Denied<'a> {
 }
 
 impl Denied<'_> {
-    /// Logs the denial, if the throttle lets it pass.
-    pub(crate) fn log(&self, throttle: &Throttle, refusal: &dyn fmt::Display) {
-        let Some(held_back) = throttle.pass(Instant::now()) else {
+    /// Logs the denial, if the limiter lets it pass.
+    pub(crate) fn log(&self, limiter: &LogLimiter, refusal: &dyn fmt::Display) {
+        let Some(held_back) = limiter.pass(Instant::now()) else {
             return;
         };
         let Self {
@@ -115,7 +115,7 @@ enum Message {
 ///
 /// # Errors
 /// If the file cannot be read or written.
-pub fn start(file: &Path, bounds: Bounds) -> std::io::Result<(Denials, JoinHandle<()>)> {
+pub(crate) fn start(file: &Path, bounds: Bounds) -> std::io::Result<(Denials, JoinHandle<()>)> {
     let (messages, inbox) = crossbeam_channel::bounded(WAITING);
     let log = DenialLog::open(file, bounds, crate::clock::now())?;
     let thread = std::thread::Builder::new()

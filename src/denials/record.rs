@@ -11,8 +11,8 @@ use quota_semantics::{Name, Timestamp, quantity::Quantity, resource::ResourceLis
 use serde::Serialize;
 
 use crate::{
+    log_limiter::cut,
     reason::{Reason, of_refusal},
-    throttle::cut,
 };
 
 /// Most quotas that a record keeps: those that the request counts against.

@@ -17,15 +17,15 @@ use super::{
     retry::until_decided,
 };
 use crate::{
+    log_limiter::cut,
     metrics::{self, Source},
-    throttle::cut,
     writer::{DecisionContext, Ledger, Unavailable},
 };
 
 pub use quota_core::source::{Consumed, Recorded};
 
 /// A chunk is full at this size in bytes, so that its entries fit into one batch with entries of other jobs.
-const CHUNK_BYTES: usize = 4 * 1024 * 1024;
+const CHUNK_BYTES: usize = 2 * 1024 * 1024;
 
 /// A chunk is full with this many events: they are decided in one job, while readers wait for the state and other jobs
 /// for their decisions.

@@ -17,25 +17,20 @@ use super::{
     object::Object,
     page::as_table,
     params::Params,
-    read::{amounts, large},
-    resource::View,
+    read::{amounts, large, read_permit},
+    resource::CopiedView,
     status::{Failure, Result},
     table::{self, Attachment},
 };
 use crate::{
-    api::groups::{MEMBERS_MAX, Seen},
+    api::groups::{Copied, MEMBERS_MAX},
     auth::{Principal, Role},
-    large::{AMOUNTS_AT_ONCE, Permit, Turn},
+    large::{NAMES_AT_ONCE, Permit, Turn},
     routes::Target,
-    writer::{Unavailable, now},
+    writer::now,
 };
 
 pub(super) const KIND: &str = "AppliedClusterResourceQuota";
-/// Members whose names are read while the state is locked once.
-const NAMES_AT_ONCE: usize = 2 * AMOUNTS_AT_ONCE;
-/// Amounts of members that are copied while the state is locked once.
-const MEMBER_AMOUNTS: usize = 10_000;
-
 pub(super) const PLURAL: &str = "appliedclusterresourcequotas";
 
 /// `GET …/namespaces/{namespace}/appliedclusterresourcequotas`
@@ -51,7 +46,7 @@ pub(super) async fn list(
         return Err(Failure::method_not_allowed());
     }
     let (labels, fields) = (params.labels()?, params.fields()?);
-    let permit = Permit::to_read(&actor.principal).map_err(|_| Unavailable::Overloaded)?;
+    let permit = read_permit(&actor)?;
     let names = |state: &state::State| state.groups_of(&namespace).cloned().collect::<Vec<_>>();
     let (mut names, head) = kube.read(names).await?;
     params.check_version(head)?;
@@ -114,7 +109,7 @@ pub(super) async fn get(
     shape: Shape,
     params: Params,
 ) -> Result<Response> {
-    let permit = Permit::to_read(&actor.principal).map_err(|_| Unavailable::Overloaded)?;
+    let permit = read_permit(&actor)?;
     let object = kube.applied(&permit, &namespace, &name, &principal).await?;
     let object = object.ok_or_else(|| Failure::not_found(Kind::Group, &name))?;
     let json = match shape {
@@ -157,35 +152,22 @@ impl Kube {
         name: &str,
         principal: &Principal,
     ) -> Result<Option<Object>> {
-        let seen = |state: &state::State| {
-            let counts = state.groups_of(namespace).any(|group| **group == *name);
-            let view = state.group(name).filter(|_| counts)?;
-            Some(Seen {
-                view,
-                members: Vec::new(),
-                // The contender would name a namespace that the caller may not read.
-                contender: None,
-            })
+        let counts =
+            |state: &state::State| state.groups_of(namespace).any(|group| **group == *name);
+        if !self.read(counts).await?.0 {
+            return Ok(None);
+        }
+        let names = self.readable_members(permit, name, principal).await?;
+        let copied = |state: &state::State| {
+            let group = state.copied_group(name).filter(|_| counts(state))?;
+            Copied::of_members(state, group, &names)
         };
-        let (seen, head) = self.read(seen).await?;
-        let Some(mut seen) = seen else {
+        let (copied, head) = self.read(copied).await?;
+        let Some(copied) = copied else {
             return Ok(None);
         };
-        let names = self.readable_members(permit, name, principal).await?;
-        let mut rest = &names[..];
-        while !rest.is_empty() {
-            let some = |state: &state::State| state.members_view(name, rest, MEMBER_AMOUNTS);
-            let ((view, count), _) = self.read(some).await?;
-            let amounts = count * (1 + seen.view.figures.len());
-            let make = move |turn: &Turn| -> Vec<_> {
-                let views = view.views();
-                views.inspect(|_| turn.pause()).collect()
-            };
-            seen.members.extend(permit.make(amounts, make).await);
-            rest = &rest[count..];
-            tokio::task::yield_now().await;
-        }
-        Ok(Some(self.object(View::Group(seen), head)))
+        let object = self.made(permit, CopiedView::Group(copied), head);
+        Ok(Some(object.await))
     }
 
     /// The names of the first members of a group that the caller may read. Which ones these are is determined before
@@ -196,30 +178,22 @@ impl Kube {
         name: &str,
         principal: &Principal,
     ) -> Result<Vec<Name>> {
-        let (mut names, mut after) = (Vec::new(), None);
-        loop {
-            let some = |state: &state::State| state.group_member_names(name, after, NAMES_AT_ONCE);
+        let (mut names, mut after) = (Vec::new(), Some(Name::default()));
+        while let Some(last) = after.filter(|_| names.len() < MEMBERS_MAX) {
+            let some = |state: &state::State| state.group_member_names(name, &last, NAMES_AT_ONCE);
             let some = self.read(some).await?.0.unwrap_or_default();
-            let last = some.last().filter(|_| some.len() == NAMES_AT_ONCE);
-            let last = last.map(|(place, _)| *place);
+            after = some.get(NAMES_AT_ONCE - 1).cloned();
             let principal = principal.clone();
             let amounts = some.len();
             let readable = move |turn: &Turn| -> Vec<_> {
-                let some = some.into_iter().map(|(_, name)| name);
-                let some = some.inspect(|_| turn.pause());
+                let some = some.into_iter().inspect(|_| turn.pause());
                 some.filter(|name| principal.may(Role::Read, name))
                     .collect()
             };
             names.extend(permit.make(amounts, readable).await);
-            if names.len() > MEMBERS_MAX {
-                names.select_nth_unstable(MEMBERS_MAX);
-                names.truncate(MEMBERS_MAX);
-            }
-            let Some(last) = last else { break };
-            after = Some(last);
             tokio::task::yield_now().await;
         }
-        names.sort_unstable();
+        names.truncate(MEMBERS_MAX);
         Ok(names)
     }
 }

@@ -17,8 +17,8 @@ use super::{
     status::{Failure, Result},
 };
 use crate::{
+    log_limiter::cut,
     server::{is_foreign_page, warn, whole},
-    throttle::cut,
 };
 use quota_semantics::yaml::Object;
 

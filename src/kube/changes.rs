@@ -1,15 +1,16 @@
 //! Recent changes, and the versions derived from them.
 //!
-//! A quota changes when it is set, and when a figure of its status changes. The entry that set a quota identifies the
-//! first kind of change. For the second, this module records for each namespace which entry last changed a figure. It
-//! also records which entry created each quota and group, and which ones were deleted, as far back as its memory bound
-//! allows; each namespace has a fair share of the memory. Like the watch cache of Kubernetes' API server it begins
-//! empty: a client that requests changes from before its beginning has to list again.
+//! A quota changes when it is set, and when a figure of its status changes. So this module records which entry created
+//! each quota and group, which one set it last, and for each namespace which entry last changed a figure. It also
+//! records what was deleted, as far back as its memory bound allows; each namespace has a fair share of the memory.
+//! Like the watch cache of Kubernetes' API server it begins empty: a client that requests changes from before its
+//! beginning has to list again.
 //!
 //! The figures of a group change with the figures of its members. All groups may have changed with an entry that
 //! changes which namespaces they count.
 
 mod deletions;
+mod order;
 #[cfg(test)]
 mod tests;
 
@@ -36,6 +37,8 @@ use crate::writer::Ledger;
 
 pub(super) use deletions::Deletion;
 use deletions::Deletions;
+use order::Portion;
+pub(super) use order::{Change, Since};
 
 /// Most namespaces whose last change is recorded, and most deleted quotas and groups.
 const WINDOW: usize = 1 << 16;
@@ -45,16 +48,7 @@ const NAMESPACES_AT_ONCE: usize = 100;
 const GROUPS_AT_ONCE: usize = 500;
 
 /// Changes that are read while the window is locked once: all reads of this API wait meanwhile.
-pub(super) const CHANGES_AT_ONCE: usize = 500;
-
-/// What has changed since a version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Delta {
-    /// The version up to which the changes are complete.
-    pub(super) upto: Sequence,
-    /// Whether any group may have changed, regardless of its members.
-    pub(super) any_group: bool,
-}
+const CHANGES_AT_ONCE: usize = 500;
 
 /// Follows the ledger.
 pub(super) struct Changes {
@@ -63,24 +57,20 @@ pub(super) struct Changes {
     stop: CancellationToken,
 }
 
-/// The last changes in a namespace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Touched {
-    /// The last recorded change of a figure.
-    figures: Sequence,
-    /// The last change of a figure or a quota.
-    anything: Sequence,
-}
-
 #[derive(Default)]
 struct Window {
     /// Changes up to this entry are not recorded individually.
     floor: Sequence,
     head: Sequence,
-    touched: HashMap<Name, Touched>,
+    /// The last entry that may have changed figures of all namespaces.
+    everything: Sequence,
+    /// By namespace, the last entry that changed a figure.
+    figures: HashMap<Name, Sequence>,
     by_time: BTreeMap<Sequence, Name>,
     /// The last entry that changed a group, or the namespaces that groups count.
     groups: Sequence,
+    /// What was set since the window began, by the last entry that set it.
+    sets: BTreeMap<Sequence, Key>,
     /// By namespace (empty for groups) and name.
     records: HashMap<Name, BTreeMap<Name, Live>>,
     deletions: Deletions,
@@ -92,6 +82,8 @@ struct Live {
     record: Record,
     /// The entry that created it; 0 if it was there before the window.
     born: Sequence,
+    /// The last entry that set it; 0 if that was before the window.
+    set: Sequence,
 }
 
 impl Changes {
@@ -160,19 +152,17 @@ impl Changes {
     /// The version of a quota that `entry` set, in a state at `head`.
     pub(super) fn version(&self, namespace: &str, entry: Sequence, head: Sequence) -> Sequence {
         let window = self.window.lock();
-        let figures = window
-            .touched
-            .get(namespace)
-            .map_or(window.floor, |touched| touched.figures);
-        entry.max(figures.min(head))
+        let figures = window.figures.get(namespace).copied();
+        let changed = figures.unwrap_or(window.floor).max(window.everything);
+        entry.max(changed.min(head))
     }
 
     /// The version of a group that `entry` set, in a state at `head`: no figure of any namespace has changed since.
     pub(super) fn version_of_group(&self, entry: Sequence, head: Sequence) -> Sequence {
         let window = self.window.lock();
-        let touched = window.by_time.last_key_value().map_or(0, |(last, _)| *last);
-        let changed = touched.max(window.groups).max(window.floor);
-        entry.max(changed.min(head))
+        let figures = window.by_time.last_key_value().map_or(0, |(last, _)| *last);
+        let all = window.last_of_all(Kind::Group).max(window.floor);
+        entry.max(figures.max(all).min(head))
     }
 
     /// The entry that created an object; none if it is not there, or another one has its name.
@@ -182,51 +172,32 @@ impl Changes {
         (live.record.uid() == uid).then_some(live.born)
     }
 
-    /// What has changed of a kind since a version, in one namespace or in all. [`Changes::touched`] and
-    /// [`Changes::deleted`] name the changes, in portions.
+    /// Checks that the changes of a kind since a version are recorded, in one namespace or in all.
     ///
     /// # Errors
-    /// `Expired` if the changes since that version are no longer recorded.
-    pub(super) fn since(
+    /// `Expired` if they no longer are.
+    pub(super) fn check(
         &self,
         kind: Kind,
         version: Sequence,
         namespace: Option<&Name>,
-    ) -> Result<Delta> {
-        let window = self.window.lock();
-        window.check(kind, version, namespace)?;
-        Ok(Delta {
-            upto: window.head.max(version),
-            any_group: window.groups > version,
-        })
+    ) -> Result<()> {
+        self.window.lock().check(kind, version, namespace)
     }
 
-    /// The namespaces, or this namespace, in which quotas or figures have changed since a version: the first ones of
-    /// them, each with its last change.
+    /// The changes of a kind since a version, in one namespace or in all: the first ones of them, in order.
     ///
     /// # Errors
-    /// `Expired` if the changes since that version are no longer recorded.
-    pub(super) fn touched(
+    /// `Expired` if they are no longer recorded.
+    pub(super) fn next(
         &self,
-        version: Sequence,
+        kind: Kind,
+        since: Since,
         namespace: Option<&Name>,
-    ) -> Result<Vec<(Sequence, Name)>> {
+    ) -> Result<Portion> {
         let window = self.window.lock();
-        if version < window.floor {
-            return Err(Failure::expired(version, window.floor));
-        }
-        if let Some(name) = namespace {
-            let touched = window.touched.get(name);
-            let changed = touched.map(|touched| touched.anything);
-            let changed = changed.filter(|changed| *changed > version);
-            return Ok(changed
-                .map(|changed| (changed, name.clone()))
-                .into_iter()
-                .collect());
-        }
-        let touched = window.by_time.range(version.saturating_add(1)..);
-        let touched = touched.map(|(changed, name)| (*changed, name.clone()));
-        Ok(touched.take(CHANGES_AT_ONCE).collect())
+        window.check(kind, since.version, namespace)?;
+        Ok(window.next(kind, since, namespace))
     }
 
     /// The deleted objects of a kind after one version and up to another, in one namespace or in all: the first ones of
@@ -246,15 +217,25 @@ impl Changes {
     }
 }
 
-/// The namespace in which an event changes a quota or a figure.
+/// The namespace in which an event changes figures.
 fn place(event: &Event) -> Option<&Name> {
     match event {
-        Event::ObjectRefreshed {
+        Event::QuotaSet(_)
+        | Event::QuotaDeleted { .. }
+        | Event::ObjectRefreshed {
             ends_reservation: false,
             ..
         } => None,
         event => event.namespace(),
     }
+}
+
+/// Whether an event may change figures of all namespaces.
+const fn changes_everything(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::ChargingChanged { .. } | Event::WorkloadsCharged { .. }
+    )
 }
 
 /// Whether an event may change any group, regardless of its members: it changes a group itself, or which namespaces
@@ -273,7 +254,6 @@ const fn changes_groups(event: &Event) -> bool {
 /// The namespace whose figures change with an entry, if the entry changes nothing else.
 fn figures_of(entry: &Entry) -> Option<&Name> {
     match &entry.event {
-        Event::QuotaSet(_) | Event::QuotaDeleted { .. } => None,
         event if changes_groups(event) => None,
         event => place(event),
     }
@@ -333,13 +313,21 @@ impl Window {
     /// Records an object that an entry has set; what has its name already, was not created by that entry.
     fn know(&mut self, record: Record, entry: Sequence) {
         let key = record.key();
+        if entry > 0 {
+            self.sets.insert(entry, key.clone());
+        }
         let records = self.records.entry(key.namespace).or_default();
         match records.get_mut(&key.name) {
-            Some(live) => live.record = record,
+            Some(live) => {
+                self.sets.remove(&live.set);
+                live.record = record;
+                live.set = entry;
+            }
             None => {
                 let live = Live {
                     record,
                     born: entry,
+                    set: entry,
                 };
                 records.insert(key.name, live);
             }
@@ -351,6 +339,9 @@ impl Window {
         let gone = records.remove(name);
         if records.is_empty() {
             self.records.remove(namespace);
+        }
+        if let Some(gone) = &gone {
+            self.sets.remove(&gone.set);
         }
         gone
     }
@@ -383,20 +374,22 @@ impl Window {
         if let Some(record) = set {
             self.know(record, entry.sequence);
         }
-        if let Some(Live { record, born }) = gone {
+        if let Some(Live { record, born, set }) = gone {
             self.delete(Deletion {
                 sequence: entry.sequence,
                 record,
                 born,
+                set,
             });
         }
         if changes_groups(&entry.event) {
             self.groups = entry.sequence;
         }
-        if let Some(namespace) = place(&entry.event).cloned() {
-            let only_a_quota =
-                matches!(entry.event, Event::QuotaSet(_) | Event::QuotaDeleted { .. });
-            self.touch(entry.sequence, namespace, only_a_quota);
+        if changes_everything(&entry.event) {
+            self.everything = entry.sequence;
+        }
+        if let Some(namespace) = place(&entry.event) {
+            self.touch(entry.sequence, namespace);
         }
     }
 
@@ -407,27 +400,15 @@ impl Window {
         }
     }
 
-    fn touch(&mut self, sequence: Sequence, namespace: Name, only_a_quota: bool) {
-        match self.touched.get_mut(&namespace) {
-            Some(touched) => {
-                self.by_time.remove(&touched.anything);
-                touched.anything = sequence;
-                if !only_a_quota {
-                    touched.figures = sequence;
-                }
-            }
-            None => {
-                let figures = if only_a_quota { self.floor } else { sequence };
-                let anything = sequence;
-                let touched = Touched { figures, anything };
-                self.touched.insert(namespace.clone(), touched);
-            }
+    fn touch(&mut self, sequence: Sequence, namespace: &Name) {
+        if let Some(before) = self.figures.insert(namespace.clone(), sequence) {
+            self.by_time.remove(&before);
         }
-        self.by_time.insert(sequence, namespace);
+        self.by_time.insert(sequence, namespace.clone());
         if self.by_time.len() > WINDOW
             && let Some((oldest, namespace)) = self.by_time.pop_first()
         {
-            self.touched.remove(&namespace);
+            self.figures.remove(&namespace);
             self.floor = self.floor.max(oldest);
         }
     }

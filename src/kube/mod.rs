@@ -20,6 +20,7 @@ mod accept;
 mod applied;
 mod body;
 mod changes;
+mod copied;
 mod discovery;
 mod field_selector;
 mod fields;

@@ -14,20 +14,15 @@ use super::{
     Caller, Kube, NAMESPACE_KIND, VERSION,
     accept::Shape,
     params::Params,
-    read::large,
+    read::{large, read_permit},
     status::{Failure, Result},
     table::{self, Attachment},
 };
 use crate::{
-    large::{AMOUNTS_AT_ONCE, Permit, Turn},
+    large::{NAMES_AT_ONCE, Turn},
     routes::Target,
-    writer::Unavailable,
 };
 
-/// Most namespaces of one list.
-const LIST_MAX: usize = 10_000;
-/// Namespaces that are read while the state is locked once.
-const NAMES_AT_ONCE: usize = 2 * AMOUNTS_AT_ONCE;
 /// The longest name, that of a DNS label.
 const NAME_MAX_BYTES: usize = 63;
 
@@ -42,11 +37,8 @@ pub(super) async fn list(
     }
     let (labels, fields) = (params.labels()?, params.fields()?);
     let weight = params.selector_weight();
-    let limit = match params.limit.and_then(|limit| usize::try_from(limit).ok()) {
-        None | Some(0) => LIST_MAX,
-        Some(limit) => limit.min(LIST_MAX),
-    };
-    let permit = Permit::to_read(&actor.principal).map_err(|_| Unavailable::Overloaded)?;
+    let limit = params.limit();
+    let permit = read_permit(&actor)?;
     let selected = Arc::new(move |name: &Name| {
         fields.matches("", name)
             && labels.matches(&[(NAME_LABEL.to_owned(), name.to_string())].into())

@@ -7,7 +7,7 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::header;
 use quota_core::{
     event::{QuotaRecord, Sequence},
-    state::{self, QuotasView},
+    state,
 };
 use quota_semantics::Name;
 use serde::Serialize;
@@ -23,22 +23,21 @@ use super::{
     kind::Kind,
     object::Object,
     params::Params,
-    resource::{Key, ObjectPath, View},
+    resource::{CopiedView, Key, ObjectPath},
     status::{Failure, Result},
     table::{self, Attachment},
 };
 use crate::{
-    api::groups,
     label_selector::LabelSelector,
     large::{BYTES_PER_AMOUNT, Permit, Turn},
     writer::now,
 };
 
+// Watches find them here.
+pub(super) use super::copied::{Copied, some_of};
+
 /// Most amounts in one list, counting limits and the reservations' amounts for them; the rest is left for `continue`.
 const LIST_WORK: usize = 200_000;
-
-/// Amounts of groups and their members that are read while the state is locked once.
-const GROUPS_WORK: usize = 20_000;
 
 /// Selects objects.
 #[derive(Clone, Debug)]
@@ -76,11 +75,15 @@ impl Scope {
             && self.fields.matches(&key.namespace, &key.name)
     }
 
-    fn is_about_quota(&self, quota: &QuotaRecord) -> bool {
+    pub(super) fn is_about_quota(&self, quota: &QuotaRecord) -> bool {
         let is_there = |own: &Name| *own == quota.namespace;
         self.kind == Kind::Quota
             && self.namespace.as_ref().is_none_or(is_there)
             && self.fields.matches(&quota.namespace, &quota.name)
+    }
+
+    pub(super) fn is_about_group(&self, name: &Name) -> bool {
+        self.kind == Kind::Group && self.fields.matches("", name)
     }
 }
 
@@ -224,7 +227,7 @@ pub(super) fn as_table(kind: Kind, version: &str, metadata: &Value, rows: Vec<Va
 
 /// The position after which a page begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Position(Name, Name);
+pub(super) struct Position(pub(super) Name, pub(super) Name);
 
 impl From<Key> for Position {
     fn from(key: Key) -> Self {
@@ -256,10 +259,24 @@ impl Position {
 }
 
 impl Kube {
-    /// An object, and the head of the state.
-    pub(super) async fn find(&self, key: &Key) -> Result<(Option<Object>, Sequence)> {
-        let (view, head) = self.read(|state| key.view(state)).await?;
-        Ok((view.map(|view| self.object(view, head)), head))
+    /// An object, and the head of the state. It is made in the turn of the principal if it shows many amounts.
+    pub(super) async fn find(
+        &self,
+        permit: &Permit,
+        key: &Key,
+    ) -> Result<(Option<Object>, Sequence)> {
+        let (copied, head) = self.read(|state| key.copied(state)).await?;
+        let Some(copied) = copied else {
+            return Ok((None, head));
+        };
+        Ok((Some(self.made(permit, copied, head).await), head))
+    }
+
+    /// The object of a copy from a state at `head`, made in the turn of the principal if it shows many amounts.
+    pub(super) async fn made(&self, permit: &Permit, copied: CopiedView, head: Sequence) -> Object {
+        let (kube, amounts) = (self.clone(), copied.amounts());
+        let make = move |_: &Turn| kube.object(copied.view(), head);
+        permit.make(amounts, make).await
     }
 
     /// Makes something of the objects of a scope after a position, in the turn of the principal if they show many
@@ -367,96 +384,4 @@ impl<M: Making> Filling<M> {
         }
         Ok(false)
     }
-}
-
-/// Objects copied from the state; the figures of quotas are computed later, outside the lock.
-pub(super) enum Copied {
-    Quotas(Vec<QuotasView>),
-    Groups(Vec<View>),
-}
-
-impl Copied {
-    /// Only the objects that may belong to a scope, regardless of their labels.
-    pub(super) fn within(mut self, scope: &Scope) -> Self {
-        match &mut self {
-            Self::Quotas(quotas) => {
-                for quotas in quotas {
-                    quotas.retain(|quota| scope.is_about_quota(quota));
-                }
-            }
-            Self::Groups(views) => views.retain(|view| scope.is_about(&view.key())),
-        }
-        self
-    }
-
-    /// How many objects they are, and how many amounts they show and were copied for them.
-    pub(super) fn size(&self) -> (usize, usize) {
-        match self {
-            Self::Quotas(quotas) => {
-                let amounts = |quotas: &QuotasView| {
-                    quotas.amounts() + quotas.sums() + quotas.metadata_bytes() / BYTES_PER_AMOUNT
-                };
-                let objects = quotas.iter().map(QuotasView::len).sum();
-                (objects, quotas.iter().map(amounts).sum())
-            }
-            Self::Groups(views) => {
-                let amounts = views.iter().map(|view| 1 + view.work()).sum();
-                (views.len(), amounts)
-            }
-        }
-    }
-
-    /// Their views.
-    pub(super) fn views(self) -> Box<dyn Iterator<Item = View>> {
-        match self {
-            Self::Quotas(quotas) => {
-                let views = quotas.into_iter().flat_map(QuotasView::into_views);
-                Box::new(views.map(View::Quota))
-            }
-            Self::Groups(views) => Box::new(views.into_iter()),
-        }
-    }
-}
-
-/// Objects of a scope, limited by `limit` and by their work; and the position after them, if more follow.
-pub(super) fn some_of(
-    state: &state::State,
-    scope: &Scope,
-    after: &Position,
-    limit: usize,
-) -> (Copied, Option<Position>) {
-    match scope.kind {
-        Kind::Quota => {
-            let namespace = scope.namespace.as_deref();
-            let after = (&*after.0, &*after.1);
-            let (quotas, more) = state.quotas_page(namespace, Some(after), limit);
-            let last = quotas.records().next_back().filter(|_| more);
-            let next = last.map(|quota| Position(quota.namespace.clone(), quota.name.clone()));
-            (Copied::Quotas(vec![quotas]), next)
-        }
-        Kind::Group => {
-            let (views, more) = some_groups_of(state, &after.1, limit);
-            let last = views.last().filter(|_| more).map(View::key);
-            let next = last.map(Position::from);
-            (Copied::Groups(views), next)
-        }
-    }
-}
-
-/// The groups after a name, limited by `limit` and by their work; and whether there are more.
-fn some_groups_of(state: &state::State, after: &str, limit: usize) -> (Vec<View>, bool) {
-    let (groups, mut more) = state.groups_page(after, limit);
-    let (mut views, mut work) = (Vec::new(), 0);
-    for group in groups {
-        if work > GROUPS_WORK {
-            more = true;
-            break;
-        }
-        if let Some(seen) = groups::Seen::with(state, group, groups::MEMBERS_MAX) {
-            let view = View::Group(seen);
-            work += view.work();
-            views.push(view);
-        }
-    }
-    (views, more)
 }

@@ -14,6 +14,9 @@ use crate::{label_selector::LabelSelector, large::BYTES_PER_AMOUNT};
 /// Longer names of field managers are refused, as Kubernetes does.
 const MANAGER_MAX_BYTES: usize = 128;
 
+/// Most objects of one list; the rest is left for `continue`, regardless of `limit`.
+const LIST_MAX: usize = 10_000;
+
 /// Most requirements of a selector, and most values in its sets.
 const REQUIREMENTS_MAX: usize = 100;
 const VALUES_MAX: usize = 1000;
@@ -22,7 +25,7 @@ const VALUES_MAX: usize = 1000;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Params {
-    pub(super) limit: Option<i64>,
+    limit: Option<i64>,
     #[serde(rename = "continue")]
     pub(super) after: String,
     field_selector: String,
@@ -64,6 +67,14 @@ impl<S: Send + Sync> FromRequestParts<S> for Params {
 }
 
 impl Params {
+    /// Most objects of the response.
+    pub(super) fn limit(&self) -> usize {
+        match self.limit.and_then(|limit| usize::try_from(limit).ok()) {
+            None | Some(0) => LIST_MAX,
+            Some(limit) => limit.min(LIST_MAX),
+        }
+    }
+
     pub(super) fn labels(&self) -> Result<LabelSelector> {
         check_length("labelSelector", &self.label_selector)?;
         LabelSelector::parse(&self.label_selector).map_err(Failure::bad_request)

@@ -23,27 +23,41 @@ use super::{
     watch,
 };
 use crate::{
-    large::{Permit, Turn},
+    large::{Permit, Turn, make_sized},
     writer::{Unavailable, now},
 };
-
-/// Most objects of one list; the rest is left for `continue`, regardless of `limit`.
-const LIST_MAX: usize = 10_000;
 
 pub(super) async fn get(
     State(kube): State<Kube>,
     path: ObjectPath,
+    Caller(actor): Caller,
     shape: Shape,
     params: Params,
 ) -> Result<Response> {
-    let (object, head) = kube.find(&path.key()).await?;
+    let key = path.key();
+    let (copied, head) = kube.read(|state| key.copied(state)).await?;
     params.check_version(head)?;
-    let object = object.ok_or_else(|| Failure::not_found(path.kind, &path.name))?;
-    one(&object, shape, &params)
+    let copied = copied.ok_or_else(|| Failure::not_found(path.kind, &path.name))?;
+    let amounts = copied.amounts();
+    let make = move |_: &Turn| one(&kube.object(copied.view(), head), shape, &params);
+    let made = make_sized(&actor.principal, amounts, make).await;
+    made.map_err(|_| Unavailable::Overloaded)?
+}
+
+/// The response for one object, made in the turn of the principal if it shows many amounts.
+pub(super) async fn answer(
+    permit: &Permit,
+    object: Object,
+    shape: Shape,
+    params: &Params,
+) -> Result<Response> {
+    let (amounts, params) = (object.amounts(), params.clone());
+    let make = move |_: &Turn| one(&object, shape, &params);
+    permit.make(amounts, make).await
 }
 
 /// The response for one object.
-pub(super) fn one(object: &Object, shape: Shape, params: &Params) -> Result<Response> {
+fn one(object: &Object, shape: Shape, params: &Params) -> Result<Response> {
     let json = match shape {
         Shape::Whole => object.to_json()?,
         Shape::Metadata => table::partial(&object.to_json()?, "meta.k8s.io/v1"),
@@ -70,17 +84,19 @@ pub(super) async fn list(
         let actor: &Actor = &actor;
         return watch::watch(kube, actor, scope, shape, params).await;
     }
-    let limit = match params.limit.and_then(|limit| usize::try_from(limit).ok()) {
-        None | Some(0) => LIST_MAX,
-        Some(limit) => limit.min(LIST_MAX),
-    };
+    let limit = params.limit();
     let after = Position::read(&params.after)?;
-    let permit = Permit::to_read(&actor.principal).map_err(|_| Unavailable::Overloaded)?;
+    let permit = read_permit(&actor)?;
     let listing = Listing::new(path.kind, shape, &params)?;
     let check = |head| params.check_version(head);
     let scope = Arc::new(scope);
     let text = kube.page(&permit, &scope, after, limit, check, listing);
     Ok(Listing::response(text.await?))
+}
+
+/// The permission to read for this caller.
+pub(super) fn read_permit(actor: &Actor) -> Result<Permit> {
+    Ok(Permit::to_read(&actor.principal).map_err(|_| Unavailable::Overloaded)?)
 }
 
 /// How many amounts an answer with these objects shows.

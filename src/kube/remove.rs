@@ -38,7 +38,7 @@ pub(super) async fn delete(
 ) -> Result<Response> {
     let removal = Removal::new(kube, actor, &params, &body)?;
     let object = removal.remove(&path.key()).await?;
-    read::one(&object, shape, &params)
+    read::answer(&removal.permit, object, shape, &params).await
 }
 
 pub(super) async fn delete_collection(
@@ -49,14 +49,13 @@ pub(super) async fn delete_collection(
     params: Params,
     body: Body,
 ) -> Result<Response> {
-    let permit = Permit::to_change(&actor.principal);
     let removal = Removal::new(kube.clone(), actor, &params, &body)?;
     let scope = Arc::new(Scope::new(&path, &params)?);
     let mut listing = Listing::new(path.kind, shape, &params)?;
     let (mut after, mut version) = (Some(Position::default()), None);
     while let Some(position) = after {
         let page = kube.page(
-            &permit,
+            &removal.permit,
             &scope,
             position,
             kube.chunk(),
@@ -66,13 +65,14 @@ pub(super) async fn delete_collection(
         let (keys, head, next) = page.await?;
         for key in keys {
             if let Some(object) = removal.remove_if_there(&key).await? {
-                listing = listing.with(&permit, object).await?;
+                listing = listing.with(&removal.permit, object).await?;
             }
         }
         version.get_or_insert(head);
         after = next;
     }
-    listing.answer(&permit, version.unwrap_or_default()).await
+    let version = version.unwrap_or_default();
+    listing.answer(&removal.permit, version).await
 }
 
 /// The keys of the objects of a page.
@@ -94,6 +94,7 @@ impl Making for Keys {
 /// A requested deletion.
 struct Removal {
     kube: Kube,
+    permit: Permit,
     actor: Arc<Actor>,
     dry_run: bool,
     uid: Option<String>,
@@ -121,6 +122,7 @@ impl Removal {
             .map_err(|_| Failure::bad_request("a resourceVersion is a number"))?;
         Ok(Self {
             kube,
+            permit: Permit::to_change(&actor.principal),
             actor,
             dry_run,
             uid: preconditions.uid,
@@ -140,7 +142,7 @@ impl Removal {
     async fn remove(&self, key: &Key) -> Result<Object> {
         let Key { kind, name, .. } = key;
         for _ in 0..ATTEMPTS {
-            let (live, head) = self.kube.find(key).await?;
+            let (live, head) = self.kube.find(&self.permit, key).await?;
             let mut live = live.ok_or_else(|| Failure::not_found(*kind, name))?;
             self.check(&live, head)?;
             let metadata = live.manifest.metadata_mut();

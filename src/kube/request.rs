@@ -24,7 +24,7 @@ use super::{
     resource::{Key, Manifest, ObjectPath},
     status::{Failure, Result},
 };
-use crate::writer::now;
+use crate::{large::Permit, writer::now};
 
 /// How often a change is retried after a concurrent change.
 pub(super) const ATTEMPTS: usize = 5;
@@ -46,6 +46,7 @@ pub(super) struct Request {
     pub(super) kube: Kube,
     /// The object; with an empty name, the body names it.
     pub(super) key: Key,
+    pub(super) permit: Permit,
     actor: Arc<Actor>,
     pub(super) manager: String,
     dry_run: bool,
@@ -62,6 +63,7 @@ impl Request {
         Ok(Self {
             kube,
             key: path.key(),
+            permit: Permit::to_change(&actor.principal),
             actor,
             manager: params.manager(headers)?,
             dry_run: params.dry_run()?,
@@ -121,8 +123,8 @@ impl Request {
                 name: name.clone(),
                 ..self.key.clone()
             };
-            let (existing, _) = self.kube.find(&key).await?;
-            if existing.is_some() {
+            let (exists, _) = self.kube.read(|state| key.is_in(state)).await?;
+            if exists {
                 return Err(Failure::already_exists(kind, &name));
             }
             metadata.uid = uid.to_string();
@@ -173,7 +175,7 @@ impl Request {
     ) -> Result<Object> {
         let Key { kind, name, .. } = &self.key;
         for _ in 0..ATTEMPTS {
-            let (live, head) = self.kube.find(&self.key).await?;
+            let (live, head) = self.kube.find(&self.permit, &self.key).await?;
             let live = live.ok_or_else(|| Failure::not_found(*kind, name))?;
             let (json, managing) = change(&live)?;
             let mut manifest = self.decode(&json)?;
@@ -305,17 +307,17 @@ impl Request {
                 let (state, now) = (transaction.state(), transaction.now());
                 let events = change.decide(state, now, context.policy)?;
                 let head = transaction.record(&actor, events);
-                Ok((key.view(transaction.state()), head))
+                Ok((key.copied(transaction.state()), head))
             });
-        let (view, head) = match decided.await.map_err(Failure::from)? {
-            Ok((Some(view), head)) => (view, head),
+        let (copied, head) = match decided.await.map_err(Failure::from)? {
+            Ok((Some(copied), head)) => (copied, head),
             Ok((None, _)) => {
                 return Err(Failure::internal(&"an object that was set is not there"));
             }
             Err(refusal) => return Ok(Err(refusal)),
         };
         self.kube.0.changes.reach(head).await;
-        Ok(Ok(self.kube.object(view, head)))
+        Ok(Ok(self.kube.made(&self.permit, copied, head).await))
     }
 
     /// Deletes an object whose last finalizer is gone.

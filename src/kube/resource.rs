@@ -90,11 +90,21 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// The object with its numbers.
-    pub(super) fn view(&self, state: &State) -> Option<View> {
+    /// The object, to compute its numbers later.
+    pub(super) fn copied(&self, state: &State) -> Option<CopiedView> {
         match self.kind {
-            Kind::Quota => state.quota(&self.namespace, &self.name).map(View::Quota),
-            Kind::Group => groups::Seen::of(state, &self.name).map(View::Group),
+            Kind::Quota => state
+                .quota(&self.namespace, &self.name)
+                .map(CopiedView::Quota),
+            Kind::Group => groups::Copied::of(state, &self.name).map(CopiedView::Group),
+        }
+    }
+
+    /// Whether the object exists.
+    pub(super) fn is_in(&self, state: &State) -> bool {
+        match self.kind {
+            Kind::Quota => state.quota_record(&self.namespace, &self.name).is_some(),
+            Kind::Group => state.group_record(&self.name).is_some(),
         }
     }
 
@@ -230,13 +240,16 @@ impl Manifest {
                 metadata: render::stored_metadata(&manifest.metadata),
                 precondition,
             })),
-            Self::Group(manifest) => Change::Group(Box::new(GroupChange {
-                name: manifest.metadata.name.clone(),
-                fresh_uid,
-                spec: manifest.spec().0,
-                metadata: groups::stored_metadata(manifest),
-                precondition,
-            })),
+            Self::Group(manifest) => {
+                let (spec, _) = manifest.spec();
+                Change::Group(Box::new(GroupChange {
+                    name: manifest.metadata.name.clone(),
+                    fresh_uid,
+                    metadata: groups::stored_metadata(manifest, &spec),
+                    spec,
+                    precondition,
+                }))
+            }
         }
     }
 }
@@ -270,6 +283,36 @@ impl Change {
     }
 }
 
+/// An object as of one moment. The numbers of a group, which may have many members, are computed while the state goes on.
+#[derive(Clone, Debug)]
+pub(super) enum CopiedView {
+    Quota(QuotaView),
+    Group(groups::Copied),
+}
+
+impl CopiedView {
+    /// How many amounts it shows.
+    pub(super) fn amounts(&self) -> usize {
+        match self {
+            Self::Quota(view) => 1 + work_of_quota(view),
+            Self::Group(copied) => copied.amounts(),
+        }
+    }
+
+    /// The object with its numbers.
+    pub(super) fn view(self) -> View {
+        match self {
+            Self::Quota(view) => View::Quota(view),
+            Self::Group(copied) => View::Group(copied.seen(|| ())),
+        }
+    }
+}
+
+/// How many amounts a quota has; its metadata is read and shown, too.
+fn work_of_quota(view: &QuotaView) -> usize {
+    view.figures.len() + view.holds.len() + view.record.metadata.len() / BYTES_PER_AMOUNT
+}
+
 /// An object with its numbers.
 #[derive(Clone, Debug)]
 pub(super) enum View {
@@ -299,11 +342,10 @@ impl View {
 
     /// How many amounts it has; its metadata is read and shown, too.
     pub(super) fn work(&self) -> usize {
-        let amounts = match self {
-            Self::Quota(view) => view.figures.len() + view.holds.len(),
-            Self::Group(seen) => seen.view.figures.len() * (1 + seen.members.len()),
-        };
-        amounts + self.record().metadata_bytes() / BYTES_PER_AMOUNT
+        match self {
+            Self::Quota(view) => work_of_quota(view),
+            Self::Group(seen) => seen.amounts(),
+        }
     }
 }
 

@@ -40,7 +40,7 @@ const APPLIED_GROUP: &str =
 pub fn routes() -> Vec<Route<Kube>> {
     vec![
         get("/version", Authenticated, discovery::version)
-            .about("the release of Kubernetes that this is like"),
+            .about("the Kubernetes version that this API follows"),
         get("/api", Authenticated, discovery::versions).about("the versions of the core group"),
         get("/apis", Authenticated, discovery::groups).about("the other API groups"),
         get(
@@ -48,19 +48,19 @@ pub fn routes() -> Vec<Route<Kube>> {
             Authenticated,
             discovery::quota_resources,
         )
-        .about("the kinds of groups of namespaces"),
+        .about("the resources of this API group"),
         get(
             "/apis/authorization.k8s.io/v1",
             Authenticated,
             reviews::authorization,
         )
-        .about("the kinds of that group"),
+        .about("the resources of this API group"),
         get(
             "/apis/authentication.k8s.io/v1",
             Authenticated,
             reviews::authentication,
         )
-        .about("the kinds of that group"),
+        .about("the resources of this API group"),
         post(
             "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
             Authenticated,
@@ -79,17 +79,17 @@ pub fn routes() -> Vec<Route<Kube>> {
             reviews::subject,
         )
         .about("201: who the caller is, for `kubectl auth whoami`"),
-        get("/api/v1", Authenticated, discovery::resources).about("the kinds of the core group"),
-        get("/openapi/v2", Authenticated, openapi::v2).about("what the kinds look like, for kubectl"),
-        get("/openapi/v3", Authenticated, openapi::index).about("where the next one is"),
+        get("/api/v1", Authenticated, discovery::resources).about("the resources of the core group"),
+        get("/openapi/v2", Authenticated, openapi::v2).about("OpenAPI schemas of the kinds, for kubectl"),
+        get("/openapi/v3", Authenticated, openapi::index).about("index of the OpenAPI v3 documents"),
         get("/openapi/v3/api/v1", Authenticated, openapi::v3)
-            .about("what the kinds look like, for kubectl"),
+            .about("OpenAPI schemas of the kinds, for kubectl"),
         get(
             "/openapi/v3/apis/quota.openshift.io/v1",
             Authenticated,
             openapi::v3_groups,
         )
-        .about("what the kinds look like, for kubectl"),
+        .about("OpenAPI schemas of the kinds, for kubectl"),
         get(
             "/api/v1/resourcequotas",
             Role(&[Read], Everywhere),

@@ -3,14 +3,11 @@
 //! A watch looks for changes at intervals, and makes its lines in the turn of its principal. For a client that does not
 //! read it holds few lines: it goes on from its position once the client has read them.
 
+mod copy;
 mod events;
 mod lines;
 
-use std::{
-    collections::{BTreeSet, HashSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     body::Body,
@@ -26,17 +23,17 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use self::{
-    events::{ClientState, EventMaker, Manner, Purpose, Span, Versions, line},
+    events::{ClientState, EventMaker, Manner, Purpose, Span, line},
     lines::{Gone, Sender},
 };
 use super::{
     Kube,
     accept::Shape,
-    changes::{CHANGES_AT_ONCE, Delta},
+    changes::{Change, Deletion, Since},
     kind::Kind,
     page::{self, Copied, Position, Scope},
     params::Params,
-    resource::{Key, View},
+    resource::Key,
     status::{Failure, Result},
     table::{self, Attachment},
 };
@@ -55,10 +52,8 @@ const BOOKMARKS: Duration = Duration::from_secs(60);
 const QUOTAS: Duration = Duration::from_millis(250);
 const GROUPS: Duration = Duration::from_secs(1);
 
-/// Namespaces, and amounts, that are read while the state is locked once.
-const NAMESPACES_AT_ONCE: usize = 100;
-const QUOTA_AMOUNTS: usize = 10_000;
-const GROUP_AMOUNTS: usize = 2_000;
+/// Most changes of one round; the next round goes on behind them.
+const CHANGES_OF_ROUND: usize = 1 << 16;
 
 /// The annotation of the bookmark after the initial objects.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
@@ -86,7 +81,7 @@ pub(super) async fn watch(
     let from = from.filter(|_| !params.send_initial_events);
     if let Some(version) = from {
         let namespace = scope.namespace.as_ref();
-        kube.0.changes.since(scope.kind, version, namespace)?;
+        kube.0.changes.check(scope.kind, version, namespace)?;
     }
     let requested = params.timeout_seconds.filter(|seconds| *seconds > 0);
     let lasts = requested
@@ -107,7 +102,11 @@ pub(super) async fn watch(
         marks_beginning: params.send_initial_events && params.allow_watch_bookmarks,
         lines,
         client: ClientState::default(),
-        span: Span { seen, upto: seen },
+        span: Span {
+            seen,
+            upto: seen,
+            again: from.is_some(),
+        },
     };
     tokio::spawn(watch.run(from.is_none(), Instant::now() + lasts, slot));
     let body = Body::from_stream(body);
@@ -149,18 +148,21 @@ impl Watch {
 
     async fn follow(&mut self, from_the_beginning: bool) -> std::result::Result<(), Failed> {
         let scope = self.manner.scope.clone();
-        if from_the_beginning {
-            self.send_all().await?;
-        } else if scope.kind == Kind::Group || scope.namespace.is_some() || !scope.labels.is_empty()
-        {
-            // With a selector, a later change may remove an object from the selection. And many entries that may have
-            // changed a group leave it unchanged.
-            self.send_objects(Purpose::Known).await?;
-        }
         let pause = match scope.kind {
             Kind::Quota => QUOTAS,
             Kind::Group => GROUPS,
         };
+        if from_the_beginning {
+            self.send_all().await?;
+        } else {
+            if scope.kind == Kind::Group || scope.namespace.is_some() || !scope.labels.is_empty() {
+                // With a selector, a later change may remove an object from the selection. And many entries that may
+                // have changed a group leave it unchanged.
+                self.send_objects(Purpose::Known).await?;
+            }
+            self.send_changes().await?;
+            tokio::time::sleep(pause).await;
+        }
         let mut ticks = tokio::time::interval_at(Instant::now() + BOOKMARKS, BOOKMARKS);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -181,6 +183,7 @@ impl Watch {
         self.span = Span {
             seen: head,
             upto: head,
+            again: false,
         };
         self.send_objects(Purpose::Initial).await?;
         if self.marks_beginning {
@@ -196,25 +199,26 @@ impl Watch {
         while let Some(position) = after {
             let some = |state: &State| page::some_of(state, &scope, &position, self.kube.chunk());
             let ((copied, next), head) = self.kube.read(some).await?;
-            let versions = Versions::of(&self.span, head, purpose);
-            let last = self.send_copied(copied, versions, purpose).await?;
-            after = last.map(Position::from).or(next);
+            let last = self.send_copied(vec![(purpose, copied)], head).await?;
+            after = last.map(|(_, last)| Position::from(last)).or(next);
             tokio::task::yield_now().await;
         }
         Ok(())
     }
 
-    /// Sends events about copied objects; returns the last of them if enough lines were made before the end. Then the rest is
-    /// copied again, since the client may take long to read the lines.
+    /// Sends events about parts of a state at `head`. If enough lines were made before the end, returns the last part
+    /// and object of them. Then the rest is copied again, since the client may take long to read the lines.
     async fn send_copied(
         &mut self,
-        copied: Copied,
-        versions: Versions,
-        purpose: Purpose,
-    ) -> std::result::Result<Option<Key>, Failed> {
-        let copied = copied.within(&self.manner.scope);
-        let (_, amounts) = copied.size();
-        self.make(amounts, move |maker| maker.each(copied, &versions, purpose))
+        parts: Vec<(Purpose, Copied)>,
+        head: Sequence,
+    ) -> std::result::Result<Option<(usize, Key)>, Failed> {
+        let scope = &self.manner.scope;
+        let within = parts.into_iter();
+        let within = within.map(|(purpose, copied)| (purpose, copied.within(scope)));
+        let parts: Vec<_> = within.collect();
+        let amounts = parts.iter().map(|(_, copied)| copied.size().1).sum();
+        self.make(amounts, move |maker| maker.parts(parts, head))
             .await
     }
 
@@ -244,59 +248,75 @@ impl Watch {
         Ok(made?)
     }
 
+    /// Sends the changes that the client has not received yet, in their order.
     async fn send_changes(&mut self) -> std::result::Result<(), Failed> {
-        let scope = self.manner.scope.clone();
-        let namespace = scope.namespace.as_ref();
-        let Delta { upto, any_group } =
-            self.kube
-                .0
-                .changes
-                .since(scope.kind, self.span.seen, namespace)?;
-        self.span.upto = upto;
-        let touched = self.touched().await?;
-        self.send_deletions().await?;
-        match scope.kind {
-            Kind::Group if any_group => self.send_objects(Purpose::Change).await?,
-            Kind::Group => {
-                let namespaces: Vec<_> = touched.into_iter().map(|(_, name)| name).collect();
-                self.send_groups(&namespaces).await?;
-            }
-            Kind::Quota => self.send_quotas(&touched).await?,
+        let mut changes = self.changes().await?;
+        if self.manner.scope.kind == Kind::Group {
+            changes = copy::of_groups(&self.kube, changes).await?;
         }
-        self.span.seen = upto;
+        let (mut rest, mut after, mut deleted) = (&changes[..], Name::default(), self.span.seen);
+        while let Some((sequence, change)) = rest.first() {
+            match change {
+                Change::Deleted => {
+                    self.send_deletions((deleted, *sequence)).await?;
+                    (rest, deleted) = (&rest[1..], *sequence);
+                }
+                Change::All => {
+                    self.send_objects(Purpose::Change(*sequence)).await?;
+                    rest = &rest[1..];
+                }
+                Change::Object(_) | Change::Figures(_) => {
+                    (rest, after) = self.send_some(rest, &after).await?;
+                }
+            }
+            tokio::task::yield_now().await;
+        }
+        self.span.seen = self.span.upto;
+        self.span.again = false;
         Ok(())
     }
 
-    /// The namespaces in which quotas or figures have changed, each with its last change, in the order of the changes.
-    async fn touched(&self) -> Result<Vec<(Sequence, Name)>> {
-        let namespace = self.manner.scope.namespace.as_ref();
-        let (mut touched, mut names) = (Vec::new(), HashSet::new());
-        let mut after = self.span.seen;
+    /// The changes of this round. They are looked up without waiting for the client: otherwise what changes all the
+    /// time might never be among them.
+    async fn changes(&mut self) -> Result<Vec<(Sequence, Change)>> {
+        let scope = self.manner.scope.clone();
+        let mut since = Since {
+            version: self.span.seen,
+            again: self.span.again,
+        };
+        let mut all = Vec::new();
         loop {
-            let some = self.kube.0.changes.touched(after, namespace)?;
-            let is_all = some.len() < CHANGES_AT_ONCE;
-            after = some.last().map_or(after, |(last, _)| *last);
-            // A namespace that has changed again meanwhile is sent again in the next round.
-            touched.extend(
-                some.into_iter()
-                    .filter(|(_, name)| names.insert(name.clone())),
-            );
-            if is_all {
-                return Ok(touched);
+            let changes = &self.kube.0.changes;
+            let portion = changes.next(scope.kind, since, scope.namespace.as_ref())?;
+            let is_wanted = |change: &Change| match change {
+                Change::Object(key) => scope.is_about(key),
+                Change::Deleted | Change::All | Change::Figures(_) => true,
+            };
+            let changes = portion.changes.into_iter();
+            all.extend(changes.filter(|(_, change)| is_wanted(change)));
+            if portion.is_all || all.len() >= CHANGES_OF_ROUND {
+                self.span.upto = portion.upto;
+                return Ok(all);
             }
+            since = Since {
+                version: portion.upto,
+                again: false,
+            };
             tokio::task::yield_now().await;
         }
     }
 
-    async fn send_deletions(&mut self) -> std::result::Result<(), Failed> {
-        let Span { seen, upto } = self.span;
+    /// Sends the deletions after one version and up to another.
+    async fn send_deletions(
+        &mut self,
+        (mut after, upto): (Sequence, Sequence),
+    ) -> std::result::Result<(), Failed> {
         let scope = self.manner.scope.clone();
-        let mut after = seen;
         while after < upto {
             let changes = &self.kube.0.changes;
             let (deletions, until) =
                 changes.deleted(scope.kind, (after, upto), scope.namespace.as_ref())?;
-            let bytes = |it: &super::changes::Deletion| it.record.metadata_bytes();
+            let bytes = |it: &Deletion| it.record.metadata_bytes();
             let bytes: usize = deletions.iter().map(bytes).sum();
             let amounts = deletions.len() + bytes / BYTES_PER_AMOUNT;
             let make = move |maker: &mut EventMaker<'_>| maker.deletions(&deletions);
@@ -306,54 +326,23 @@ impl Watch {
         Ok(())
     }
 
-    /// Sends the current state of the quotas of these namespaces.
-    async fn send_quotas(
+    /// Sends what has changed with the first of these changes, of the first one what comes after a name. Returns the
+    /// changes and the name to go on with.
+    async fn send_some<'c>(
         &mut self,
-        touched: &[(Sequence, Name)],
-    ) -> std::result::Result<(), Failed> {
-        let (mut rest, mut after) = (touched, Name::default());
-        while !rest.is_empty() {
-            let some = |state: &State| some_quotas_of(state, rest, &after, self.kube.chunk());
-            let ((copied, count, last), head) = self.kube.read(some).await?;
-            let some = rest.iter().take(NAMESPACES_AT_ONCE).cloned();
-            let versions = Versions {
-                most: head,
-                of_namespaces: some.map(|(changed, name)| (name, changed)).collect(),
-            };
-            let stopped = self.send_copied(copied, versions, Purpose::Change).await?;
-            let place = |key: &Key| rest.iter().position(|(_, name)| *name == key.namespace);
-            (rest, after) = match stopped {
-                Some(key) => (&rest[place(&key).unwrap_or(0)..], key.name),
-                None => (&rest[count..], last),
-            };
-            tokio::task::yield_now().await;
-        }
-        Ok(())
-    }
-
-    /// Sends the current state of the groups that count these namespaces.
-    async fn send_groups(&mut self, namespaces: &[Name]) -> std::result::Result<(), Failed> {
-        let mut names = BTreeSet::new();
-        for some in namespaces.chunks(NAMESPACES_AT_ONCE) {
-            let groups = |state: &State| -> Vec<Name> {
-                let groups = some.iter().flat_map(|namespace| state.groups_of(namespace));
-                groups.cloned().collect()
-            };
-            names.extend(self.kube.read(groups).await?.0);
-        }
-        let names: Vec<_> = names.into_iter().collect();
-        let mut rest = &names[..];
-        while !rest.is_empty() {
-            let some = |state: &State| some_groups_of(state, rest);
-            let ((copied, count), head) = self.kube.read(some).await?;
-            let versions = Versions::of(&self.span, head, Purpose::Change);
-            let stopped = self.send_copied(copied, versions, Purpose::Change).await?;
-            let place = |key: Key| rest.iter().position(|name| *name == key.name);
-            let sent = stopped.and_then(place).map_or(count, |place| place + 1);
-            rest = &rest[sent..];
-            tokio::task::yield_now().await;
-        }
-        Ok(())
+        changes: &'c [(Sequence, Change)],
+        after: &Name,
+    ) -> std::result::Result<(&'c [(Sequence, Change)], Name), Failed> {
+        let some = |state: &State| copy::some_of(state, changes, after, self.kube.chunk());
+        let (copied, head) = self.kube.read(some).await?;
+        let copy::CopiedChanges { parts, count, last } = copied;
+        Ok(match self.send_copied(parts, head).await? {
+            None => (&changes[count..], last),
+            Some((part, key)) => match &changes[part].1 {
+                Change::Figures(_) => (&changes[part..], key.name),
+                _ => (&changes[part + 1..], Name::default()),
+            },
+        })
     }
 
     async fn bookmark(&mut self, annotations: Value) -> std::result::Result<(), Failed> {
@@ -375,53 +364,6 @@ impl Watch {
         };
         Ok(self.lines.send(line("BOOKMARK", json)).await?)
     }
-}
-
-/// The first quotas of these namespaces, of the first one those after a name. Also how many of the namespaces are
-/// complete, and the last copied quota of the next one.
-fn some_quotas_of(
-    state: &State,
-    namespaces: &[(Sequence, Name)],
-    after: &Name,
-    limit: usize,
-) -> (Copied, usize, Name) {
-    let (mut copied, mut amounts) = (Vec::new(), 0);
-    for (place, (_, namespace)) in namespaces.iter().enumerate() {
-        if place >= NAMESPACES_AT_ONCE || amounts > QUOTA_AMOUNTS {
-            return (Copied::Quotas(copied), place, Name::default());
-        }
-        let from = if place == 0 { &**after } else { "" };
-        let after = Some((&**namespace, from));
-        let (quotas, more) = state.quotas_page(Some(namespace), after, limit);
-        amounts += 1 + quotas.amounts() + quotas.metadata_bytes() / BYTES_PER_AMOUNT;
-        let last = quotas.records().next_back().filter(|_| more);
-        let last = last.map(|quota| quota.name.clone());
-        copied.push(quotas);
-        if let Some(last) = last {
-            return (Copied::Quotas(copied), place, last);
-        }
-    }
-    let count = namespaces.len();
-    (Copied::Quotas(copied), count, Name::default())
-}
-
-/// The first of these groups, and how many of the names they are.
-fn some_groups_of(state: &State, names: &[Name]) -> (Copied, usize) {
-    let (mut views, mut amounts) = (Vec::new(), 0);
-    for (place, name) in names.iter().enumerate() {
-        if amounts > GROUP_AMOUNTS {
-            return (Copied::Groups(views), place);
-        }
-        let key = Key {
-            kind: Kind::Group,
-            namespace: Name::default(),
-            name: name.clone(),
-        };
-        let view = key.view(state);
-        amounts += 1 + view.as_ref().map_or(0, View::work);
-        views.extend(view);
-    }
-    (Copied::Groups(views), names.len())
 }
 
 /// Why a watch ends.

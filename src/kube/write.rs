@@ -2,6 +2,7 @@
 
 use axum::{extract::State, response::Response};
 use http::{HeaderMap, StatusCode};
+use quota_core::state;
 use serde_json::{Value, json};
 
 use super::{
@@ -17,7 +18,7 @@ use super::{
     resource::ObjectPath,
     status::{Failure, Result},
 };
-use crate::writer::now;
+use crate::{large::Permit, writer::now};
 
 pub(super) async fn create(
     State(kube): State<Kube>,
@@ -44,7 +45,16 @@ pub(super) async fn create(
     let object = request
         .create(manifest, Managing::Update, &mut warnings)
         .await?;
-    answer(&object, StatusCode::CREATED, &warnings, shape, &params)
+    let permit = &request.permit;
+    answer(
+        permit,
+        object,
+        StatusCode::CREATED,
+        &warnings,
+        shape,
+        &params,
+    )
+    .await
 }
 
 pub(super) async fn replace(
@@ -62,7 +72,8 @@ pub(super) async fn replace(
     let object = request
         .update(|_| Ok((json.clone(), Managing::Update)))
         .await?;
-    answer(&object, StatusCode::OK, &warnings, shape, &params)
+    let permit = &request.permit;
+    answer(permit, object, StatusCode::OK, &warnings, shape, &params).await
 }
 
 pub(super) async fn patch(
@@ -92,12 +103,14 @@ pub(super) async fn patch(
     };
     let object = request.update(change).await?;
     answer(
-        &object,
+        &request.permit,
+        object,
         StatusCode::OK,
         &warnings.into_inner(),
         shape,
         &params,
     )
+    .await
 }
 
 async fn apply(
@@ -128,7 +141,8 @@ async fn apply(
     // The configuration is spelled as stored objects are: a number of pods equals its text, and is no difference.
     let config = sent.to_json()?;
     for _ in 0..ATTEMPTS {
-        let exists = request.kube.find(&request.key).await?.0.is_some();
+        let exists = |state: &state::State| request.key.is_in(state);
+        let (exists, _) = request.kube.read(exists).await?;
         if exists {
             let change = |live: &Object| {
                 let managed = &live.manifest.metadata().managed_fields;
@@ -144,7 +158,10 @@ async fn apply(
             };
             match request.update(change).await {
                 Err(failure) if failure.is_not_found() => continue,
-                object => return answer(&object?, StatusCode::OK, &warnings, shape, params),
+                object => {
+                    let permit = &request.permit;
+                    return answer(permit, object?, StatusCode::OK, &warnings, shape, params).await;
+                }
             }
         }
         if !metadata.uid.is_empty() || !metadata.resource_version.is_empty() {
@@ -163,23 +180,35 @@ async fn apply(
         let managing = Managing::Apply(applied.managed);
         match request.create(manifest, managing, &mut warnings).await {
             Err(failure) if failure.is_already_exists() => {}
-            object => return answer(&object?, StatusCode::CREATED, &warnings, shape, params),
+            object => {
+                let permit = &request.permit;
+                return answer(
+                    permit,
+                    object?,
+                    StatusCode::CREATED,
+                    &warnings,
+                    shape,
+                    params,
+                )
+                .await;
+            }
         }
     }
     Err(Failure::modified(kind, &request.key.name))
 }
 
-fn answer(
-    object: &Object,
+async fn answer(
+    permit: &Permit,
+    object: Object,
     status: StatusCode,
     warnings: &Warnings,
     shape: Shape,
     params: &Params,
 ) -> Result<Response> {
-    let mut response = read::one(object, shape, params)?;
-    *response.status_mut() = status;
     let mut warnings = warnings.clone();
     warnings.0.extend(object.not_enforced());
+    let mut response = read::answer(permit, object, shape, params).await?;
+    *response.status_mut() = status;
     warnings.add_to(response.headers_mut());
     Ok(response)
 }

@@ -245,7 +245,7 @@ labels! {
         ReservationResources = "limits.reservation_resources",
         /// Bytes of the names of its resources.
         ReservationNameBytes = "limits.reservation_name_bytes",
-        /// Different resources that are reserved in a namespace.
+        /// Different resources that are named in a namespace.
         ResourcesPerNamespace = "limits.resources_per_namespace",
         /// Committed reservations of a namespace.
         CommittedPerNamespace = "limits.committed_per_namespace",

@@ -90,7 +90,7 @@ fn initialise() {
         }
     }
     gauge!(table::POISONED.name).set(0.0);
-    let revision = option_env!("QUOTAD_REVISION").unwrap_or("unknown");
+    let revision = env!("BUILD_COMMIT");
     let version = env!("CARGO_PKG_VERSION");
     gauge!(table::BUILD_INFO.name, "version" => version, "revision" => revision).set(1.0);
 }

@@ -97,7 +97,7 @@ pub fn relists(relisted: Relisted) {
 
 /// Counts a relist request to publishers.
 pub fn relist_requested(request: RelistRequest) {
-    counter!(table::RELISTS_ASKED.name, &[pair(request)]).increment(1);
+    counter!(table::RELISTS_REQUESTED.name, &[pair(request)]).increment(1);
 }
 
 /// How many bytes of ended reservations are kept.
@@ -130,10 +130,22 @@ pub fn events_rejected(reason: Rejection) {
     counter!(table::EVENTS_REJECTED.name, &[pair(reason)]).increment(1);
 }
 
+/// Counts resources of an object that were left out.
+pub fn resources_left_out(resources: usize) {
+    let resources = u64::try_from(resources).unwrap_or(u64::MAX);
+    counter!(table::RESOURCES_LEFT_OUT.name).increment(resources);
+}
+
 /// How far the stream's consumption lags.
 pub fn stream_lag(messages: u64, age: Duration) {
     gauge!(table::STREAM_LAG_MESSAGES.name).set(float(messages));
     gauge!(table::STREAM_LAG.name).set(age);
+}
+
+/// Counts kinds of a publisher's bookmark that were skipped.
+pub fn watermarks_skipped(kinds: usize) {
+    let kinds = u64::try_from(kinds).unwrap_or(u64::MAX);
+    counter!(table::WATERMARKS_SKIPPED.name).increment(kinds);
 }
 
 /// The age of a publisher's watermark for a kind.

@@ -147,6 +147,8 @@ table! {
         "Events that changed nothing, since they or newer ones were known."
     EVENTS_REJECTED Counter "quota_ledger_events_rejected_total" [closed::<Rejection>()]
         "Events that were rejected; they are kept, and can be listed and replayed."
+    RESOURCES_LEFT_OUT Counter "quota_ledger_resources_left_out_total"
+        "Resources that do not count, since their object names more than an entry can hold. The log names the object."
     DRIFT_CORRECTIONS Counter "quota_ledger_drift_corrections_total"
         [closed::<Correction>(), closed::<CorrectionCause>()]
         "Objects that were put right without an event: each was missed by a source before."
@@ -154,8 +156,8 @@ table! {
         "Relists, by what became of them."
     DRIFT_RELISTS_OPEN Gauge "quota_ledger_drift_relists_open"
         "Relists that have begun and are not over; one that stays open was cut off."
-    RELISTS_ASKED Counter "quota_ledger_relists_asked_total" [closed::<RelistRequest>()]
-        "Times that publishers were asked to list again what may have been lost."
+    RELISTS_REQUESTED Counter "quota_ledger_relists_asked_total" [closed::<RelistRequest>()]
+        "Relists that were requested of publishers, since events may have been lost."
     UID_COLLISIONS Gauge "quota_ledger_uid_collisions"
         "Objects with the uid of an object in another namespace. Both are counted correctly, but somebody invents uids."
     STREAM_LAG_MESSAGES Gauge "quota_ledger_stream_lag_messages"
@@ -164,6 +166,8 @@ table! {
         "How long ago the stream was last known to be consumed to its end, or since the start; grows while NATS is gone."
     WATERMARK_AGE Gauge "quota_ledger_watermark_age_seconds" [open("resource")]
         "How long ago the publisher last said that it has shown all of a kind, or the start; with nats.watermark = bridge."
+    WATERMARKS_SKIPPED Counter "quota_ledger_watermarks_skipped_total"
+        "Kinds in bookmarks of publishers that were skipped, since they could not be read or were too many."
     STREAM_CONNECTED Gauge "quota_ledger_stream_connected"
         "1 while the stream is connected, else 0; absent if none is configured."
     SNAPSHOT_DURATION LONG_SECONDS "quota_ledger_snapshot_duration_seconds"

@@ -36,11 +36,11 @@ use super::{
     timed::Clock,
 };
 use crate::{
+    log_limiter::shortened,
     metrics::{self, Limit},
     problem::{Problem, Reason},
     router::Found,
     routes::BodyLimit,
-    throttle::shortened,
 };
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");

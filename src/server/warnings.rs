@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderValue, header};
 
-use crate::throttle::cut;
+use crate::log_limiter::cut;
 
 /// Most warnings of one response: clients limit the size of heads.
 const WARNINGS_MAX: usize = 16;

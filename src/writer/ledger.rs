@@ -13,7 +13,7 @@ use std::{
 use futures::{FutureExt as _, TryFutureExt as _};
 use parking_lot::RwLock;
 use quota_core::{
-    event::{Entry, Sequence},
+    event::Sequence,
     state::{Image, State},
 };
 use quota_journal::Durable;
@@ -23,7 +23,7 @@ use tokio::sync::{broadcast, oneshot, watch};
 use tracing::{Instrument as _, Span};
 
 use super::{
-    Answer, DecisionContext, Job, Recent, Unavailable, Watermark,
+    Answer, Batch, DecisionContext, Job, Recent, Unavailable, Watermark,
     inbox::{Gate, Inbox},
     lanes::Turn,
 };
@@ -31,9 +31,6 @@ use crate::{
     denials::Denials,
     metrics::{self, StateLock},
 };
-
-/// Entries that have just become durable.
-pub type Batch = Arc<Vec<Entry>>;
 
 /// A handle to the writer and its state. Cheap to clone.
 #[derive(Clone)]
@@ -44,7 +41,6 @@ pub struct Ledger {
     pub(super) batches: broadcast::Sender<Batch>,
     pub(super) recent: Arc<Recent>,
     pub(super) watermark: Arc<Watermark>,
-    pub(super) stopped: Arc<AtomicBool>,
     pub(super) disk_low: Arc<AtomicBool>,
     pub(super) denials: Option<Denials>,
     pub(super) coverage: Arc<Coverage>,
@@ -352,12 +348,6 @@ impl Ledger {
     #[must_use]
     pub(crate) fn is_disk_low(&self) -> bool {
         self.disk_low.load(Ordering::Acquire)
-    }
-
-    /// Whether a failed write or fsync has ended all writes.
-    #[must_use]
-    pub fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::Acquire)
     }
 }
 

@@ -30,9 +30,9 @@ use tokio::{
 };
 
 pub use crate::clock::now;
-pub use ledger::{Batch, Lease, Ledger};
+pub use ledger::{Lease, Ledger};
 pub use marks::Marked;
-pub use recent::Recent;
+pub use recent::{Batch, Recent};
 pub use replica::{Replica, Shut};
 pub use watermark::{Required, Watermark};
 
@@ -161,14 +161,12 @@ fn start_at<J: Journal + 'static>(
     let (followed, _) = broadcast::channel(FOLLOWED_BATCHES);
     let recent = Arc::new(Recent::new());
     let state = Arc::new(RwLock::new(state));
-    let stopped = Arc::new(AtomicBool::new(false));
     let syncer = Arc::new(Syncer {
         journal: Mutex::new(journal),
         inbox: inbox.clone(),
         durable: durable_out,
         followers: followed.clone(),
         recent: recent.clone(),
-        stopped: stopped.clone(),
         runtime: Handle::try_current().ok(),
         marks: OnceLock::new(),
         failed: Mutex::new(Some(Box::new(failed))),
@@ -192,7 +190,6 @@ fn start_at<J: Journal + 'static>(
         batches: followed,
         recent,
         watermark,
-        stopped,
         disk_low: Arc::new(AtomicBool::new(false)),
         denials: None,
         coverage: Arc::new(Coverage::everything()),

@@ -4,13 +4,17 @@
 //! gigabytes alive. Here the number of bytes is bounded, whatever watches do; a watch that is too slow reads the
 //! journal.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 use parking_lot::Mutex;
-use quota_core::{event::Sequence, size};
+use quota_core::{
+    event::{Entry, Sequence},
+    size,
+};
 use tokio::sync::watch;
 
-use super::Batch;
+/// Entries that have just become durable.
+pub type Batch = Arc<Vec<Entry>>;
 
 /// Most bytes of the kept batches. The newest batch is kept even if it has more.
 const BYTES: usize = 8 * 1024 * 1024;
@@ -93,9 +97,7 @@ impl Kept {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use quota_core::event::{Actor, DeadLetter, Entry, Event};
+    use quota_core::event::{Actor, DeadLetter, Event};
     use quota_semantics::Timestamp;
 
     use super::*;
@@ -143,16 +145,16 @@ mod tests {
         let recent = Recent::new();
         recent.publish(&batch(1..=3, 0));
         assert!(recent.holding(1).is_none(), "nobody watches");
-        let told = recent.subscribe();
+        let last = recent.subscribe();
         for range in [4..=6, 7..=7, 10..=12] {
             recent.publish(&batch(range, 0));
         }
-        assert_eq!(*told.borrow(), 12);
+        assert_eq!(*last.borrow(), 12);
         let first = |sequence| Some(recent.holding(sequence)?[0].sequence);
         let found: Vec<_> = (3..=13).map(first).collect();
         let (a, b, c) = (Some(4), Some(7), Some(10));
         assert_eq!(found, [None, a, a, a, b, None, None, c, c, c, None]);
-        drop(told);
+        drop(last);
         recent.publish(&batch(13..=13, 0));
         assert!(recent.holding(12).is_none(), "nobody watches any more");
     }

@@ -1,9 +1,6 @@
 //! Makes batches durable, then sends their answers.
 
-use std::sync::{
-    Arc, OnceLock,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -26,7 +23,6 @@ pub(super) struct Syncer<J> {
     pub(super) followers: broadcast::Sender<Batch>,
     /// The latest batches, for watches.
     pub(super) recent: Arc<Recent>,
-    pub(super) stopped: Arc<AtomicBool>,
     /// The runtime of the callers that wait for answers, if there is one.
     pub(super) runtime: Option<Handle>,
     /// When images of the state are taken; none without a cluster.
@@ -102,7 +98,6 @@ impl<J: Journal> Syncer<J> {
 
     /// A write or fsync failed: nothing becomes durable any more.
     pub(super) fn fail(&self, error: Error) {
-        self.stopped.store(true, Ordering::Release);
         self.inbox.end();
         if let Some(failed) = self.failed.lock().take() {
             failed(&error);

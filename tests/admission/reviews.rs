@@ -262,6 +262,31 @@ async fn an_expansion_that_does_not_fit_is_denied_but_its_status_is_not() {
     );
 }
 
+/// A claim that a pod still uses is only marked as deleted, and can grow meanwhile.
+#[tokio::test]
+async fn what_is_being_deleted_does_not_grow_beyond_a_limit() {
+    let world = World::new();
+    world.set_quota("q", &[("requests.storage", "15Gi")]).await;
+    let mut review = recorded("pvc-expand");
+    for object in ["object", "oldObject"] {
+        let metadata = &mut review["request"][object]["metadata"];
+        metadata["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        metadata["deletionGracePeriodSeconds"] = json!(0);
+        metadata["finalizers"] = json!(["kubernetes.io/pvc-protection"]);
+    }
+    world.observe(&review, "oldObject").await;
+    assert_eq!(world.counted("q", "requests.storage"), "10Gi+0");
+    assert_eq!(world.send(&review).await.code(), 403);
+    world.set_quota("q", &[("requests.storage", "20Gi")]).await;
+    assert!(world.send(&review).await.allowed());
+    assert_eq!(world.counted("q", "requests.storage"), "10Gi+10Gi");
+    review["request"]["oldObject"] = review["request"]["object"].clone();
+    review["request"]["object"]["metadata"]["finalizers"] = json!([]);
+    let sequence = world.sequence();
+    assert!(world.send(&review).await.allowed());
+    assert_eq!(world.sequence(), sequence);
+}
+
 #[tokio::test]
 async fn kubernetes_other_ways_to_say_no() {
     let world = World::new();

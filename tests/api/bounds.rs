@@ -49,26 +49,27 @@ async fn a_reservation_is_for_so_many_resources_with_so_long_names() {
     reserve("u2", amounts((0..30).map(long))).await.is(201);
 }
 
-/// A sum is kept of each resource that was ever reserved in a namespace.
+/// A sum is kept of each resource that something in a namespace names.
 #[tokio::test]
 async fn a_namespace_has_so_many_different_resources() {
     let world = World::new();
     world.quota(json!({"pods": "9"})).await;
     for round in 0..16 {
-        let uid = format!("u{round}");
-        let body = reserve_request(&uid, &amounts(names(round * 64, 64)));
+        let body = reserve_request(&format!("u{round}"), &amounts(names(round * 64, 64)));
         world.post(RESERVATIONS, &body).await.is(201);
-        let path = format!("{RESERVATIONS}/{uid}");
-        world.delete(&path).await.is(204);
     }
     let one_more = reserve_request("v1", &amounts(names(1024, 1)));
-    let pending = reserve_request("v2", &amounts(names(7, 64)));
-    world.post(RESERVATIONS, &pending).await.is(201);
+    let known = reserve_request("v2", &amounts(names(7, 64)));
+    world.post(RESERVATIONS, &known).await.is(201);
     let refused = world.post(RESERVATIONS, &one_more).await;
     refused.is_refused(422, "LimitReached");
     // That is the matter of this namespace alone.
     let elsewhere = "/v1/namespaces/b/reservations";
     world.post(elsewhere, &one_more).await.is(201);
+    // A name goes with the last reservation of it.
+    let last = format!("{RESERVATIONS}/u15");
+    world.delete(&last).await.is(204);
+    world.post(RESERVATIONS, &one_more).await.is(201);
 }
 
 #[tokio::test]

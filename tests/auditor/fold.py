@@ -131,6 +131,10 @@ class Ledger:
         if key(event) in self.pending and event["uid"] != event["bearer"]:
             self.bearers[key(event)] = (event["namespace"], uid(event["bearer"]))
 
+    def on_VersionAwaited(self, event):
+        if pending := self.pending.get(key(event)):
+            pending["after_version"] = event["after_version"]
+
     def on_SourceAdvanced(self, event):
         self.sources[event["source"]] = dict(event["cursor"])
 

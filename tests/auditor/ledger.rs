@@ -28,9 +28,9 @@ const ENTRIES: u64 = 900;
 const BATCH: usize = 3;
 
 /// The tags of all events.
-const TAGS: [u64; 40] = [
+const TAGS: [u64; 41] = [
     1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26,
-    27, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 45,
+    27, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 45,
 ];
 
 struct Writer {
@@ -270,6 +270,12 @@ impl Writer {
             },
             40 => Event::ObjectLabelsChanged {
                 keys: vec!["app".into()],
+            },
+            41 => Event::VersionAwaited {
+                uid: self.pending_in(&namespace).unwrap_or(uid),
+                namespace,
+                // Some commits outlast observations.
+                after_version: self.sequence * 2000,
             },
             45 => Event::LeaderChanged {
                 epoch: self.sequence,

@@ -326,7 +326,7 @@ fn callers_may_do_what_their_tokens_say() {
         let secret = token.rsplit('_').next().unwrap();
         assert!(!log.contains(&secret[..16]), "a secret was logged");
     }
-    assert!(log.contains("a caller was turned away"));
+    assert!(log.contains("request refused"));
 }
 
 #[test]

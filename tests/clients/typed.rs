@@ -241,7 +241,9 @@ fn types_say_all_that_the_daemon_writes() {
     is_whole::<Page<Group>>(&daemon, "/v1/groups");
     assert_eq!(collected(client.groups(Some("of=finance"))).len(), 1);
     assert!(collected(client.groups(Some("of=it"))).is_empty());
-    is_whole::<GroupUsage>(&daemon, "/v1/groups/red/usage");
+    let usage: GroupUsage = is_whole(&daemon, "/v1/groups/red/usage");
+    let typed = client.group_usage("red", When::Now).unwrap();
+    assert_eq!((typed.group, typed.namespaces.len()), (usage.group, 1));
     for state in ["pending", "committed", "observed", "released", "expired"] {
         let path = format!("/v1/namespaces/team-a/reservations?state={state}");
         is_whole::<Page<Reservation<'static>>>(&daemon, &path);
@@ -250,7 +252,13 @@ fn types_say_all_that_the_daemon_writes() {
     is_whole::<Usage>(&daemon, "/v1/namespaces/team-a/usage");
     let from = quota.metadata.creation_timestamp.unwrap();
     let path = format!("/v1/namespaces/team-a/usage/history?from={from}&step=1h");
-    is_whole::<UsageHistory>(&daemon, &path);
+    let history: UsageHistory = is_whole(&daemon, &path);
+    let step = Some("1h".parse().unwrap());
+    let typed = client.usage_history("team-a", from, None, step).unwrap();
+    assert_eq!(
+        (typed.step, typed.points.len()),
+        (history.step, history.points.len())
+    );
     is_whole::<Explanation>(
         &daemon,
         "/v1/namespaces/team-a/explain?resource=requests.cpu&limit=1",

@@ -43,9 +43,10 @@ class Programs(unittest.TestCase):
                 # In a pod the network policy says who reaches the listeners, which quotad cannot know.
                 lines = [line for line in quotad.stderr.splitlines() if not line.startswith("warning: ")]
                 self.assertEqual(lines, [])
-                watermark = "bridge" if rendered.values["bridge"]["enabled"] else "poll"
-                self.assertIn(f'watermark = "{watermark}"', quotad.stdout)
-                if rendered.values["bridge"]["enabled"]:
+                values = rendered.values["bridge"]
+                sees_all = values["enabled"] and not values.get("namespaces")
+                self.assertIn(f'watermark = "{"bridge" if sees_all else "poll"}"', quotad.stdout)
+                if values["enabled"]:
                     bridge = self.check_config("quota-bridge", rendered.config("-bridge"))
                     self.assertEqual((bridge.returncode, bridge.stderr), (0, ""))
 

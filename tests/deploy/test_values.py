@@ -2,6 +2,7 @@
 
 import copy
 import json
+import tomllib
 import unittest
 
 import helm_python
@@ -84,6 +85,12 @@ class Values(unittest.TestCase):
         for more in ({"exempt": ["cni-system"]}, {"iKnow": True}):
             hook = Rendered({"webhook": {"failurePolicy": "Fail"} | more}).one("ValidatingWebhookConfiguration")
             self.assertEqual(hook["webhooks"][0]["failurePolicy"], "Fail")
+
+    def test_watermarks_are_required_only_of_a_bridge_that_sees_all_namespaces(self):
+        # quotad would never be ready: a kind that was listed in some namespaces is not complete.
+        for bridge, expected in [({}, "bridge"), ({"namespaces": ["team-a"]}, "poll")]:
+            config = tomllib.loads(Rendered({"bridge": bridge}).config("-quotad"))
+            self.assertEqual(config["nats"]["watermark"], expected, bridge)
 
     def test_keys_that_the_chart_sets_cannot_be_set_beside_it(self):
         self.refused({"quotad": {"config": {"nats": {"url": "nats://other"}}}}, "quotad.config.nats.url")

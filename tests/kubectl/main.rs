@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail anywhere")]
 
 mod apply;
+mod cuts;
 mod daemon;
 mod groups;
 mod much;

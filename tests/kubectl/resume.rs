@@ -74,9 +74,9 @@ fn a_watch_resumes_where_it_was() {
     assert_eq!(
         summary(&events),
         [
+            ("MODIFIED", "changed"),
             ("DELETED", "ended"),
-            ("ADDED", "added"),
-            ("MODIFIED", "changed")
+            ("ADDED", "added")
         ]
     );
     let all = [("ADDED", "added"), ("ADDED", "changed"), ("ADDED", "kept")];

@@ -232,7 +232,7 @@ impl Server {
         });
     }
 
-    fn record(&self, event: Event) {
+    pub(crate) fn record(&self, event: Event) {
         self.decide(move |context| context.transaction.record(&Actor::named("test"), [event]));
     }
 

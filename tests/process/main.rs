@@ -296,6 +296,26 @@ fn the_configuration_is_checked() {
 }
 
 #[test]
+fn the_build_has_the_same_commit_in_the_version_and_in_the_metrics() {
+    let directory = TempDir::new().unwrap();
+    let (_, version, _) = output(command(directory.path()).arg("--version"));
+    assert_eq!(version, concat!("quotad ", env!("BUILD_VERSION"), "\n"));
+    let commit = version
+        .split_once("(commit ")
+        .map_or("unknown", |(_, rest)| rest.trim_end().trim_end_matches(')'));
+    let daemon = Quotad::start(directory.path(), &[]);
+    let (_, metrics) = daemon.ask_admin("/metrics");
+    let info = metrics
+        .lines()
+        .find(|line| line.starts_with("quota_ledger_build_info{"));
+    let revision = format!("revision=\"{commit}\"");
+    assert!(
+        info.is_some_and(|line| line.contains(&revision)),
+        "{info:?}"
+    );
+}
+
+#[test]
 fn wrong_usage_and_a_taken_address_have_their_codes() {
     let directory = TempDir::new().unwrap();
     assert_eq!(

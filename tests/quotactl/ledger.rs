@@ -404,7 +404,7 @@ fn an_export_that_was_changed_is_refused() {
         ),
         (
             format!("{exported}{}\n", lines[1]),
-            "line 14: nothing may stand behind the end",
+            "line 14: data after the end line",
         ),
         (
             exported.replacen("\"count\":3", "\"count\":3,\"more\":3", 1),

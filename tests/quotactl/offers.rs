@@ -61,7 +61,7 @@ fn a_reservation_is_made_for_an_object() {
         "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: a}\nspec: {containers: []}\n";
     let without = run_with(&stub.url, "reserve -f -", pod);
     assert_eq!(without.code, 2);
-    assert!(without.err.contains("no metadata.uid") && without.err.contains("hint: --uid"));
+    assert!(without.err.contains("no metadata.uid") && without.err.contains("hint: set --uid"));
     assert_eq!(
         run_with(&stub.url, "reserve -f - --uid u1 -o name", pod).code,
         0

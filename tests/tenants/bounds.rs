@@ -140,8 +140,6 @@ fn one_tenant_does_not_make_up_names_of_resources_without_end() {
         &a,
         &reserve_request("u", named(0, 60)),
     );
-    let own = format!("{a}/u");
-    callers.expect(204, "greedy", "DELETE", &own, &json!(null));
     callers.refused(
         full,
         "greedy",
@@ -149,7 +147,7 @@ fn one_tenant_does_not_make_up_names_of_resources_without_end() {
         &a,
         &reserve_request("v", named(60, 60)),
     );
-    // Names that were used before do not add to the number, and another namespace has its own.
+    // Names that are used already do not add to the number, and another namespace has its own.
     callers.expect(
         201,
         "greedy",
@@ -163,6 +161,18 @@ fn one_tenant_does_not_make_up_names_of_resources_without_end() {
         "POST",
         &b,
         &reserve_request("v", named(60, 60)),
+    );
+    // They go with the last reservation.
+    for uid in ["u", "w"] {
+        let own = format!("{a}/{uid}");
+        callers.expect(204, "greedy", "DELETE", &own, &json!(null));
+    }
+    callers.expect(
+        201,
+        "greedy",
+        "POST",
+        &a,
+        &reserve_request("x", named(60, 60)),
     );
 }
 

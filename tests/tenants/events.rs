@@ -1,5 +1,7 @@
 //! What sources say of objects, and cannot say.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use super::{pod, support::callers::Callers};
@@ -46,4 +48,41 @@ fn a_version_that_no_server_gives_keeps_no_later_event_out() {
     assert_eq!(used(&callers), "6");
     let letters = callers.get("root", "/v1/dead-letters");
     assert_eq!(letters["items"].as_array().unwrap().len(), 4, "{letters}");
+}
+
+/// A pod of one tenant that names more resources than others can imagine.
+fn wide(namespace: &str, count: usize) -> Value {
+    let amounts = (0..count).map(|number| (format!("a.b/{number:0>5}"), json!("1")));
+    let amounts: Value = amounts.collect();
+    let mut pod = pod(namespace, "wide", "3", "1");
+    pod["spec"]["containers"][0]["resources"] = json!({"requests": amounts, "limits": amounts});
+    pod
+}
+
+#[test]
+fn a_pod_of_very_many_resources_keeps_no_relist_from_being_complete() {
+    let callers = Callers::start(
+        &[("bridge", "ingest", "*"), ("root", "admin,read", "*")],
+        &[],
+    );
+    let quota = json!({"spec": {"hard": {"requests.cpu": "9"}}});
+    callers.expect(201, "root", "PUT", "/v1/namespaces/a/quotas/q", &quota);
+    // No event told that it was deleted.
+    assert_eq!(send(&callers, "ADDED", "gone", "1", "2").0, 1);
+    assert_eq!(send(&callers, "ADDED", "stays", "2", "1").0, 1);
+    let relist = json!([
+        {"type": "RELIST_BEGIN", "resource": "pods"},
+        {"type": "ADDED", "object": pod("a", "stays", "2", "1")},
+        {"type": "ADDED", "object": wide("b", 16_500)},
+        {"type": "RELIST_END", "resource": "pods", "resourceVersion": "4"},
+    ]);
+    let answer = callers.expect(200, "bridge", "POST", "/v1/events", &relist);
+    assert!(answer["rejected"][0].is_null(), "{answer}");
+    let patience = Instant::now() + Duration::from_secs(20);
+    while used(&callers) != "1" {
+        assert!(Instant::now() < patience, "{}", used(&callers));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let usage = callers.get("root", "/v1/namespaces/b/usage").to_string();
+    assert!(usage.contains("requests.a.b/16499"));
 }

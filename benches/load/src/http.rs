@@ -5,6 +5,8 @@ use std::io;
 
 use memchr::memmem;
 
+use super::Answer;
+
 /// An answer of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'a> {
@@ -58,6 +60,21 @@ pub fn answer(bytes: &[u8]) -> io::Result<Option<Message<'_>>> {
         body,
         bytes: end + 4 + length,
         last,
+    }))
+}
+
+/// The answer to a request that was carried out, whatever its status; none if it is not complete yet.
+///
+/// # Errors
+/// As [`answer`].
+pub fn completed(bytes: &[u8]) -> io::Result<Option<Answer>> {
+    let message = answer(bytes)?;
+    Ok(message.map(|message| Answer {
+        bytes: message.bytes,
+        status: message.status,
+        done: 1,
+        denied: 0,
+        last: message.last,
     }))
 }
 

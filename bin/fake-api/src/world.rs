@@ -89,7 +89,7 @@ pub enum Request {
 pub enum Fault {
     /// This status, and that many seconds to wait.
     Status(u16, u32),
-    /// The answer is cut in its middle; a watch within its next event.
+    /// The answer is cut in its middle, also a list at the begin of a watch; another watch within its next event.
     Cut,
     /// Nothing is said any more.
     Silent,
@@ -115,6 +115,8 @@ pub(crate) struct Inner {
     /// Older revisions are no longer available.
     pub(crate) compacted: u64,
     pub(crate) kinds: BTreeMap<String, Kind>,
+    /// Kinds that discovery leaves out.
+    pub(crate) hidden: BTreeSet<String>,
     pub(crate) objects: Objects,
     pub(crate) log: Vec<Logged>,
     /// Pages that are still to come, by token.
@@ -206,6 +208,7 @@ impl World {
                 revision: 1,
                 compacted: 0,
                 kinds: kinds.into_iter().map(|kind| (kind.name(), kind)).collect(),
+                hidden: BTreeSet::new(),
                 objects: Objects::new(),
                 log: Vec::new(),
                 pages: HashMap::new(),
@@ -295,6 +298,11 @@ impl World {
     /// From now on only requests with this token are answered.
     pub fn require_token(&self, token: &str) {
         self.lock().token = Some(token.to_owned());
+    }
+
+    /// From now on discovery leaves a kind out, as that of another API server that does not serve it.
+    pub fn hide(&self, kind: &str) {
+        self.lock().hidden.insert(kind.to_owned());
     }
 
     /// Plans faults of a kind (`*`: of all).

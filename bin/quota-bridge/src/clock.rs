@@ -4,7 +4,7 @@ use quota_semantics::Timestamp;
 
 /// The time now.
 #[must_use]
-pub fn now() -> Timestamp {
+pub(crate) fn now() -> Timestamp {
     let time = jiff::Timestamp::now().as_nanosecond();
     Timestamp::from_nanoseconds(i64::try_from(time).unwrap_or(i64::MAX))
 }

@@ -64,6 +64,8 @@ pub struct Discovered {
     pub kinds: BTreeMap<GroupResource, Served>,
     /// Groups whose discovery is incomplete now.
     pub uncertain: BTreeSet<String>,
+    /// Whether it is known which groups other API servers serve.
+    pub knows_others: bool,
 }
 
 impl Discovered {
@@ -180,7 +182,10 @@ fn read(groups: Vec<Group>, services: Option<&Bytes>) -> Result<Discovered, Fail
         Some(groups) => groups.contains(group),
         None => group.contains('.') && !group.ends_with(".k8s.io"),
     };
-    let mut discovered = Discovered::default();
+    let mut discovered = Discovered {
+        knows_others: aggregated.is_some(),
+        ..Discovered::default()
+    };
     for group in groups {
         let name = group.metadata.name;
         for version in group.versions {

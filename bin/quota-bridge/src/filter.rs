@@ -6,7 +6,7 @@ use quota_semantics::uid::Uid;
 
 /// Version and fingerprint of each object as it was last published.
 #[derive(Clone, Debug, Default)]
-pub struct Filter {
+pub(crate) struct Filter {
     published: HashMap<Uid, Published>,
     /// What a relist has listed so far.
     listed: HashMap<Uid, Published>,
@@ -20,13 +20,13 @@ struct Published {
 
 impl Filter {
     /// A list begins.
-    pub fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         self.listed = HashMap::new();
     }
 
     /// An object is listed, and so must be published. It counts as published from the end of the list on. Returns the
     /// version that was published before.
-    pub fn list(&mut self, uid: Uid, version: u64, fingerprint: u64) -> Option<u64> {
+    pub(crate) fn list(&mut self, uid: Uid, version: u64, fingerprint: u64) -> Option<u64> {
         let now = Published {
             version,
             fingerprint,
@@ -37,12 +37,12 @@ impl Filter {
     }
 
     /// The list is complete: objects that it does not contain are gone.
-    pub fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         self.published = std::mem::take(&mut self.listed);
     }
 
     /// Whether a change has to be published. It counts as published from then on.
-    pub fn changes(&mut self, uid: Uid, version: u64, fingerprint: u64) -> bool {
+    pub(crate) fn changes(&mut self, uid: Uid, version: u64, fingerprint: u64) -> bool {
         let now = Published {
             version,
             fingerprint,
@@ -57,7 +57,7 @@ impl Filter {
     }
 
     /// An object was deleted.
-    pub fn forget(&mut self, uid: &Uid) {
+    pub(crate) fn forget(&mut self, uid: &Uid) {
         self.published.remove(uid);
     }
 }

@@ -11,15 +11,12 @@ use futures::StreamExt as _;
 use quota_semantics::{Name, Timestamp, admission::Charging, object::GroupResource};
 use quota_service::health::Check;
 use serde::{Deserialize, de::DeserializeOwned};
-use tokio::{
-    sync::{Semaphore, watch},
-    task::JoinSet,
-};
+use tokio::{sync::watch, task::JoinSet};
 
 use crate::{
     clock,
     config::{Config, ListMode},
-    kind::{Limited, Settings, Shared},
+    kind::{Limited, Lists, Settings, Shared},
     kinds::{Kinds, Registry},
     kubernetes::Client,
     line::{self, Progress},
@@ -115,7 +112,7 @@ impl Leader {
             instance: instance.clone(),
             settings: self.settings(),
             charging: self.charging(),
-            lists: Arc::new(Semaphore::new(self.config.list.concurrency.get())),
+            lists: Lists::new(self.config.list.concurrency),
             limited: limited.clone(),
             watermarks: watermarks.clone(),
             awaited: awaited.clone(),
@@ -280,9 +277,10 @@ impl Leader {
             }
             ages(&progress);
             metrics::queue_lines(queue.len());
-            let line = line::bookmark(&self.cluster_uid, instance, &progress);
-            if queue.push(line).await.is_err() {
-                return;
+            for line in line::bookmarks(&self.cluster_uid, instance, &progress) {
+                if queue.push(line).await.is_err() {
+                    return;
+                }
             }
             // Until all watermarks exist, or later ones that were requested, the others wait for the next message.
             awaited_since = awaited_since.filter(|since| !are_all_after(*since, &progress));

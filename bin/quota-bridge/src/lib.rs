@@ -9,23 +9,24 @@
 //! It keeps nothing: whatever it does not know after a start, it lists. `docs/bridge.md` says what it promises.
 
 mod bugs;
-pub mod certificates;
-pub mod clock;
-pub mod config;
+mod certificates;
+mod clock;
+mod config;
+mod definitions;
 pub mod discovery;
-pub mod filter;
+mod filter;
 pub mod kind;
 pub mod kinds;
 pub mod kubernetes;
 mod leader;
-pub mod lease;
-pub mod line;
-pub mod metrics;
+mod lease;
+mod line;
+mod metrics;
 pub mod needed;
 pub mod publisher;
-pub mod queue;
+mod queue;
 mod rules;
 pub mod run;
 mod status;
-pub mod watermarks;
+mod watermarks;
 mod webhook;

@@ -5,6 +5,12 @@ use std::collections::BTreeMap;
 use quota_semantics::{Name, Timestamp, object::GroupResource};
 use serde::Serialize;
 
+/// Longest line, in bytes. A NATS server takes messages of 1 MiB unless it is configured otherwise.
+pub(crate) const MAX_BYTES: usize = 900 * 1024;
+
+/// Most kinds of one bookmark: further ones get a bookmark of their own, so that its length is bounded.
+const BOOKMARK_KINDS: usize = 256;
+
 /// A part of the objects that is listed and watched by itself: a kind, in all namespaces or in one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Scope {
@@ -53,7 +59,7 @@ struct Relist<'a> {
 
 /// `RELIST_BEGIN`.
 #[must_use]
-pub fn begin(scope: &Scope, begin: &Begin) -> Vec<u8> {
+pub(crate) fn begin(scope: &Scope, begin: &Begin) -> Vec<u8> {
     json(&Relist {
         event: "RELIST_BEGIN",
         resource: scope.resource.name(),
@@ -67,7 +73,7 @@ pub fn begin(scope: &Scope, begin: &Begin) -> Vec<u8> {
 
 /// `RELIST_END`.
 #[must_use]
-pub fn end(scope: &Scope, end: &End) -> Vec<u8> {
+pub(crate) fn end(scope: &Scope, end: &End) -> Vec<u8> {
     json(&Relist {
         event: "RELIST_END",
         resource: scope.resource.name(),
@@ -81,7 +87,7 @@ pub fn end(scope: &Scope, end: &End) -> Vec<u8> {
 
 /// An object as it is now, pruned: `object` is its JSON without apiVersion and kind.
 #[must_use]
-pub fn whole(event: &str, api_version: &str, kind: &str, object: &[u8]) -> Vec<u8> {
+pub(crate) fn whole(event: &str, api_version: &str, kind: &str, object: &[u8]) -> Vec<u8> {
     let mut line =
         format!(r#"{{"type":"{event}","object":{{"apiVersion":"{api_version}","kind":"{kind}""#)
             .into_bytes();
@@ -97,7 +103,7 @@ pub fn whole(event: &str, api_version: &str, kind: &str, object: &[u8]) -> Vec<u
 /// An object of which only its metadata matter.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Plain<'a> {
+pub(crate) struct Plain<'a> {
     /// `ADDED`, `MODIFIED` or `DELETED`.
     #[serde(rename = "type")]
     pub event: &'static str,
@@ -116,7 +122,7 @@ pub struct Plain<'a> {
 
 /// A plain event.
 #[must_use]
-pub fn plain(event: &Plain<'_>) -> Vec<u8> {
+pub(crate) fn plain(event: &Plain<'_>) -> Vec<u8> {
     json(event)
 }
 
@@ -149,9 +155,28 @@ struct Bookmark<'a> {
     resources: &'a BTreeMap<Name, Progress>,
 }
 
-/// The watermarks of all kinds.
+/// The watermarks of all kinds, in as few lines as possible; at least one.
 #[must_use]
-pub fn bookmark(
+pub(crate) fn bookmarks(
+    cluster_uid: &str,
+    instance: &str,
+    resources: &BTreeMap<Name, Progress>,
+) -> Vec<Vec<u8>> {
+    let all: Vec<_> = resources.iter().collect();
+    let mut parts: Vec<_> = all.chunks(BOOKMARK_KINDS).collect();
+    if parts.is_empty() {
+        parts.push(&[]);
+    }
+    let line = |part: &[(&Name, &Progress)]| {
+        let kinds = part.iter().map(|&(name, of)| (name.clone(), of.clone()));
+        bookmark(cluster_uid, instance, &kinds.collect())
+    };
+    parts.into_iter().map(line).collect()
+}
+
+/// The watermarks of these kinds.
+#[must_use]
+pub(crate) fn bookmark(
     cluster_uid: &str,
     instance: &str,
     resources: &BTreeMap<Name, Progress>,
@@ -174,6 +199,18 @@ mod tests {
 
     fn text(line: Vec<u8>) -> String {
         String::from_utf8(line).unwrap()
+    }
+
+    #[test]
+    fn many_kinds_are_in_several_bookmarks() {
+        let absent = Progress::Absent { absent: true };
+        for (kinds, lines) in [(0, 1), (1, 1), (256, 1), (257, 2), (1024, 4)] {
+            let names = (0..kinds).map(|number| Name::from(format!("{number:0>253}")));
+            let resources = names.map(|name| (name, absent.clone())).collect();
+            let bookmarks = bookmarks("c", "i", &resources);
+            assert_eq!(bookmarks.len(), lines, "{kinds}");
+            assert!(bookmarks.iter().all(|line| line.len() < 100 * 1024));
+        }
     }
 
     #[test]

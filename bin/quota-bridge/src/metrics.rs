@@ -9,7 +9,7 @@ use crate::kubernetes::Failure;
 
 /// What a metric is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// Only grows.
     Counter,
     /// Goes up and down.
@@ -19,10 +19,10 @@ pub enum Kind {
 }
 
 /// Name, kind, labels and meaning of a metric.
-pub type Metric = (&'static str, Kind, &'static str, &'static str);
+pub(crate) type Metric = (&'static str, Kind, &'static str, &'static str);
 
 /// All metrics.
-pub const ALL: [Metric; 15] = [
+pub(crate) const ALL: [Metric; 15] = [
     (
         "quota_bridge_leader",
         Kind::Gauge,
@@ -123,7 +123,7 @@ const SECONDS: [f64; 12] = [
 ///
 /// # Errors
 /// Something else records metrics already in this process.
-pub fn install() -> Result<PrometheusHandle, BuildError> {
+pub(crate) fn install() -> Result<PrometheusHandle, BuildError> {
     let mut builder = PrometheusBuilder::new();
     for (name, kind, ..) in ALL {
         if kind == Kind::Histogram {
@@ -149,52 +149,52 @@ pub fn install() -> Result<PrometheusHandle, BuildError> {
 }
 
 /// Whether this bridge publishes.
-pub fn leader(is: bool) {
+pub(crate) fn leader(is: bool) {
     gauge!("quota_bridge_leader").set(f64::from(u8::from(is)));
 }
 
 /// Whether there is a connection to NATS.
-pub fn nats_connected(is: bool) {
+pub(crate) fn nats_connected(is: bool) {
     gauge!("quota_bridge_nats_connected").set(f64::from(u8::from(is)));
 }
 
 /// Lines that wait.
-pub fn queue_lines(lines: usize) {
+pub(crate) fn queue_lines(lines: usize) {
     gauge!("quota_bridge_queue_lines").set(lines as f64);
 }
 
 /// By how many nanoseconds this clock is ahead.
-pub fn clock_skew(nanoseconds: i64) {
+pub(crate) fn clock_skew(nanoseconds: i64) {
     gauge!("quota_bridge_clock_skew_seconds").set(nanoseconds as f64 / 1e9);
 }
 
 /// A message was stored.
-pub fn published(took: Duration) {
+pub(crate) fn published(took: Duration) {
     histogram!("quota_bridge_publish_duration_seconds").record(took);
 }
 
 /// A message was refused.
-pub fn publish_refused() {
+pub(crate) fn publish_refused() {
     counter!("quota_bridge_publish_refused_total").increment(1);
 }
 
 /// An event changed nothing that counts.
-pub fn suppressed() {
+pub(crate) fn suppressed() {
     counter!("quota_bridge_suppressed_total").increment(1);
 }
 
 /// How old the watermark of a kind is.
-pub fn watermark_age(resource: &str, seconds: f64) {
+pub(crate) fn watermark_age(resource: &str, seconds: f64) {
     gauge!("quota_bridge_watermark_age_seconds", "resource" => resource.to_owned()).set(seconds);
 }
 
 /// An event of a watch.
-pub fn event(resource: &str) {
+pub(crate) fn event(resource: &str) {
     counter!("quota_bridge_events_total", "resource" => resource.to_owned()).increment(1);
 }
 
 /// A list came to its end.
-pub fn relist(resource: &str, complete: bool) {
+pub(crate) fn relist(resource: &str, complete: bool) {
     let outcome = match complete {
         true => "complete",
         false => "doubtful",
@@ -205,16 +205,17 @@ pub fn relist(resource: &str, complete: bool) {
 }
 
 /// A watch was opened.
-pub fn watch_opened(resource: &str) {
+pub(crate) fn watch_opened(resource: &str) {
     counter!("quota_bridge_watch_restarts_total", "resource" => resource.to_owned()).increment(1);
 }
 
 /// A request failed.
-pub fn error(resource: &str, failure: &Failure) {
+pub(crate) fn error(resource: &str, failure: &Failure) {
     let code = match failure {
         Failure::Status { code, .. } => code.to_string(),
         Failure::Unreachable(_) => "unreachable".to_owned(),
         Failure::Unreadable(_) => "unreadable".to_owned(),
+        Failure::TooLong(_) => "too_long".to_owned(),
         Failure::Silent => "silent".to_owned(),
     };
     let resource = resource.to_owned();
@@ -222,17 +223,17 @@ pub fn error(resource: &str, failure: &Failure) {
 }
 
 /// An object could not be read.
-pub fn unreadable(resource: &str) {
+pub(crate) fn unreadable(resource: &str) {
     counter!("quota_bridge_unreadable_total", "resource" => resource.to_owned()).increment(1);
 }
 
 /// The status of a group was written.
-pub fn status_written() {
+pub(crate) fn status_written() {
     counter!("quota_bridge_group_status_written_total").increment(1);
 }
 
 /// quotad requested a relist.
-pub fn relist_requested() {
+pub(crate) fn relist_requested() {
     counter!("quota_bridge_relists_asked_total").increment(1);
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use quota_semantics::{
     group::manifest::{GROUP, PLURAL},
     object::{GroupResource, MEASURED, is_ignored},
+    quota::syntax,
 };
 
 /// The kinds that the operator configures in addition to the kinds that are always needed.
@@ -23,10 +24,9 @@ pub struct Wanted {
 #[must_use]
 pub fn always() -> BTreeSet<GroupResource> {
     let measured = MEASURED.map(|(group, resource)| GroupResource::new(group, resource));
-    let quotas = GroupResource::new("", "resourcequotas");
     measured
         .into_iter()
-        .chain([quotas, groups(), namespaces()])
+        .chain([quotas(), groups(), namespaces()])
         .collect()
 }
 
@@ -34,6 +34,12 @@ pub fn always() -> BTreeSet<GroupResource> {
 #[must_use]
 pub fn namespaces() -> GroupResource {
     GroupResource::new("", "namespaces")
+}
+
+/// Quotas of one namespace.
+#[must_use]
+pub fn quotas() -> GroupResource {
+    GroupResource::new("", "resourcequotas")
 }
 
 /// Quotas over several namespaces, which become groups of the ledger.
@@ -46,6 +52,13 @@ pub fn groups() -> GroupResource {
 #[must_use]
 pub fn is_of_the_cluster(kind: &GroupResource) -> bool {
     [namespaces(), groups()].contains(kind)
+}
+
+/// Whether there can be a kind of this name. Quotas may limit the number of any name that looks like a resource, such as
+/// `count/Deployments.apps`; the ledger takes names of kinds only.
+#[must_use]
+pub fn is_possible(kind: &GroupResource) -> bool {
+    syntax::subdomain(&kind.to_string()).is_empty()
 }
 
 /// All kinds that have to be watched, if they are served. `limited`: those that some quota limits.
@@ -62,6 +75,16 @@ pub fn needed(wanted: &Wanted, limited: &BTreeSet<GroupResource>) -> BTreeSet<Gr
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn some_names_can_be_no_kind() {
+        for name in ["pods", "widgets.x.y", "a-b.c"] {
+            assert!(is_possible(&name.parse().unwrap()), "{name}");
+        }
+        for name in ["Deployments.apps", "a_b.x", "a..b", "*", "-a"] {
+            assert!(!is_possible(&name.parse().unwrap()), "{name}");
+        }
+    }
 
     #[test]
     fn a_quota_has_its_kinds_watched() {

@@ -8,6 +8,7 @@ use quota_service::{
     exit::{Exit, Failure, OrExit as _},
     health::{self, Check, Readiness},
     nats::addresses,
+    periodic::{METRICS_UPKEEP, run_every},
     program, shutdown, systemd,
     telemetry::Telemetry,
 };
@@ -31,9 +32,6 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// How long releasing the Lease may take when the bridge is stopped.
 const GRACE: Duration = Duration::from_secs(3);
-
-/// How often samples of histograms are taken in.
-const UPKEEP: Duration = Duration::from_secs(5);
 
 /// `quota-bridge`: reads the command line, does what it says, and returns how it ended.
 #[must_use]
@@ -80,6 +78,12 @@ async fn serve(config: Config) -> Result<(), Failure> {
         nats = quota_service::config::redact(&config.nats.url),
         "ready"
     );
+    if !config.namespaces.is_empty() {
+        tracing::warn!(
+            "only some namespaces are watched: quotad needs nats.watermark = \"poll\", since watermarks count only for \
+             kinds that were listed in all namespaces"
+        );
+    }
     systemd::ready();
     let work = async {
         let (cluster_uid, version) = greet(&client).await;
@@ -94,10 +98,10 @@ async fn serve(config: Config) -> Result<(), Failure> {
             status: status.map(Arc::new),
         };
         let terms = terms(&config, own_namespace);
-        let keeper = terms
+        let certificates = terms
             .as_ref()
-            .and_then(|terms| keeper(&config, &client, terms));
-        campaign(leader, terms, keeper, connected, &stop).await
+            .and_then(|terms| certificates(&config, &client, terms));
+        campaign(leader, terms, certificates, connected, &stop).await
     };
     let stopped = async {
         stop.cancelled().await;
@@ -115,7 +119,7 @@ async fn serve(config: Config) -> Result<(), Failure> {
 async fn campaign(
     leader: Leader,
     terms: Option<Terms>,
-    keeper: Option<CertificateManager>,
+    certificates: Option<CertificateManager>,
     mut connected: watch::Receiver<bool>,
     stop: &CancellationToken,
 ) -> Result<(), Failure> {
@@ -151,7 +155,7 @@ async fn campaign(
                 return Err(failure(ended));
             }
             () = candidate.hold(cannot) => {}
-            () = keep(keeper.as_ref()) => {}
+            () = renew_certificates(certificates.as_ref()) => {}
             () = stop.cancelled() => {
                 candidate.release().await;
                 return Ok(());
@@ -194,20 +198,20 @@ fn terms(config: &Config, own_namespace: Option<String>) -> Option<Terms> {
     })
 }
 
-/// Who keeps the webhook's certificate, while this bridge leads.
-fn keeper(config: &Config, client: &Client, terms: &Terms) -> Option<CertificateManager> {
-    let certificates = &config.certificates;
+/// Renews the webhook's certificate, while this bridge leads.
+fn certificates(config: &Config, client: &Client, terms: &Terms) -> Option<CertificateManager> {
+    let settings = &config.certificates;
     Some(CertificateManager {
         client: client.clone(),
         namespace: terms.namespace.clone(),
-        secret: certificates.secret.clone()?,
-        webhook: certificates.webhook.clone()?,
-        names: certificates.names.clone(),
-        every: certificates.every.get(),
+        secret: settings.secret.clone()?,
+        webhook: settings.webhook.clone()?,
+        names: settings.names.clone(),
+        every: settings.every.get(),
     })
 }
 
-/// Who keeps the status of groups, while this bridge leads.
+/// Writes the status of groups, while this bridge leads.
 fn status_writer(config: &Config, client: &Client) -> Result<Option<StatusWriter>, SetupError> {
     let status = &config.status;
     let Some(url) = &status.quotad else {
@@ -223,9 +227,9 @@ fn status_writer(config: &Config, client: &Client) -> Result<Option<StatusWriter
     }))
 }
 
-async fn keep(keeper: Option<&CertificateManager>) {
-    match keeper {
-        Some(keeper) => keeper.run().await,
+async fn renew_certificates(certificates: Option<&CertificateManager>) {
+    match certificates {
+        Some(certificates) => certificates.run().await,
         None => std::future::pending().await,
     }
 }
@@ -326,12 +330,6 @@ async fn serve_admin(
             tracing::error!(%error, "the admin listener failed");
         }
     });
-    tokio::spawn(async move {
-        let mut ticks = tokio::time::interval(UPKEEP);
-        loop {
-            ticks.tick().await;
-            metrics.run_upkeep();
-        }
-    });
+    tokio::spawn(run_every(METRICS_UPKEEP, move || metrics.run_upkeep()));
     Ok(bound.to_string())
 }

@@ -159,8 +159,16 @@ impl StatusWriter {
                 .map_err(|error| ("quotad", Failure::Unreadable(error.to_string())))?;
             for group in &list.items {
                 if compared.needs(group) {
-                    let outcome = self.write(group).await;
-                    let outcome = outcome.map_err(|failure| ("status", failure))?;
+                    let outcome = match self.write(group).await {
+                        Ok(outcome) => outcome,
+                        Err(failure) if ends_round(&failure) => return Err(("status", failure)),
+                        // Those of others may be taken.
+                        Err(failure) => {
+                            tracing::warn!(%failure, group = %group.metadata.name, "the status is not taken");
+                            metrics::error("status", &failure);
+                            Outcome::Refused
+                        }
+                    };
                     compared.note(group, outcome);
                     tokio::time::sleep(self.pause).await;
                 }
@@ -201,14 +209,18 @@ impl StatusWriter {
             Err(failure) if failure.code() == Some(409) => Ok(Outcome::Conflict),
             // Deleted meanwhile.
             Err(failure) if failure.code() == Some(404) => Ok(Outcome::Elsewhere),
-            // That of others may be taken.
-            Err(failure) if matches!(failure.code(), Some(400 | 413 | 422)) => {
-                tracing::warn!(%failure, group = %group.metadata.name, "the status is not taken");
-                metrics::error("status", &failure);
-                Ok(Outcome::Refused)
-            }
             Err(failure) => Err(failure),
         }
+    }
+}
+
+/// Whether what went wrong with one group would go wrong with all others: the server is not there, is overloaded, or does
+/// not know this bridge.
+fn ends_round(failure: &Failure) -> bool {
+    match failure {
+        Failure::Status { code, .. } => matches!(code, 401 | 429 | 500..),
+        Failure::Unreachable(_) | Failure::Silent => true,
+        Failure::Unreadable(_) | Failure::TooLong(_) => false,
     }
 }
 
@@ -226,6 +238,24 @@ mod tests {
             },
             status: serde_json::from_str(status).unwrap(),
         }
+    }
+
+    #[test]
+    fn what_is_wrong_with_one_group_holds_up_no_other() {
+        let status = |code| Failure::Status {
+            code,
+            reason: String::new(),
+            message: String::new(),
+            retry_after: None,
+        };
+        for code in [400, 403, 404, 409, 413, 422] {
+            assert!(!ends_round(&status(code)), "{code}");
+        }
+        for code in [401, 429, 500, 503] {
+            assert!(ends_round(&status(code)), "{code}");
+        }
+        assert!(ends_round(&Failure::Unreachable(String::new())));
+        assert!(!ends_round(&Failure::Unreadable(String::new())));
     }
 
     #[test]

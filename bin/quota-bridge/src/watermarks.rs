@@ -37,6 +37,12 @@ impl Watermarks {
         self.0.lock().insert(kind.clone(), Kind::Absent);
     }
 
+    /// Forgets which other kinds are not served.
+    pub fn keep_absent(&self, is_kept: impl Fn(&GroupResource) -> bool) {
+        let mut kinds = self.0.lock();
+        kinds.retain(|kind, watched| !matches!(watched, Kind::Absent) || is_kept(kind));
+    }
+
     /// All that was committed by this time is queued.
     pub fn advance(&self, scope: &Scope, time: Timestamp, version: u64) {
         if let Some(Kind::Scopes(scopes)) = self.0.lock().get_mut(&scope.resource)
@@ -116,5 +122,9 @@ mod tests {
         marks.advance(&scope("b"), at(8), 19);
         assert_eq!(marks.progress()["pods"], Progress::Absent { absent: true });
         assert!(marks.missing().is_empty());
+        marks.keep_absent(|_| true);
+        assert_eq!(marks.progress().len(), 1);
+        marks.keep_absent(|_| false);
+        assert!(marks.is_empty());
     }
 }

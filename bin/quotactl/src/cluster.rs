@@ -7,7 +7,7 @@ use quota_client::wire::{
 };
 use serde::Serialize;
 
-use super::{age, args, failure::Outcome, output::one_line, session::Session, table::Table};
+use super::{age, args, failure::Outcome, session::Session, table::Table, terminal_text::one_line};
 
 /// Begins, shows or changes a cluster.
 pub(crate) fn run(session: &Session, command: &args::Cluster) -> Outcome {

@@ -15,7 +15,8 @@ use super::{
     client::Client,
     config::{self, Connection, Pod},
     failure::{Failure, Outcome},
-    output::{misleads, written},
+    output::written,
+    terminal_text::misleads,
 };
 
 /// The environment variable by which a shell asks.

@@ -11,7 +11,7 @@ use super::{
 /// Shows the latest denials, the latest first.
 pub(crate) fn run(session: &Session, limit: usize) -> Outcome {
     let filter = session.scope.filter();
-    let answer = ask(session, filter, limit)?;
+    let answer = fetch(session, filter, limit)?;
     let denials = answer.content.items;
     if denials.is_empty() {
         note("No denials found");
@@ -27,7 +27,7 @@ pub(crate) fn run(session: &Session, limit: usize) -> Outcome {
 }
 
 /// The latest denials of a namespace, or of all.
-pub(crate) fn ask(
+pub(crate) fn fetch(
     session: &Session,
     namespace: Option<&str>,
     limit: usize,

@@ -8,8 +8,8 @@ use super::{
     apply::{Subject, differences, would_be},
     failure::{Exit, Failure, Outcome},
     manifest::{self, Document, plain, text},
-    output::one_line,
     session::{Session, each},
+    terminal_text::one_line,
 };
 
 /// Shows the changes by each manifest; fails with [`Exit::Conflict`] if there are any.

@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 
 use super::{
     manifest::{plain, text},
-    output::misleads,
     table::{Table, Text},
+    terminal_text::blank_controls,
 };
 
 /// The columns of an entry.
@@ -77,9 +77,7 @@ impl EntryColumns {
             shown(&self.detail),
             shown(&self.actor)
         );
-        line.chars()
-            .map(|c| if misleads(c) { ' ' } else { c })
-            .collect()
+        blank_controls(&line)
     }
 }
 

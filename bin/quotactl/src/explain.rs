@@ -8,9 +8,9 @@ use super::{
     args::Explain,
     failure::Outcome,
     figures::{percent, share},
-    output::one_line,
     session::Session,
     table::Table,
+    terminal_text::one_line,
 };
 
 /// Shows the sums of a resource, then the objects and reservations that make them.

@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 pub(crate) use quota_exit::Exit;
 
-use super::output::misleads;
+use super::terminal_text::blank_controls;
 
 /// Why a command failed.
 #[derive(Debug)]
@@ -80,26 +80,18 @@ impl Failure {
     }
 }
 
+/// Messages may contain text from elsewhere, so line ends and other misleading characters are blanked.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "error: {}", one_line(&self.message))?;
+        write!(f, "error: {}", blank_controls(self.message.trim_end()))?;
         for hint in &self.hints {
-            write!(f, "\nhint: {}", one_line(hint))?;
+            write!(f, "\nhint: {}", blank_controls(hint.trim_end()))?;
         }
         if let Some(figures) = &self.figures {
             write!(f, "\n{figures}")?;
         }
         Ok(())
     }
-}
-
-/// Messages come from elsewhere too: line ends and other characters that mislead must not reach the terminal.
-fn one_line(text: &str) -> String {
-    let plain = |character: char| match misleads(character) {
-        true => ' ',
-        false => character,
-    };
-    text.trim_end().chars().map(plain).collect()
 }
 
 /// A reader that went away (`| head`) is no failure; further output is useless. No other writer here is a pipe.

@@ -16,9 +16,9 @@ use super::{
     age,
     failure::Outcome,
     figures::{percent, share},
-    output::one_line,
     session::Session,
     table::Table,
+    terminal_text::one_line,
 };
 
 /// What a group is called in names and messages.

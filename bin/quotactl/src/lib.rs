@@ -37,6 +37,7 @@ mod reservation;
 mod session;
 mod status;
 mod table;
+mod terminal_text;
 mod token;
 mod top;
 mod unit;

@@ -41,8 +41,7 @@ pub(crate) fn reserve(session: &Session, args: &Reserve) -> Outcome {
         let one = || -> Outcome {
             let (namespace, mut body) = body_of(session, document, uid.as_deref())?;
             if text(&body, "/reservedBy/uid").is_empty() {
-                return Err(Failure::usage("the object has no metadata.uid")
-                    .hint("--uid says by which uid the ledger will know it"));
+                return Err(Failure::usage("the object has no metadata.uid").hint("set --uid"));
             }
             if let Some(ttl) = args.ttl {
                 body["ttl"] = ttl.to_string().into();

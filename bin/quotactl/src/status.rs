@@ -5,11 +5,7 @@ use quota_client::wire::{Source, Status};
 use serde::Serialize;
 
 use super::{
-    age,
-    failure::Outcome,
-    output::{Format, one_line},
-    session::Session,
-    table::Table,
+    age, failure::Outcome, output::Format, session::Session, table::Table, terminal_text::one_line,
 };
 
 /// This program's version, with its commit.

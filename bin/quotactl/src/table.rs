@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use comfy_table::{
     Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Width,
 };
-use words::{Measure, break_names, longest_part, longest_word, visible, width_of};
+use words::{Measure, break_names, longest_part, longest_word, to_cell, width_of};
 
 /// Blanks between two columns.
 const GAP: u16 = 3;
@@ -97,7 +97,7 @@ impl Table {
     /// A table with columns that somebody else named.
     pub(crate) fn titled(titles: impl IntoIterator<Item = String>) -> Self {
         let column = |title: String| Column {
-            title: visible(title).into(),
+            title: to_cell(&title).into(),
             numbers: false,
         };
         Self {
@@ -108,11 +108,11 @@ impl Table {
 
     /// Adds a row: a text for each column.
     pub(crate) fn row<T: Into<Text>>(&mut self, cells: impl IntoIterator<Item = T>) {
-        let visible = |cell: T| {
+        let clean = |cell: T| {
             let Text { whole, short } = cell.into();
-            Text::with_short(visible(whole), short.map(visible))
+            Text::with_short(to_cell(&whole), short.as_deref().map(to_cell))
         };
-        self.rows.push(cells.into_iter().map(visible).collect());
+        self.rows.push(cells.into_iter().map(clean).collect());
     }
 
     /// Whether there are no rows.
@@ -139,13 +139,7 @@ impl Table {
             table.enforce_styling();
         }
         if style.headers {
-            table.add_row(self.columns.iter().map(|column| {
-                let cell = Cell::new(&column.title);
-                match style.color {
-                    true => cell.add_attribute(Attribute::Bold),
-                    false => cell,
-                }
-            }));
+            table.add_row(self.columns.iter().map(|column| column.title(style.color)));
         }
         let mut rows = self.texts(Text::whole);
         let mut widths = self.widths(&rows, style.headers, width_of);
@@ -154,45 +148,11 @@ impl Table {
             && total(&widths, gap) > usize::from(available)
         {
             rows = self.texts(|text| text.short().unwrap_or(&text.whole));
-            for (cell, column) in rows
-                .iter_mut()
-                .flat_map(|row| row.iter_mut().zip(&self.columns))
-            {
-                column.make_breakable(cell);
-            }
-            // First between words, then where names are joined, then anywhere.
-            let steps: [(u16, Measure); 4] = [
-                (GAP, longest_word),
-                (NARROW_GAP, longest_word),
-                (NARROW_GAP, longest_part),
-                (NARROW_GAP, |text| longest_part(text).min(LETTERS_MIN)),
-            ];
-            widths = self.widths(&rows, style.headers, width_of);
-            for (narrower, measure) in steps {
-                gap = narrower;
-                let least = self.widths(&rows, style.headers, measure);
-                self.shrink(&mut widths, &least, gap, available);
-                if total(&widths, gap) <= usize::from(available) {
-                    break;
-                }
-            }
-            for (cell, (column, width)) in rows
-                .iter_mut()
-                .flat_map(|row| row.iter_mut().zip(self.columns.iter().zip(&widths)))
-            {
-                if !column.numbers {
-                    break_names(cell, *width);
-                }
-            }
+            (widths, gap) = self.fit(&mut rows, style.headers, available);
         }
         for row in &rows {
-            table.add_row(row.iter().zip(&self.columns).map(|(text, column)| {
-                let cell = Cell::new(text);
-                match column.tone(text).filter(|_| style.color) {
-                    Some(color) => cell.fg(color),
-                    None => cell,
-                }
-            }));
+            let cells = row.iter().zip(&self.columns);
+            table.add_row(cells.map(|(text, column)| column.cell(text, style.color)));
         }
         if let Some(least) = style.least {
             for (width, least) in widths.iter_mut().zip(least.iter()) {
@@ -206,6 +166,51 @@ impl Table {
             }
             least.clone_from(&widths);
         }
+        self.constrain(&mut table, &widths, gap);
+        table.trim_fmt()
+    }
+
+    /// Breaks cells so that the table fits, as far as possible: first between words, then where names are joined, then
+    /// anywhere. Returns the widths of the columns, and the gap between them.
+    fn fit(
+        &self,
+        rows: &mut [Vec<Cow<'_, str>>],
+        headers: bool,
+        available: u16,
+    ) -> (Vec<u16>, u16) {
+        for row in rows.iter_mut() {
+            for (cell, column) in row.iter_mut().zip(&self.columns) {
+                column.make_breakable(cell);
+            }
+        }
+        let steps: [(u16, Measure); 4] = [
+            (GAP, longest_word),
+            (NARROW_GAP, longest_word),
+            (NARROW_GAP, longest_part),
+            (NARROW_GAP, |text| longest_part(text).min(LETTERS_MIN)),
+        ];
+        let mut widths = self.widths(rows, headers, width_of);
+        let mut gap = GAP;
+        for (narrower, measure) in steps {
+            gap = narrower;
+            let least = self.widths(rows, headers, measure);
+            self.shrink(&mut widths, &least, gap, available);
+            if total(&widths, gap) <= usize::from(available) {
+                break;
+            }
+        }
+        for row in rows {
+            for (cell, (column, width)) in row.iter_mut().zip(self.columns.iter().zip(&widths)) {
+                if !column.numbers {
+                    break_names(cell, *width);
+                }
+            }
+        }
+        (widths, gap)
+    }
+
+    /// Sets the width and the alignment of each column.
+    fn constrain(&self, table: &mut comfy_table::Table, widths: &[u16], gap: u16) {
         let last = self.columns.len().saturating_sub(1);
         for (index, (column, width)) in self.columns.iter().zip(widths).enumerate() {
             if let Some(place) = table.column_mut(index) {
@@ -218,7 +223,6 @@ impl Table {
                 }
             }
         }
-        table.trim_fmt()
     }
 
     /// One form of each cell.
@@ -259,6 +263,24 @@ impl Table {
 }
 
 impl Column {
+    /// The cell that names the column.
+    fn title(&self, color: bool) -> Cell {
+        let cell = Cell::new(&self.title);
+        match color {
+            true => cell.add_attribute(Attribute::Bold),
+            false => cell,
+        }
+    }
+
+    /// A cell with this text.
+    fn cell(&self, text: &str, color: bool) -> Cell {
+        let cell = Cell::new(text);
+        match self.tone(text).filter(|_| color) {
+            Some(color) => cell.fg(color),
+            None => cell,
+        }
+    }
+
     /// A list without blanks gets some, at which lines can be broken.
     fn make_breakable(&self, cell: &mut Cow<'_, str>) {
         if !self.numbers && !cell.contains(' ') && cell.contains(',') {

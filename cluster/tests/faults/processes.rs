@@ -161,7 +161,7 @@ impl Cluster {
             .block_on(stream::initialise(&self.client, &self.names, 3, other));
         assert!(matches!(again, Err(stream::Error::Exists(_))), "{again:?}");
         for [.., monitoring] in self.ports {
-            let facts = servers::ask(&format!("http://127.0.0.1:{monitoring}")).unwrap();
+            let facts = servers::query(&format!("http://127.0.0.1:{monitoring}")).unwrap();
             assert_eq!(servers::problems(&facts), [""; 0]);
         }
     }

@@ -149,6 +149,16 @@ pub enum Event {
         /// The object that bears the name.
         bearer: Uid,
     },
+    /// A pending reservation also holds a further update of its object: it ends when a later version than this one is
+    /// observed. In the batch of [`Event::ReservationGrown`].
+    VersionAwaited {
+        /// The object that the reservation is for.
+        uid: Uid,
+        /// Its namespace.
+        namespace: Name,
+        /// The version before the update.
+        after_version: u64,
+    },
     /// A source was consumed up to a position. In the batch of the events that it covers.
     SourceAdvanced {
         /// The source's name.
@@ -326,7 +336,8 @@ impl Event {
             | Self::ReservationReleased { namespace, .. }
             | Self::ReservationExpired { namespace, .. }
             | Self::ReservationSuperseded { namespace, .. }
-            | Self::NameAwaited { namespace, .. } => Some(namespace),
+            | Self::NameAwaited { namespace, .. }
+            | Self::VersionAwaited { namespace, .. } => Some(namespace),
             Self::ObjectCorrected(correction) => Some(&correction.object.namespace),
             Self::ObjectEnded(ending) => Some(&ending.namespace),
             Self::RelistBegan(begin) => begin.scope.namespace.as_ref(),
@@ -373,6 +384,7 @@ impl Event {
             Self::ReservationExpired { .. } => "ReservationExpired",
             Self::ReservationSuperseded { .. } => "ReservationSuperseded",
             Self::NameAwaited { .. } => "NameAwaited",
+            Self::VersionAwaited { .. } => "VersionAwaited",
             Self::SourceAdvanced { .. } => "SourceAdvanced",
             Self::SourceReset { .. } => "SourceReset",
             Self::SourceGapped { .. } => "SourceGapped",

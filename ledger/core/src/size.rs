@@ -149,8 +149,14 @@ pub fn of_uid(uid: &Uid) -> usize {
 }
 
 fn of_amounts(amounts: &ResourceList) -> usize {
+    amounts.names().map(of_amount).sum()
+}
+
+/// An amount of this resource.
+#[must_use]
+pub fn of_amount(name: &Name) -> usize {
     const PER_QUANTITY: usize = 32;
-    of_names(amounts.names()) + amounts.len() * PER_QUANTITY
+    of_names([name]) + PER_QUANTITY
 }
 
 fn of_names<'a>(names: impl IntoIterator<Item = &'a Name>) -> usize {

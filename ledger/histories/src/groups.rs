@@ -16,8 +16,7 @@ use quota_semantics::{
     uid::Uid,
 };
 
-use crate::things::{OBJECT_LABEL, spec};
-use crate::world::seen;
+use crate::things::{OBJECT_LABEL, seen, spec};
 
 /// The desired state of a group in a step.
 pub(crate) struct Wanted {
@@ -133,12 +132,11 @@ pub(crate) fn delete(state: &State, number: u8) -> Vec<Event> {
 
 /// The used and reserved amount of each group, and its limit.
 pub fn held(state: &State) -> BTreeMap<Name, (Quantity, Quantity)> {
-    let views = state.groups_page("", usize::MAX).0.into_iter();
     let of = |view: GroupView| {
         let figure = view.figures.into_iter().next()?.figure;
         let mut held = figure.used.unwrap_or_default();
         held.add_assign(&figure.reserved);
         Some((view.record.name.clone(), (held, figure.hard)))
     };
-    views.filter_map(of).collect()
+    state.groups().filter_map(of).collect()
 }

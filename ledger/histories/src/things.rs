@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use quota_core::{
-    decide::{Basis, Request},
-    event::{NamespaceRecord, Observed},
+    decide::{self, Basis, Request, Sighting, Verdict},
+    event::{Event, NamespaceRecord, Observed},
+    state::State,
 };
 use quota_semantics::{
     Name, Span, Timestamp,
@@ -177,5 +178,13 @@ pub fn reserve_request(
         before: None,
         object: None,
         ttl: Some(Span::from_seconds(ttl)),
+    }
+}
+
+/// The events that follow from what is observed.
+pub fn seen(state: &State, sighting: &Sighting) -> Vec<Event> {
+    match decide::observe(state, sighting.clone()) {
+        Verdict::Accepted(events) => events,
+        Verdict::Ignored(_) => Vec::new(),
     }
 }

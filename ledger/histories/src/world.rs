@@ -6,7 +6,7 @@ use quota_core::{
     audit::Naive,
     decide::{
         self, Admitted, Adopted, Basis, By, Measure, Policy, QuotaChange, Refusal, Request,
-        Reserved, Review, Sighting, Verdict,
+        Reserved, Review, Sighting,
     },
     event::{Actor, Entry, Event, Reservation},
     state::State,
@@ -22,8 +22,8 @@ use crate::{
     groups, listings,
     steps::Step,
     things::{
-        self, footprint, namespace, namespace_record, observed, pod, reserve_request, spec, uid,
-        workload,
+        self, footprint, namespace, namespace_record, observed, pod, reserve_request, seen, spec,
+        uid, workload,
     },
 };
 
@@ -494,12 +494,4 @@ fn overridden(hard: u64, now: Timestamp) -> Box<str> {
 
 fn by() -> By {
     By::holder("test")
-}
-
-/// The events that follow from what is observed.
-pub fn seen(state: &State, sighting: &Sighting) -> Vec<Event> {
-    match decide::observe(state, sighting.clone()) {
-        Verdict::Accepted(events) => events,
-        Verdict::Ignored(_) => Vec::new(),
-    }
 }

@@ -128,7 +128,7 @@ pub struct Member {
     /// The node to which the leadership is to be handed over.
     transfer: Option<NodeName>,
     /// When the last message was applied, or this process began.
-    heard: Millis,
+    last_contact: Millis,
     /// When a read last found no more messages.
     looked: Option<Millis>,
     /// See [`Member::current`].
@@ -156,7 +156,7 @@ impl Member {
             append: None,
             proposed: None,
             transfer: None,
-            heard: now,
+            last_contact: now,
             looked: None,
             current: None,
             is_barred: false,
@@ -248,8 +248,10 @@ impl Member {
                 Phase::Sent { until } | Phase::Pausing { until } => until,
                 Phase::Reading => Millis::MAX,
             },
-            (None, Role::Leader) => self.heard + self.settings.heartbeat,
-            (None, Role::Follower) => self.next_read.min(self.heard + self.patience()),
+            (None, Role::Leader) => self.last_contact + self.settings.heartbeat,
+            (None, Role::Follower) => self
+                .next_read
+                .min(self.last_contact + self.election_timeout()),
             (None, Role::Candidate | Role::Over) => Millis::MAX,
         }
     }
@@ -315,7 +317,7 @@ impl Member {
         let partition = self.identity.partition;
         match verify::follow(&mut self.position, partition, sequence, bytes) {
             Ok(Followed::Applied(batch)) => {
-                self.heard = now;
+                self.last_contact = now;
                 self.actions.extend(batch.map(Action::Apply));
             }
             Ok(Followed::Old) => self.counts.skipped += 1,
@@ -337,7 +339,7 @@ impl Member {
 
     /// The time without messages after which this member takes over: different for each, so that not all compete at
     /// once.
-    fn patience(&self) -> Millis {
+    fn election_timeout(&self) -> Millis {
         let mut mixed = self.identity.instance ^ self.position.stream.rotate_left(32);
         mixed = (mixed ^ (mixed >> 31)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let third = self.settings.silence / 3 + 1;

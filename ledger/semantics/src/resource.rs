@@ -23,6 +23,9 @@ const LONG: usize = 16;
 /// The same factor where both are sorted, and each search begins behind the previous name.
 const SPARSE: usize = 8;
 
+/// This many names are inserted one by one. More are merged, which copies the list once.
+const FEW: usize = 4;
+
 /// Quantities by resource name, sorted by name; each name at most once.
 ///
 /// A name with a zero quantity differs from an absent name: only a present name counts as mentioned. Two lists are
@@ -177,7 +180,7 @@ impl ResourceList {
                     Err(_) => absent.push((name.clone(), missing(theirs))),
                 }
             }
-            return self.add_entries(absent);
+            return self.add_entries(Self(absent));
         }
         let mut at = 0;
         for (name, theirs) in &other.0 {
@@ -199,19 +202,42 @@ impl ResourceList {
                 absent.push((name.clone(), missing(theirs)));
             }
         }
-        self.add_entries(absent);
+        self.add_entries(Self(absent));
     }
 
-    /// Sets quantities by name. Each of many insertions would move all names behind it.
-    fn add_entries(&mut self, entries: Vec<(Name, Quantity)>) {
-        if entries.len().saturating_mul(LONG) < self.len() {
+    /// Sets the quantities of names, which are sorted. Each of many insertions would move all names behind it, so these
+    /// are merged in one pass.
+    fn add_entries(&mut self, entries: Self) {
+        if entries.len() <= FEW {
             for (name, quantity) in entries {
                 self.insert(name, quantity);
             }
             return;
         }
-        self.0.extend(entries);
-        self.put_in_order();
+        let mut merged = Vec::with_capacity(self.len() + entries.len());
+        let mut mine = std::mem::take(&mut self.0).into_iter();
+        for (name, quantity) in entries {
+            let before = count_before(mine.as_slice(), &name);
+            merged.extend(mine.by_ref().take(before));
+            if mine
+                .as_slice()
+                .first()
+                .is_some_and(|(next, _)| *next == name)
+            {
+                mine.next();
+            }
+            merged.push((name, quantity));
+        }
+        merged.extend(mine);
+        self.0 = merged;
+    }
+
+    /// Removes those of these names whose quantity is zero.
+    pub fn drop_zeros_of(&mut self, names: &Self) {
+        let has_zero = self.common(names).any(|(_, mine, _)| mine.is_zero());
+        if has_zero {
+            self.retain(|name, quantity| !quantity.is_zero() || names.get(name).is_none());
+        }
     }
 
     /// Sorts the names. Of several quantities for one name, the last one is kept.
@@ -304,6 +330,16 @@ impl ResourceList {
     pub fn pretty(&self) -> String {
         self.to_string()
     }
+}
+
+/// The number of entries before a name, at the beginning of a sorted list: found in few steps if they are few.
+fn count_before(entries: &[(Name, Quantity)], name: &Name) -> usize {
+    let mut most = 1;
+    while entries.get(most - 1).is_some_and(|(other, _)| other < name) {
+        most *= 2;
+    }
+    let near = &entries[..most.min(entries.len())];
+    near.partition_point(|(other, _)| other < name)
 }
 
 impl fmt::Display for ResourceList {

@@ -44,6 +44,9 @@ const COMMITTED: &str = include_str!("../golden/committed-v1.hex");
 /// Events of names that reservations wait for, in a batch of their own.
 const AWAITED: &str = include_str!("../golden/awaited-v1.hex");
 
+/// The event of versions that reservations wait for.
+const VERSIONS: &str = include_str!("../golden/versions-v1.hex");
+
 /// The event of a cluster's leader.
 const LED: &str = include_str!("../golden/led-v1.hex");
 
@@ -140,6 +143,19 @@ fn names_that_are_waited_for_are_written_and_read_as_ever() {
     let expected = numbered(awaited());
     assert_eq!(hex(&codec::encode_entries(&expected)), AWAITED);
     let read = codec::decode_entries(100, 1, &bytes(AWAITED)).unwrap();
+    assert_eq!(read, expected);
+}
+
+#[test]
+fn versions_that_are_waited_for_are_written_and_read_as_ever() {
+    let awaited = Event::VersionAwaited {
+        uid: uuid(),
+        namespace: Name::from("team-a"),
+        after_version: 4711,
+    };
+    let expected = numbered(vec![awaited]);
+    assert_eq!(hex(&codec::encode_entries(&expected)), VERSIONS);
+    let read = codec::decode_entries(100, 1, &bytes(VERSIONS)).unwrap();
     assert_eq!(read, expected);
 }
 

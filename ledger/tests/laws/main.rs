@@ -10,6 +10,7 @@ mod names;
 mod relists;
 mod remembered;
 mod strategy;
+mod versions;
 
 use std::collections::BTreeMap;
 

@@ -9,12 +9,15 @@ use quota_core::{
 };
 use quota_histories::{
     steps::Step,
-    things::{footprint, namespace, observed, reserve_request},
-    world::{World, seen},
+    things::{footprint, namespace, observed, reserve_request, seen},
+    world::World,
 };
 use quota_semantics::{Name, object::Traits, quantity::Quantity, uid::Uid};
 
 const HARD: u64 = 6;
+
+/// The limit of a group of objects without a label.
+const UNLABELLED: u64 = 1;
 
 #[derive(Clone, Debug)]
 enum Act {
@@ -42,8 +45,8 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     prop::collection::vec(act, 0..60)
 }
 
-/// Whether a quota counts objects with these traits.
-type Counts = fn(&Traits) -> bool;
+/// Whether a limit counts this object.
+type Counts = fn(&Stored) -> bool;
 
 /// An object that the API server has stored.
 struct Stored {
@@ -65,7 +68,8 @@ struct Cluster {
 impl Cluster {
     fn with_quotas() -> Self {
         let mut cluster = Self::default();
-        for (quota, scope) in [(0, 0), (1, 2), (2, 3)] {
+        // Quota 2 would have an override.
+        for (quota, scope) in [(0, 0), (1, 2), (3, 3)] {
             cluster.world.step(&Step::SetQuota {
                 namespace: 0,
                 quota,
@@ -73,6 +77,20 @@ impl Cluster {
                 scope,
             });
         }
+        // A group for objects without a label: those with odd amounts. The first step records labels.
+        for _ in 0..2 {
+            cluster.world.step(&Step::SetGroup {
+                group: 0,
+                selector: 3,
+                parent: None,
+                hard: UNLABELLED,
+                guaranteed: 0,
+                scope: 2,
+                limits: None,
+                shown: None,
+            });
+        }
+        assert_eq!(quota_histories::groups::held(&cluster.world.state).len(), 1);
         cluster
     }
 
@@ -154,19 +172,20 @@ impl Cluster {
 
     /// Stored objects are within every limit, whether or not the ledger has observed them.
     fn check(&self) {
-        let scopes: [(u64, Counts); 3] = [
+        let limits: [(u64, Counts); 4] = [
             (HARD, |_| true),
             (
                 HARD - 1,
-                |traits| matches!(traits, Traits::Pod(pod) if pod.terminating),
+                |stored| matches!(&stored.traits, Traits::Pod(pod) if pod.terminating),
             ),
             (
-                HARD - 2,
-                |traits| matches!(traits, Traits::Pod(pod) if !pod.best_effort),
+                HARD - 3,
+                |stored| matches!(&stored.traits, Traits::Pod(pod) if !pod.best_effort),
             ),
+            (UNLABELLED, |stored| stored.amount % 2 == 1),
         ];
-        for (hard, counts) in scopes {
-            let counted = self.stored.values().filter(|stored| counts(&stored.traits));
+        for (hard, counts) in limits {
+            let counted = self.stored.values().filter(|stored| counts(stored));
             let sum: u64 = counted.map(|stored| stored.amount).sum();
             assert!(sum <= hard, "{sum} of {hard} are stored");
         }

@@ -77,6 +77,11 @@ impl Fates {
                 fate.latest = Some(None);
                 fate.after_version = granted.after_version;
             }
+            Event::VersionAwaited {
+                uid,
+                namespace,
+                after_version,
+            } => self.of(namespace, uid).after_version = *after_version,
             Event::ReservationCommitted { uid, namespace, .. } => {
                 let fate = self.of(namespace, uid);
                 fate.latest = None;

@@ -1,5 +1,5 @@
 //! The daemon without its threads: the parts of the core, combined as in `src/writer`, `src/recovery.rs` and
-//! `src/upkeep.rs`, and driven call by call.
+//! `src/maintenance.rs`, and driven call by call.
 
 use std::{collections::VecDeque, path::Path, sync::Arc};
 

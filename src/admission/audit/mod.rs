@@ -35,9 +35,9 @@ pub(super) use seal::{Hold, Seal};
 use self::wire::Event;
 use super::{BODY_BYTES_MAX, Failure, Hook, USER_BYTES_MAX, actor, is_json};
 use crate::{
+    log_limiter::{LogLimiter, cut, shortened},
     metrics::{self, AuditEvent},
     problem::Problem,
-    throttle::{Throttle, cut, shortened},
     writer::{DecisionContext, Unavailable, now},
 };
 
@@ -51,7 +51,7 @@ pub(super) const ANNOTATION: &str = "hold";
 const LOOK: Duration = Duration::from_secs(10);
 
 /// Rejected event lists that are logged per second.
-static REFUSED: Throttle = Throttle::new(10);
+static REFUSED: LogLimiter = LogLimiter::new(10);
 
 /// The outcome for a list of events.
 #[derive(Debug, Default, Serialize)]

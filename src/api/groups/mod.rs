@@ -16,7 +16,7 @@ use quota_core::{
     event::Actor,
     state::Head,
 };
-use quota_semantics::{group::validation, quota::validation as of_quotas, uid::Uid};
+use quota_semantics::{group::validation::Checked, quota::validation as of_quotas, uid::Uid};
 
 use super::{
     App, Caller, answer,
@@ -30,15 +30,15 @@ use super::{
     replacing::{self, begin, is_no_edit, refuse_revival, refuse_stale, refused, take_from_path},
 };
 use crate::{
-    large::{Permit, Turn},
+    large::{Permit, Turn, make_sized},
     server::warn,
     writer::DecisionContext,
 };
 use read::{Form, Sent};
 
 pub use show::{
-    MEMBERS_MAX, Seen, conditions, figures, guaranteed_to_others, manifest, member, numbers,
-    stored_metadata,
+    Copied, MEMBERS_MAX, Seen, amounts_of, conditions, figures, guaranteed_to_others, manifest,
+    member, numbers, stored_metadata,
 };
 
 /// `PUT /v1/groups/{name}`
@@ -49,6 +49,7 @@ pub(super) async fn put(
     headers: HeaderMap,
     text: ManifestText,
 ) -> Response {
+    let principal = actor.principal.clone();
     let changed = measured(Operation::Quota, async {
         let precondition = precondition::of(&headers)?;
         let mut sent = read::read(&text)?;
@@ -61,24 +62,27 @@ pub(super) async fn put(
         let mut warnings = of_quotas::warnings(limits);
         warnings.append(&mut sent.unknown);
         warnings.extend(not_enforced(&limits.hard, app.ledger.coverage()));
-        let principal = actor.principal.clone();
+        // The decider, on which all others wait, does not look for what is wrong with a manifest alone.
+        let checked = Checked::of(&sent.manifest);
+        let actor = actor.clone();
         let decision = app.ledger.decide_for(&principal, move |context| {
-            let set = set(context, &actor, sent, precondition);
+            let set = set(context, &actor, (sent, checked), precondition);
             (set, context.transaction.state().head())
         });
         let (set, head) = decision.await?;
-        let (seen, created) = set.map_err(|problem| problem.as_of(head))?;
-        Ok((seen, created, head, warnings))
+        let (copied, created) = set.map_err(|problem| problem.as_of(head))?;
+        Ok((copied, created, head, warnings))
     });
     match changed.await {
-        Ok((seen, created, head, warnings)) => {
-            let status = match created {
-                true => StatusCode::CREATED,
-                false => StatusCode::OK,
-            };
-            let mut response = show(&app, status, &seen, head);
-            let name = &seen.view.record.name;
-            if created && let Some(location) = answer::location(&[("/v1/groups/", name)]) {
+        Ok((copied, created, head, warnings)) => {
+            let (amounts, name) = (copied.amounts(), copied.group.record.name.clone());
+            let make = move |turn: &Turn| Shown::of(&app, copied, head, turn).response(turn);
+            let permit = Permit::to_change(&principal);
+            let mut response = permit.make(amounts, make).await;
+            if created {
+                *response.status_mut() = StatusCode::CREATED;
+            }
+            if created && let Some(location) = answer::location(&[("/v1/groups/", &name)]) {
                 response.headers_mut().insert(header::LOCATION, location);
             }
             warn(response.headers_mut(), &warnings);
@@ -92,9 +96,9 @@ pub(super) async fn put(
 fn set(
     context: &mut DecisionContext<'_>,
     actor: &Arc<Actor>,
-    sent: Sent,
+    (sent, mut checked): (Sent, Checked),
     precondition: Option<Precondition>,
-) -> Result<(Seen, bool), Problem> {
+) -> Result<(Copied, bool), Problem> {
     let Sent {
         mut manifest, form, ..
     } = sent;
@@ -102,25 +106,21 @@ fn set(
     let state = context.transaction.state();
     let current = state.group_record(&name);
     let created = current.is_none();
-    let errors = match current {
+    let spec = match current {
         None => {
             begin(&mut manifest.metadata);
-            validation::validate_create(&manifest)
+            checked.create(&manifest)
         }
         Some((record, entry)) => {
             let stored = show::manifest(record, entry);
             let subject = format!("group {name}");
-            let metadata = &mut manifest.metadata;
             if form == Form::Fields {
                 // Metadata that the typed fields cannot express is kept.
-                metadata.finalizers.clone_from(&stored.metadata.finalizers);
-                let owners = &stored.metadata.owner_references;
-                metadata.owner_references.clone_from(owners);
+                checked.keep_owners_and_finalizers(&mut manifest.metadata, &stored.metadata);
             }
-            if manifest.repeats(&stored)
-                && is_no_edit(context, &subject, (None, &name), entry, precondition)?
-            {
-                return Ok((set_view(state, &name)?, false));
+            let (place, repeats) = ((None, &name), || manifest.repeats(&stored));
+            if is_no_edit(context, &subject, place, entry, precondition, repeats)? {
+                return Ok((copied(state, &name)?, false));
             }
             refuse_stale(&subject, &mut manifest.metadata, &stored.metadata)?;
             manifest.inherit(&stored);
@@ -129,17 +129,15 @@ fn set(
                 .managed_fields
                 .clone_from(&stored.metadata.managed_fields);
             refuse_revival(&subject, &manifest.metadata)?;
-            validation::validate_update(&manifest, &stored)
+            checked.update(&manifest, &stored)
         }
     };
-    if !errors.is_empty() {
-        return Err(form.invalid(errors));
-    }
+    let spec = spec.map_err(|errors| form.invalid(errors))?;
     let change = GroupChange {
         name: name.clone(),
         fresh_uid: Uid::from_uuid(uuid::Uuid::new_v4().into_bytes()),
-        metadata: show::stored_metadata(&manifest),
-        spec: manifest.spec().0,
+        metadata: show::stored_metadata(&manifest, &spec),
+        spec,
         precondition,
     };
     let transaction = &mut context.transaction;
@@ -152,29 +150,37 @@ fn set(
     })?;
     let events = decide::unless_adopted(state, policy, events)?;
     transaction.record(actor, events);
-    Ok((set_view(transaction.state(), &name)?, created))
+    Ok((copied(transaction.state(), &name)?, created))
 }
 
-fn set_view(state: &quota_core::state::State, name: &str) -> Result<Seen, Problem> {
-    let seen = Seen::of(state, name);
-    seen.ok_or_else(|| Problem::internal(&"a group that was set is not there"))
+fn copied(state: &quota_core::state::State, name: &str) -> Result<Copied, Problem> {
+    let copied = Copied::of(state, name);
+    copied.ok_or_else(|| Problem::internal(&"a group that was set is not there"))
 }
 
 /// A group as a response body, and its entity tag.
-fn shown(app: &App, seen: &Seen) -> (wire::Group, HeaderValue) {
-    let group = show::group(&seen.view, Some(seen), app.ledger.coverage());
-    let status = serde_json::to_vec(&group.status).unwrap_or_default();
-    let tag = precondition::tag(seen.view.entry, &status);
-    (group, tag)
+struct Shown {
+    group: wire::Group,
+    tag: HeaderValue,
 }
 
-fn show(app: &App, status: StatusCode, seen: &Seen, head: Head) -> Response {
-    let (mut group, tag) = shown(app, seen);
-    group.as_of = Some(answer::as_of(head));
-    group.lagging = app.lags();
-    let mut response = answer::json(status, &group);
-    response.headers_mut().insert(header::ETAG, tag);
-    response
+impl Shown {
+    fn of(app: &App, copied: Copied, head: Head, turn: &Turn) -> Self {
+        let seen = copied.seen(|| turn.pause());
+        let mut group = show::group(&seen.view, Some(&seen), app.ledger.coverage());
+        turn.pause();
+        let status = turn.to_json(&group.status, 0).unwrap_or_default();
+        let tag = precondition::tag(seen.view.entry, &status);
+        group.as_of = Some(answer::as_of(head));
+        group.lagging = app.lags();
+        Self { group, tag }
+    }
+
+    fn response(self, turn: &Turn) -> Response {
+        let mut response = answer::large(turn, &self.group);
+        response.headers_mut().insert(header::ETAG, self.tag);
+        response
+    }
 }
 
 fn not_found(name: &str) -> Problem {
@@ -185,18 +191,23 @@ fn not_found(name: &str) -> Problem {
 pub(super) async fn get(
     State(app): State<App>,
     Target(name): Target<String>,
+    Caller(actor): Caller,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let read = app
         .ledger
-        .read(|state| (Seen::of(state, &name), state.head()));
-    let (seen, head) = read.await?;
-    let seen = seen.ok_or_else(|| not_found(&name))?;
-    let (_, tag) = shown(&app, &seen);
-    if precondition::has(&headers, &tag) {
-        return Ok((StatusCode::NOT_MODIFIED, [(header::ETAG, tag)]).into_response());
-    }
-    Ok(show(&app, StatusCode::OK, &seen, head))
+        .read(|state| (Copied::of(state, &name), state.head()));
+    let (copied, head) = read.await?;
+    let copied = copied.ok_or_else(|| not_found(&name))?;
+    let amounts = copied.amounts();
+    let make = move |turn: &Turn| {
+        let shown = Shown::of(&app, copied, head, turn);
+        match precondition::has(&headers, &shown.tag) {
+            true => (StatusCode::NOT_MODIFIED, [(header::ETAG, shown.tag)]).into_response(),
+            false => shown.response(turn),
+        }
+    };
+    make_sized(&actor.principal, amounts, make).await
 }
 
 /// `DELETE /v1/groups/{name}`
@@ -227,14 +238,14 @@ pub(super) async fn list(
         let after = after.as_deref().unwrap_or_default();
         (state.groups_page(after, limit), state.head())
     });
-    let ((views, more), head) = page.await?;
-    let last = views.last().filter(|_| more);
-    let next = last.map(|view| token(&&*view.record.name)).transpose()?;
-    let amounts = views.iter().map(|view| 1 + view.figures.len()).sum();
+    let ((page, more), head) = page.await?;
+    let last = page.last().filter(|_| more);
+    let next = last.map(|group| token(&&*group.record.name)).transpose()?;
+    let amounts = page.iter().map(amounts_of).sum();
     let make = move |turn: &Turn| {
-        let groups = views.iter().map(|view| {
+        let groups = page.into_iter().map(|group| {
             turn.pause();
-            show::group(view, None, app.ledger.coverage())
+            show::group(&group.view(), None, app.ledger.coverage())
         });
         let items = groups.filter(|group| labels.is_empty() || labels.matches(&group.labels));
         answer::large(
@@ -259,10 +270,14 @@ pub(super) async fn usage(
 ) -> Result<Response, Problem> {
     let permit = Permit::to_read(&actor.principal)?;
     let group = name.clone();
-    let question = move |state: &quota_core::state::State| (Seen::of(state, &group), state.head());
-    let ((seen, head), lagging) = past::ask(&app, &actor.principal, &when, question).await?;
-    let seen = seen.ok_or_else(|| not_found(&name))?;
-    let amounts = seen.view.figures.len() * (1 + seen.members.len());
-    let make = move |turn: &Turn| answer::large(turn, &show::usage(&seen, head, lagging));
+    let question =
+        move |state: &quota_core::state::State| (Copied::of(state, &group), state.head());
+    let ((copied, head), lagging) = past::query(&app, &actor.principal, &when, question).await?;
+    let copied = copied.ok_or_else(|| not_found(&name))?;
+    let amounts = copied.amounts();
+    let make = move |turn: &Turn| {
+        let seen = copied.seen(|| turn.pause());
+        answer::large(turn, &show::usage(&seen, head, lagging))
+    };
     Ok(permit.make(amounts, make).await)
 }

@@ -3,13 +3,13 @@
 use quota_client::wire;
 use quota_core::{
     event::{GroupRecord, Sequence},
-    state::{self, Figure, GroupFigure, GroupView, Head, MemberView},
+    state::{self, CopiedGroup, Figure, GroupFigure, GroupView, Head, MemberView, MembersView},
 };
 use quota_semantics::{
     Name,
     admission::Coverage,
     group::{
-        Manifest,
+        Manifest, Spec,
         extension::PREFIX,
         manifest::{API_VERSION, KIND},
     },
@@ -19,9 +19,80 @@ use quota_semantics::{
 };
 
 use super::super::{answer, render};
+use crate::large::BYTES_PER_AMOUNT;
 
 /// Most members that one answer lists.
 pub const MEMBERS_MAX: usize = 1000;
+
+/// A group and its first members as of one moment. Taking it copies pointers; the numbers are computed while the state
+/// goes on.
+#[derive(Clone, Debug)]
+pub struct Copied {
+    /// The group.
+    pub group: CopiedGroup,
+    members: MembersView,
+    contender: Option<(Name, Name)>,
+}
+
+impl Copied {
+    /// Looks up a group of this state by its name.
+    #[must_use]
+    pub fn of(state: &state::State, name: &str) -> Option<Self> {
+        Self::with(state, state.copied_group(name)?)
+    }
+
+    /// A group of this state with its members.
+    #[must_use]
+    pub fn with(state: &state::State, group: CopiedGroup) -> Option<Self> {
+        let name = &group.record.name;
+        let (members, _) = state.group_members(name, "", MEMBERS_MAX)?;
+        let contender = state.contender(name);
+        Some(Self {
+            contender: contender.map(|(group, namespace)| (group.clone(), namespace.clone())),
+            group,
+            members,
+        })
+    }
+
+    /// A group of this state with those of these namespaces that are members. Without a contender: its namespace would
+    /// be named, too.
+    #[must_use]
+    pub fn of_members(state: &state::State, group: CopiedGroup, names: &[Name]) -> Option<Self> {
+        Some(Self {
+            members: state.members_view(&group.record.name, names)?,
+            group,
+            contender: None,
+        })
+    }
+
+    /// The number of groups and namespaces that were looked up.
+    #[must_use]
+    pub const fn places(&self) -> usize {
+        1 + self.group.children() + self.members.len()
+    }
+
+    /// How many amounts an answer with it shows; its metadata and selectors are shown, too.
+    #[must_use]
+    pub fn amounts(&self) -> usize {
+        amounts_of(&self.group) + self.group.limits() * self.members.len()
+    }
+
+    /// The group with its numbers. `pause` is called after each member.
+    #[must_use]
+    pub fn seen(self, pause: impl Fn()) -> Seen {
+        Seen {
+            view: self.group.view(),
+            members: self.members.views().inspect(|_| pause()).collect(),
+            contender: self.contender,
+        }
+    }
+}
+
+/// How many amounts an answer with a group shows, without its members; its metadata and selectors are shown, too.
+#[must_use]
+pub fn amounts_of(group: &CopiedGroup) -> usize {
+    1 + group.limits() + group.children() + group.bytes() / BYTES_PER_AMOUNT
+}
 
 /// A group with its numbers and its first members.
 #[derive(Clone, Debug)]
@@ -35,22 +106,16 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Looks up a group of this state by its name.
+    /// How many amounts an answer with it shows; its metadata and selectors are shown, too.
     #[must_use]
-    pub fn of(state: &state::State, name: &str) -> Option<Self> {
-        Self::with(state, state.group(name)?, MEMBERS_MAX)
-    }
-
-    /// A group with this many members, from a view of this state.
-    #[must_use]
-    pub fn with(state: &state::State, view: GroupView, members: usize) -> Option<Self> {
-        let (members, _) = state.group_members(&view.record.name, "", members)?;
-        let contender = state.contender(&view.record.name);
-        Some(Self {
-            contender: contender.map(|(group, namespace)| (group.clone(), namespace.clone())),
-            view,
-            members,
-        })
+    pub fn amounts(&self) -> usize {
+        let GroupView {
+            figures,
+            children,
+            bytes,
+            ..
+        } = &self.view;
+        figures.len() * (1 + self.members.len()) + children.len() + bytes / BYTES_PER_AMOUNT
     }
 
     /// The number of members that are not listed.
@@ -246,14 +311,13 @@ pub fn manifest(record: &GroupRecord, entry: Sequence) -> Manifest {
     manifest
 }
 
-/// The part of a manifest's metadata that is stored beside the record's own fields. Annotations that equal the written
-/// form of the record's extensions are left out. An annotation with the same meaning in other words is kept, since its
-/// author compares texts.
+/// The part of a manifest's metadata that is stored beside the record's own fields, of which `spec` is one. Annotations
+/// that equal the written form of the record's extensions are left out. An annotation with the same meaning in other
+/// words is kept, since its author compares texts.
 #[must_use]
-pub fn stored_metadata(manifest: &Manifest) -> Box<str> {
+pub fn stored_metadata(manifest: &Manifest, spec: &Spec) -> Box<str> {
     let mut metadata = manifest.metadata.clone();
     metadata.namespace = Name::default();
-    let (spec, _) = manifest.spec();
     for (key, text) in spec.extensions.to_annotations() {
         if metadata.annotations.get(&key) == Some(&text) {
             metadata.annotations.remove(&key);

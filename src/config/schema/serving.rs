@@ -62,7 +62,7 @@ pub struct Limits {
     pub reservation_resources: NonZeroUsize,
     /// Bytes of the names of these resources.
     pub reservation_name_bytes: Size,
-    /// Different resources that reservations of one namespace can be for.
+    /// Different resources that the objects and reservations of one namespace can name.
     pub resources_per_namespace: NonZeroUsize,
     /// Reservations of one namespace that are committed, and not observed.
     pub committed_per_namespace: NonZeroUsize,

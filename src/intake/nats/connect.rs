@@ -29,8 +29,8 @@ pub(super) async fn connect(
     let mut options = connection.options("quotad").await?;
     if is_in_cluster {
         options = options
-            .ping_interval(PATIENCE.get())
-            .request_timeout(Some(REQUEST_PATIENCE));
+            .ping_interval(CONNECT_TIMEOUT.get())
+            .request_timeout(Some(REQUEST_TIMEOUT));
     }
     let options = options
         .subscription_capacity(settings.fetch_messages.get().saturating_mul(4))
@@ -53,16 +53,16 @@ pub(crate) async fn plain(settings: &config::Nats, name: &str) -> Result<Client,
 pub(crate) async fn to_log(settings: &config::Nats, servers: &str) -> Result<Client, SetupError> {
     let options = promptly(settings).options("quotad cluster").await?;
     // A leader needs no notification of its own appends.
-    let options = options.ping_interval(PATIENCE.get()).no_echo();
+    let options = options.ping_interval(CONNECT_TIMEOUT.get()).no_echo();
     Ok(options.connect(nats::addresses(servers)?).await?)
 }
 
 /// The connect timeout, and the interval of pings, of connections without which nothing is granted. A connection
 /// without an answer for three intervals is given up.
-const PATIENCE: Period = Period::from_secs(1);
+const CONNECT_TIMEOUT: Period = Period::from_secs(1);
 
 /// The timeout of a request about a stream: while servers elect the stream's leader, none of them answers.
-const REQUEST_PATIENCE: Duration = Duration::from_secs(2);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Longest wait between two attempts to connect while nothing is granted.
 const BACKOFF: Period = Period::from_millis(100);
@@ -71,7 +71,7 @@ const BACKOFF: Period = Period::from_millis(100);
 fn promptly(settings: &config::Nats) -> Connection {
     let connection = &settings.connection;
     Connection {
-        connect_timeout: connection.connect_timeout.min(PATIENCE),
+        connect_timeout: connection.connect_timeout.min(CONNECT_TIMEOUT),
         max_backoff: connection.max_backoff.min(BACKOFF),
         ..connection.clone()
     }

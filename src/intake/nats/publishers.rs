@@ -201,7 +201,7 @@ impl Publishers {
 
     /// Requests current watermarks from the publishers of all recorded clusters: nothing is granted before watermarks
     /// arrive. A publisher that misses the request sends watermarks by itself a little later.
-    pub(super) async fn ask_for_watermarks(&self, client: &Client) {
+    pub(super) async fn request_watermarks(&self, client: &Client) {
         let clusters: Vec<_> = self.0.pending.lock().clusters.keys().cloned().collect();
         for cluster in clusters {
             let subject = format!("{}.{cluster}.watermarks", self.0.prefix);
@@ -237,7 +237,7 @@ impl Publishers {
     }
 
     /// Whether a request would be sent to a cluster at once.
-    pub(super) fn may_ask(&self) -> bool {
+    pub(super) fn may_request(&self) -> bool {
         let (now, pending) = (Instant::now(), self.0.pending.lock());
         let mut clusters = pending.clusters.values();
         clusters.any(|cluster| cluster.throttle.due_in(now).is_zero())
@@ -249,7 +249,7 @@ impl Publishers {
     }
 
     /// Handles a user's request to list these kinds, or all if there are none.
-    pub(super) fn ask(&self, kinds: BTreeSet<Name>) -> RequestedRelist {
+    pub(super) fn request_relist(&self, kinds: BTreeSet<Name>) -> RequestedRelist {
         let (clusters, wait) = {
             let (now, pending) = (Instant::now(), self.0.pending.lock());
             let clusters = pending.clusters.values();

@@ -92,7 +92,7 @@ impl<'a> Session<'a> {
         session.take_up(identity).await?;
         session.meet_publisher().await;
         if intake.ledger.watermark().required().is_some() {
-            intake.publishers.ask_for_watermarks(&intake.client).await;
+            intake.publishers.request_watermarks(&intake.client).await;
         }
         let messages = session.messages().await?;
         tracing::info!(stream = %source, position = session.position, "consuming");
@@ -313,7 +313,7 @@ impl<'a> Session<'a> {
             actor,
             ..
         } = self.intake;
-        if !publishers.may_ask() {
+        if !publishers.may_request() {
             return;
         }
         let required = ledger.watermark().required();

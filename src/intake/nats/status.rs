@@ -103,7 +103,7 @@ impl Sources for Status {
     }
 
     fn request_relist(&self, kinds: BTreeSet<Name>) -> Option<RequestedRelist> {
-        Some(self.publishers.ask(kinds))
+        Some(self.publishers.request_relist(kinds))
     }
 }
 

@@ -1,15 +1,22 @@
 //! A publisher's bookmark: the time up to which it has reported each kind.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, time::Instant};
 
 use quota_core::{decide::Bookmark, event::Watermark};
 use quota_semantics::{Name, Timestamp};
 use serde::Deserialize;
 
 use super::{Fault, Reader, check, field::Field, plain, wire::Wire};
+use crate::{
+    log_limiter::{LogLimiter, shortened},
+    metrics,
+};
 
-/// Kinds of one bookmark.
+/// Most kinds of one bookmark.
 const KINDS_MAX: usize = 1024;
+
+/// Warnings about skipped kinds, of all sources.
+static WARNINGS: LogLimiter = LogLimiter::new(1);
 
 /// Longest identity of a cluster or a publisher, in bytes.
 const ID_MAX_BYTES: usize = 128;
@@ -41,34 +48,73 @@ pub(super) fn read(reader: &Reader, event: &Wire<'_>) -> Result<Option<Bookmark>
     }))
 }
 
+/// The kinds of a bookmark. One that cannot be read is skipped: the others would wait for it for ever.
 fn resources(reader: &Reader, field: &Field<'_>) -> Result<Vec<Watermark>, Fault> {
-    let wrong = |error| Fault::field(format!("resources: {error}"));
-    let kinds = field.object().map_err(wrong)?;
-    if kinds.len() > KINDS_MAX {
-        let count = kinds.len();
-        return Err(Fault::field(format!(
-            "resources: {count} kinds are more than {KINDS_MAX}"
-        )));
+    let kinds = field
+        .object()
+        .map_err(|error| Fault::field(format!("resources: {error}")))?;
+    let mut skipped = Skipped::default();
+    let mut watermarks = Vec::with_capacity(kinds.len());
+    for (name, progress) in kinds {
+        match watermark(reader, &name.0, progress.get()) {
+            Ok(watermark) => watermarks.push(watermark),
+            Err(fault) => skipped.add(1, || format!("{}: {}", shortened(&name.0), fault.reason)),
+        }
     }
-    let kind = |(name, progress): &super::field::Member<'_>| {
-        let resource = reader.resource(&name.0)?.name.clone();
-        let about = |what: String| Fault::field(format!("resources: {resource}: {what}"));
-        let progress: Progress<'_> =
-            serde_json::from_str(progress.get()).map_err(|error| about(error.to_string()))?;
-        let watermark = match (progress.watermark, progress.absent) {
-            (Some(watermark), _) => watermark,
-            (None, true) => Timestamp::EPOCH,
-            (None, false) => return Err(about("neither a watermark nor absent".to_owned())),
-        };
-        let version = progress.resource_version.as_deref().unwrap_or_default();
-        Ok(Watermark {
-            watermark,
-            version: check::version(version)?,
-            is_absent: progress.absent,
-            resource,
-        })
+    if let Some(more @ 1..) = watermarks.len().checked_sub(KINDS_MAX) {
+        // Somebody may wait for a kind that exists.
+        watermarks.sort_by_key(|watermark| watermark.is_absent);
+        watermarks.truncate(KINDS_MAX);
+        skipped.add(more, || format!("more than {KINDS_MAX} kinds"));
+    }
+    skipped.report();
+    Ok(watermarks)
+}
+
+fn watermark(reader: &Reader, resource: &str, progress: &str) -> Result<Watermark, Fault> {
+    let resource = reader.resource(resource)?.name.clone();
+    let progress: Progress<'_> = serde_json::from_str(progress)?;
+    let watermark = match (progress.watermark, progress.absent) {
+        (Some(watermark), _) => watermark,
+        (None, true) => Timestamp::EPOCH,
+        (None, false) => return Err(Fault::field("neither a watermark nor absent")),
     };
-    kinds.iter().map(kind).collect()
+    let version = progress.resource_version.as_deref().unwrap_or_default();
+    Ok(Watermark {
+        watermark,
+        version: check::version(version)?,
+        is_absent: progress.absent,
+        resource,
+    })
+}
+
+/// The kinds that were skipped, and why the first one was.
+#[derive(Default)]
+struct Skipped {
+    count: usize,
+    first: Option<String>,
+}
+
+impl Skipped {
+    fn add(&mut self, count: usize, why: impl FnOnce() -> String) {
+        self.count += count;
+        self.first.get_or_insert_with(why);
+    }
+
+    fn report(self) {
+        let Some(first) = self.first else {
+            return;
+        };
+        metrics::watermarks_skipped(self.count);
+        if WARNINGS.pass(Instant::now()).is_some() {
+            let skipped = self.count;
+            tracing::warn!(
+                skipped,
+                first,
+                "kinds of a publisher's bookmark were skipped"
+            );
+        }
+    }
 }
 
 /// Absent or empty means unknown.

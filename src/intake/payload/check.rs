@@ -1,21 +1,31 @@
 //! Checks names and sizes before they reach the ledger, logs and paths.
 
+use std::{collections::HashSet, time::Instant};
+
 use quota_core::{
     decide::{Adopted, Sighting},
     event::Observed,
     size,
 };
 use quota_semantics::{
+    Name,
+    object::{Footprint, Traits},
     quota::syntax::{self, MAX_SUBDOMAIN},
     uid::Uid,
 };
 
 use super::Fault;
-use crate::metrics::Rejection;
+use crate::{
+    log_limiter::LogLimiter,
+    metrics::{self, Rejection},
+};
 
-/// Largest sighting, in bytes of its entry. An object's JSON has at most 1.5 MiB in etcd, and only a small part of it
-/// counts.
-pub(in crate::intake) const SIGHTING_MAX_BYTES: usize = 1024 * 1024;
+/// Largest sighting, in bytes of its entry. An API server stores at most 1.5 MiB of an object (by etcd's default). There
+/// each resource that a pod names takes 26 bytes or more, and about 60 in the estimate of an entry.
+pub(in crate::intake) const SIGHTING_MAX_BYTES: usize = 3840 * 1024;
+
+/// Warnings about resources that were left out, of all sources.
+static WARNINGS: LogLimiter = LogLimiter::new(1);
 
 /// A namespace, which is required.
 pub(super) fn namespace(text: &str) -> Result<(), Fault> {
@@ -87,15 +97,75 @@ pub(super) fn version(text: &str) -> Result<u64, Fault> {
     })
 }
 
-/// Refuses a sighting whose entry would be too long.
-pub(super) fn fits(sighting: Sighting) -> Result<Sighting, Fault> {
+/// The sighting, with an entry that is not too long. An object is not refused for the number of its resources, since its
+/// author chooses them, and a rejected event keeps relists of everybody from being complete. Some are left out instead.
+pub(super) fn fits(mut sighting: Sighting) -> Result<Sighting, Fault> {
     let size = size(&sighting);
-    if size <= SIGHTING_MAX_BYTES {
+    let excess = size.saturating_sub(SIGHTING_MAX_BYTES);
+    if excess == 0 {
+        return Ok(sighting);
+    }
+    if let Sighting::Alive { object, .. } = &mut sighting
+        && let Some(left_out) = shorten(&mut object.footprint, excess)
+    {
+        report(object, left_out);
         return Ok(sighting);
     }
     let reason =
         format!("what counts of the object takes {size} bytes, more than {SIGHTING_MAX_BYTES}");
     Err(Fault::new(Rejection::TooLarge, reason))
+}
+
+/// Removes resources until the entry is shorter by `excess` bytes, and returns their number: the last ones by name, but
+/// those that every object of its kind has at the very last. None if even all of them are too few.
+fn shorten(footprint: &mut Footprint, excess: usize) -> Option<usize> {
+    let is_own = |name: &&Name| {
+        name.starts_with("count/") || !(name.contains('/') || name.contains("hugepages-"))
+    };
+    let replica = match &footprint.traits {
+        Traits::Template { replica, .. } => Some(replica),
+        _ => None,
+    };
+    let (own, others): (Vec<&Name>, Vec<_>) = footprint.resources.names().partition(is_own);
+    let (mut left_out, mut bytes) = (HashSet::new(), 0);
+    for name in others.into_iter().rev().chain(own.into_iter().rev()) {
+        if bytes >= excess {
+            break;
+        }
+        let is_twice = replica.is_some_and(|replica| replica.get(name).is_some());
+        bytes += size::of_amount(name) * (1 + usize::from(is_twice));
+        left_out.insert(name.clone());
+    }
+    if bytes < excess {
+        return None;
+    }
+    footprint
+        .resources
+        .retain(|name, _| !left_out.contains(name));
+    if let Traits::Template { replica, .. } = &mut footprint.traits {
+        replica.retain(|name, _| !left_out.contains(name));
+    }
+    Some(left_out.len())
+}
+
+fn report(object: &Observed, left_out: usize) {
+    metrics::resources_left_out(left_out);
+    if let Some(held_back) = WARNINGS.pass(Instant::now()) {
+        let Observed {
+            namespace,
+            resource,
+            name,
+            ..
+        } = object;
+        tracing::warn!(
+            %namespace,
+            %resource,
+            %name,
+            left_out,
+            held_back,
+            "an object names too many resources: those that were left out do not count"
+        );
+    }
 }
 
 /// The approximate size of a sighting's entries, in bytes.

@@ -36,8 +36,8 @@ use quota_semantics::{
 
 pub(super) use self::check::SIGHTING_MAX_BYTES;
 use self::{intern_cache::InternCache, kinds::Kind, split::Values};
+use crate::log_limiter::cut;
 use crate::metrics::Rejection;
-use crate::throttle::cut;
 
 /// Rejected events of one payload before the rest is skipped: such a payload is not a list of events, and each
 /// rejection takes memory.

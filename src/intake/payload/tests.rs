@@ -8,6 +8,7 @@ use super::*;
 mod faults;
 mod listed;
 mod relists;
+mod wide;
 
 const NOW: Timestamp = Timestamp::from_nanoseconds(1_790_000_000_000_000_000);
 const UID: &str = "e6ac1374-d5f5-43cf-87af-714fdd58dd3d";
@@ -87,6 +88,42 @@ fn a_deletion_is_final_and_a_bookmark_is_nothing() {
     let bookmark = r#"{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1",
         "metadata":{"resourceVersion":"12746"},"spec":{"containers":null},"status":{}}}"#;
     assert!(matches!(one(bookmark), Ok(None)));
+}
+
+/// The kinds of a publisher's bookmark.
+fn bookmarked(resources: &str) -> Vec<(String, bool)> {
+    let line = format!(
+        r#"{{"type":"BOOKMARK","clusterUid":"c","instance":"i","resources":{{{resources}}}}}"#
+    );
+    let mut events = read(line);
+    let bookmark = events.remove(0).unwrap().bookmark.unwrap();
+    let kinds = bookmark.resources.into_iter();
+    kinds
+        .map(|kind| (kind.resource.to_string(), kind.is_absent))
+        .collect()
+}
+
+/// A quota may limit the number of any name, and the publisher may say of it that nobody serves it.
+#[test]
+fn kinds_of_a_bookmark_that_cannot_be_read_do_not_spoil_the_others() {
+    let known = r#""pods":{"watermark":"2026-11-20T10:00:00Z","resourceVersion":"7"}"#;
+    let good = [("pods".to_owned(), false)];
+    for odd in [
+        r#""Deployments.apps":{"absent":true}"#,
+        r#""a_b":{"absent":true}"#,
+        r#""services":{}"#,
+        r#""services":7"#,
+        r#""services":{"watermark":"soon"}"#,
+        r#""services":{"watermark":"2026-11-20T10:00:00Z","resourceVersion":"x"}"#,
+    ] {
+        assert_eq!(bookmarked(&format!("{odd},{known}")), good, "{odd}");
+    }
+    // Of too many kinds those count that exist.
+    let many = (0..2000).map(|number| format!(r#""a{number}.x":{{"absent":true}},"#));
+    let many: String = many.collect();
+    let kinds = bookmarked(&format!("{many}{known}"));
+    assert_eq!(kinds.len(), 1024);
+    assert!(kinds.contains(&good[0]));
 }
 
 #[test]

@@ -22,6 +22,8 @@ pub(in crate::kube) struct Deletion {
     pub(in crate::kube) record: Record,
     /// The entry that created it; 0 if it was there before the window.
     pub(in crate::kube) born: Sequence,
+    /// The last entry that set it; 0 if that was before the window.
+    pub(in crate::kube) set: Sequence,
 }
 
 /// Quotas and groups that were deleted.
@@ -45,20 +47,7 @@ impl Deletions {
         (after, upto): (Sequence, Sequence),
         namespace: Option<&Name>,
     ) -> (Vec<Deletion>, Sequence) {
-        let within = match kind {
-            Kind::Quota => namespace.cloned(),
-            Kind::Group => Some(Name::default()),
-        };
-        let some: Box<dyn Iterator<Item = &Deletion>> = match &within {
-            Some(name) => {
-                let places = self.shares.of(name, after);
-                Box::new(places.filter_map(|place| self.by_time.get(&place)))
-            }
-            None => {
-                let range = self.by_time.range(after.saturating_add(1)..);
-                Box::new(range.map(|(_, deletion)| deletion))
-            }
-        };
+        let some = self.after(after, kind, namespace);
         let (mut found, mut bytes) = (Vec::new(), 0);
         let some = some.take_while(|deletion| deletion.sequence <= upto);
         for (looked, deletion) in some.enumerate() {
@@ -72,6 +61,29 @@ impl Deletions {
             }
         }
         (found, upto)
+    }
+
+    /// The deletions after a version, in order, in one namespace or in all. Those in all may be of other kinds, too.
+    pub(super) fn after<'a>(
+        &'a self,
+        version: Sequence,
+        kind: Kind,
+        namespace: Option<&'a Name>,
+    ) -> Box<dyn Iterator<Item = &'a Deletion> + 'a> {
+        let within = match kind {
+            Kind::Quota => namespace.map(|name| &**name),
+            Kind::Group => Some(""),
+        };
+        match within {
+            Some(name) => {
+                let places = self.shares.of(name, version);
+                Box::new(places.filter_map(|place| self.by_time.get(&place)))
+            }
+            None => {
+                let range = self.by_time.range(version.saturating_add(1)..);
+                Box::new(range.map(|(_, deletion)| deletion))
+            }
+        }
     }
 
     /// The last dropped entry, in one namespace or in any.

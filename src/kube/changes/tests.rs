@@ -65,9 +65,10 @@ proptest! {
             .filter(|entry| entry.sequence > head)
             .for_each(|entry| single.take(entry));
         prop_assert_eq!(together.head, single.head);
-        prop_assert_eq!(together.touched, single.touched);
+        prop_assert_eq!(together.figures, single.figures);
         prop_assert_eq!(together.by_time, single.by_time);
         prop_assert_eq!(together.groups, single.groups);
+        prop_assert_eq!(together.sets, single.sets);
         prop_assert_eq!(together.deletions.by_time.len(), single.deletions.by_time.len());
     }
 }
@@ -136,28 +137,131 @@ fn deletions_are_read_in_portions_and_none_is_missed() {
     };
     assert_eq!(floor, upto + 2);
     assert!(changes.deleted(Kind::Quota, (upto, floor), None).is_err());
-    assert!(changes.since(Kind::Quota, floor, None).is_ok());
+    assert!(changes.check(Kind::Quota, floor, None).is_ok());
+}
+
+/// All changes of a kind since a version, and in how many portions they come.
+fn all_changes(
+    changes: &Changes,
+    kind: Kind,
+    mut since: Since,
+    namespace: Option<&Name>,
+) -> (Vec<(Sequence, Change)>, usize) {
+    let (mut found, mut portions) = (Vec::new(), 0);
+    loop {
+        let portion = changes.next(kind, since, namespace).unwrap();
+        assert!(portion.changes.len() <= 4 * CHANGES_AT_ONCE);
+        assert!(portion.is_all || portion.upto > since.version);
+        found.extend(portion.changes);
+        portions += 1;
+        if portion.is_all {
+            assert_eq!(portion.upto, changes.window.lock().head);
+            return (found, portions);
+        }
+        since = Since {
+            version: portion.upto,
+            again: false,
+        };
+    }
+}
+
+const fn since(version: Sequence) -> Since {
+    Since {
+        version,
+        again: false,
+    }
 }
 
 #[test]
-fn touched_namespaces_are_read_in_portions_and_none_is_missed() {
+fn changes_are_read_in_portions_and_none_is_missed() {
     let changes = of_deletions(0);
     let names = || (0..2 * CHANGES_AT_ONCE + 1).map(|number| Name::from(format!("n{number}")));
-    for (sequence, name) in (1..).zip(names()) {
-        changes.window.lock().take(&entry(sequence, event(3, name)));
+    let mut expected = Vec::new();
+    for (number, name) in (0..).zip(names()) {
+        let mut window = changes.window.lock();
+        window.take(&entry(2 * number + 1, event(3, name.clone())));
+        window.take(&entry(2 * number + 2, event(0, name.clone())));
+        let key = key_of(name.clone());
+        expected.push((2 * number + 1, Change::Figures(name)));
+        expected.push((2 * number + 2, Change::Object(key)));
     }
-    let (mut found, mut after) = (Vec::new(), 0);
-    loop {
-        let some = changes.touched(after, None).unwrap();
-        assert!(some.len() <= CHANGES_AT_ONCE);
-        let Some((last, _)) = some.last() else { break };
-        after = *last;
-        found.extend(some.into_iter().map(|(_, name)| name));
-    }
-    assert_eq!(found, names().collect::<Vec<_>>());
+    let (found, portions) = all_changes(&changes, Kind::Quota, since(0), None);
+    assert_eq!(found, expected);
+    assert_eq!(portions, 3);
     let one = Name::from("n7");
-    assert_eq!(changes.touched(7, Some(&one)).unwrap(), [(8, one.clone())]);
-    assert_eq!(changes.touched(8, Some(&one)).unwrap(), []);
+    let of_one = |version| all_changes(&changes, Kind::Quota, since(version), Some(&one)).0;
+    assert_eq!(of_one(14), &expected[14..16]);
+    assert_eq!(of_one(15), &expected[15..16]);
+    assert_eq!(of_one(16), []);
+}
+
+fn key_of(namespace: Name) -> Key {
+    Key {
+        kind: Kind::Quota,
+        namespace,
+        name: "q".into(),
+    }
+}
+
+#[test]
+fn changes_come_in_order_and_those_of_one_entry_come_again() {
+    let changes = of_deletions(0);
+    let (a, b) = (Name::from("a"), Name::from("b"));
+    let group = |sequence| {
+        let record = quota_core::event::GroupRecord {
+            name: "g".into(),
+            uid: Uid::from_uuid([9; 16]),
+            created: Timestamp::EPOCH,
+            spec: quota_semantics::group::Spec::default(),
+            metadata: Box::default(),
+        };
+        entry(sequence, Event::GroupSet(Arc::new(record)))
+    };
+    for entry in [
+        entry(1, event(0, a.clone())),
+        entry(2, event(3, a.clone())),
+        entry(3, event(0, b.clone())),
+        entry(4, event(1, a.clone())),
+        entry(5, event(0, a.clone())),
+        group(6),
+        entry(7, event(3, b.clone())),
+    ] {
+        changes.window.lock().take(&entry);
+    }
+    let all = |kind, version, again| {
+        let since = Since { version, again };
+        all_changes(&changes, kind, since, None).0
+    };
+    let quotas = [
+        (2, Change::Figures(a.clone())),
+        (3, Change::Object(key_of(b.clone()))),
+        (4, Change::Deleted),
+        (5, Change::Object(key_of(a))),
+        (7, Change::Figures(b.clone())),
+    ];
+    assert_eq!(all(Kind::Quota, 1, false), quotas);
+    assert_eq!(all(Kind::Quota, 2, false), &quotas[1..]);
+    assert_eq!(all(Kind::Quota, 2, true), quotas);
+    assert_eq!(all(Kind::Quota, 3, true), &quotas[2..], "it changed one");
+    assert_eq!(all(Kind::Quota, 7, true), &quotas[4..]);
+    assert_eq!(all(Kind::Quota, 7, false), []);
+    // Before the window it is not known what an entry has changed.
+    let first = all(Kind::Quota, 0, true);
+    assert_eq!(first.first(), Some(&(0, Change::All)));
+
+    let key = Key {
+        kind: Kind::Group,
+        namespace: Name::default(),
+        name: "g".into(),
+    };
+    let groups = [
+        (6, Change::Object(key)),
+        (6, Change::All),
+        (7, Change::Figures(b)),
+    ];
+    assert_eq!(all(Kind::Group, 1, true), groups);
+    assert_eq!(all(Kind::Group, 6, true), &groups[1..]);
+    assert_eq!(all(Kind::Group, 6, false), &groups[2..]);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use quota_core::{
     event::{Reservation, Sequence},
     state::{Figure, QuotaView},
 };
-use quota_semantics::{Name, uid::Uid};
+use quota_semantics::uid::Uid;
 use serde_json::{Value, json};
 
 use super::super::{
@@ -52,7 +52,8 @@ pub(super) struct ClientState {
 /// The state of an object that a client knows.
 struct Sent {
     uid: Uid,
-    digest: blake3::Hash,
+    /// None if the object has to be sent again at its next change, even if it looks the same: its version was too low.
+    digest: Option<blake3::Hash>,
 }
 
 /// The versions between which changes are sent.
@@ -63,35 +64,8 @@ pub(super) struct Span {
     /// The version up to which changes are sent next. Objects that are created later are sent later: the deletion
     /// of an earlier object of the same name has to come first.
     pub(super) upto: Sequence,
-}
-
-/// The versions that objects are shown with: at most those up to which the client has received all changes then. A client
-/// that is cut off in a round resumes after the version of the last object that it has received.
-#[derive(Debug)]
-pub(super) struct Versions {
-    /// The version of the copied state.
-    pub(super) most: Sequence,
-    /// The last changes of the namespaces of this round, in their order.
-    pub(super) of_namespaces: HashMap<Name, Sequence>,
-}
-
-impl Versions {
-    /// Those of objects that are sent in any order.
-    pub(super) fn of(span: &Span, head: Sequence, purpose: Purpose) -> Self {
-        let most = match purpose {
-            Purpose::Change => head.min(span.upto),
-            Purpose::Known | Purpose::Initial => head,
-        };
-        Self {
-            most,
-            of_namespaces: HashMap::new(),
-        }
-    }
-
-    fn most_of(&self, key: &Key) -> Sequence {
-        let changed = self.of_namespaces.get(&key.namespace);
-        changed.map_or(self.most, |changed| self.most.min(*changed))
-    }
+    /// Whether the client may have received the changes of the entry `seen` in part.
+    pub(super) again: bool,
 }
 
 /// Why events about objects are made.
@@ -101,8 +75,8 @@ pub(super) enum Purpose {
     Known,
     /// To send an object of the initial list.
     Initial,
-    /// To send an object if it has changed.
-    Change,
+    /// To send an object if it has changed with this entry.
+    Change(Sequence),
 }
 
 /// Makes lines.
@@ -115,7 +89,7 @@ pub(super) struct EventMaker<'a> {
 }
 
 impl ClientState {
-    fn remember(&mut self, key: Key, uid: &Uid, digest: blake3::Hash) {
+    fn remember(&mut self, key: Key, uid: &Uid, digest: Option<blake3::Hash>) {
         if self.sent.len() < SENT_MAX || self.sent.contains_key(&key) {
             let uid = uid.clone();
             self.sent.insert(key, Sent { uid, digest });
@@ -150,24 +124,25 @@ impl ClientState {
 }
 
 impl EventMaker<'_> {
-    /// Makes events about copied objects, until there are enough lines. Returns the last of the objects if more follow.
-    pub(super) fn each(
+    /// Makes events about parts of a state at `head`, until there are enough lines. Returns the last part and object of
+    /// them if more follow.
+    pub(super) fn parts(
         &mut self,
-        copied: Copied,
-        versions: &Versions,
-        purpose: Purpose,
-    ) -> Result<Option<Key>> {
-        for view in copied.views() {
-            self.turn.pause();
-            let key = view.key();
-            let head = versions.most_of(&key);
-            match purpose {
-                Purpose::Known => self.know(view, head)?,
-                Purpose::Initial => self.first(view, head)?,
-                Purpose::Change => self.change(view, head)?,
-            }
-            if self.client.is_full() {
-                return Ok(Some(key));
+        parts: Vec<(Purpose, Copied)>,
+        head: Sequence,
+    ) -> Result<Option<(usize, Key)>> {
+        for (part, (purpose, copied)) in parts.into_iter().enumerate() {
+            for view in copied.views() {
+                self.turn.pause();
+                let key = view.key();
+                match purpose {
+                    Purpose::Known => self.know(view, head)?,
+                    Purpose::Initial => self.first(view, head)?,
+                    Purpose::Change(sequence) => self.change(view, head, sequence)?,
+                }
+                if self.client.is_full() {
+                    return Ok(Some((part, key)));
+                }
             }
         }
         Ok(None)
@@ -181,21 +156,24 @@ impl EventMaker<'_> {
         let digest = digest(&view);
         let (key, uid) = (view.key(), view.record().uid().clone());
         let labels = &self.manner.scope.labels;
-        if labels.is_empty() || labels.matches(self.kube.object(view, head).labels()) {
-            self.client.remember(key, &uid, digest);
+        if labels.is_empty() || labels.matches(self.object(view, head).labels()) {
+            self.client.remember(key, &uid, Some(digest));
         }
         Ok(())
     }
 
-    /// Sends an object of the beginning.
+    /// Sends an object of the beginning. A client that has all of them goes on from any of their versions, so none is
+    /// above `upto`.
     fn first(&mut self, view: View, head: Sequence) -> Result<()> {
-        let digest = digest(&view);
+        let upto = self.span.upto;
+        let digest = Some(digest(&view)).filter(|_| view.entry() <= upto);
         let (key, uid) = (view.key(), view.record().uid().clone());
         let born = self.kube.0.changes.born(&key, &uid);
-        if born.is_some_and(|born| born > self.span.upto) {
+        if born.is_some_and(|born| born > upto) {
             return Ok(());
         }
-        let object = self.kube.object(view, head);
+        let version = self.kube.version(&view, head).min(upto);
+        let object = self.object(view, version);
         if !self.manner.scope.labels.matches(object.labels()) {
             return Ok(());
         }
@@ -203,11 +181,15 @@ impl EventMaker<'_> {
         self.send("ADDED", &object)
     }
 
-    /// Sends the current state of an object, if it has changed since it was last sent.
-    fn change(&mut self, view: View, head: Sequence) -> Result<()> {
-        let Span { seen, upto } = self.span;
-        // An object that was set after `upto` is sent in the next round: others have changed before its version.
-        if self.kube.version(&view, head) <= seen || view.entry() > upto {
+    /// Sends the current state of an object that has changed with the entry `sequence`, if it differs from the last
+    /// sent one. It is shown with that version, even if it has changed again since: the changes of other objects in
+    /// between follow.
+    fn change(&mut self, view: View, head: Sequence, sequence: Sequence) -> Result<()> {
+        let Span { seen, upto, again } = self.span;
+        let version = self.kube.version(&view, head);
+        let is_again = again && sequence == seen;
+        // An entry that sets an object is sent before its other effects: so the client has the object.
+        if self.comes_later(&view, version, sequence) || (is_again && view.entry() == sequence) {
             return Ok(());
         }
         let (key, uid) = (view.key(), view.record().uid().clone());
@@ -220,11 +202,11 @@ impl EventMaker<'_> {
         // anew differs from the sent one; so the labels of one that is the same are the same.
         let digest = digest(&view);
         let sent = self.client.knows(&key, &uid).map(|sent| sent.digest);
-        if sent == Some(digest) {
+        if sent == Some(Some(digest)) && !is_again {
             return Ok(());
         }
-        let set_since = view.entry() > seen;
-        let object = self.kube.object(view, head);
+        let set = view.entry();
+        let object = self.object(view, sequence);
         let labels = &self.manner.scope.labels;
         if labels.matches(object.labels()) {
             let is_new = born > seen || !labels.is_empty();
@@ -232,13 +214,36 @@ impl EventMaker<'_> {
                 true => "ADDED",
                 false => "MODIFIED",
             };
+            // A version below the entry that set the object is no use for a write. And what is sent again may have had
+            // the same version before.
+            let is_final = set <= sequence && (!is_again || version <= sequence);
+            let digest = Some(digest).filter(|_| is_final);
             self.client.remember(key, &uid, digest);
             return self.send(event, &object);
         }
-        if self.client.sent.remove(&key).is_some() || (set_since && born <= seen) {
+        // The entry that set it may have removed it from the selection.
+        if self.client.sent.remove(&key).is_some() || (set == sequence && born <= seen) {
             self.send("DELETED", &object)?;
         }
         Ok(())
+    }
+
+    /// Whether an object at this version has changed again in this round: then it is sent at that change. If it has
+    /// changed after this round, it is sent now, too: it may change all the time. With the entry that set it, it is
+    /// always sent: this entry may have removed it from the selection. The version of a group is that of the last
+    /// change of any namespace, so it says nothing.
+    fn comes_later(&self, view: &View, version: Sequence, sequence: Sequence) -> bool {
+        match view {
+            View::Quota(quota) => {
+                quota.entry != sequence && version > sequence && version <= self.span.upto
+            }
+            View::Group(_) => false,
+        }
+    }
+
+    /// The object of a view, with this version.
+    fn object(&self, view: View, version: Sequence) -> Object {
+        Object::new(view, version, self.kube.0.ledger.coverage())
     }
 
     /// Sends the deletions of objects, until enough lines are made; answers the version up to which they are sent if
@@ -266,7 +271,13 @@ impl EventMaker<'_> {
             return Ok(());
         }
         let object = Object::deleted(record, deletion.sequence);
-        if was_sent || scope.labels.matches(object.labels()) {
+        // An entry that set it may have removed it from the selection. That was not sent if the object was deleted in
+        // the same round; and the client may have been cut off between this entry and the deletion.
+        let was_set = match self.span.again {
+            true => deletion.set > deletion.born,
+            false => deletion.set > self.span.seen,
+        };
+        if was_sent || was_set || scope.labels.matches(object.labels()) {
             self.send("DELETED", &object)?;
         }
         Ok(())

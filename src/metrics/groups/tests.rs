@@ -49,6 +49,7 @@ fn group(number: i64) -> GroupView {
             guaranteed_to_others: Quantity::from_units(7),
         }],
         members: 2,
+        bytes: 0,
     }
 }
 

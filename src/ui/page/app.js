@@ -48,7 +48,7 @@ function useMoment(route, readsAll) {
   return { moment: { sequence: asOf.sequence }, sequence: asOf.sequence, until: at ?? asOf.time };
 }
 
-const MODES = { live: ["live", "told of each entry"], polling: ["polling", "asks every 5 seconds"], off: ["still", "does not follow"] };
+const MODES = { live: ["live", "streaming"], polling: ["polling", "polls every 5 seconds"], off: ["still", "does not follow"] };
 
 function Frame({ context, route, children, forget }) {
   const { status, live } = context;

@@ -23,7 +23,7 @@ export function Sources({ context }) {
           : html`<span class="badge bad">none: sources not caught up with yet</span>`}</dd>
         <dt>Sources</dt><dd>${data.lagging ? html`<span class="badge warn">behind: numbers may be old</span>`
           : html`<span class="badge good">not behind</span>`}</dd>
-        <dt>This page</dt><dd>${{ live: "told of each entry", polling: "asks every 5 seconds", off: "not following" }[live]}</dd>
+        <dt>This page</dt><dd>${{ live: "streaming", polling: "polls every 5 seconds", off: "not following" }[live]}</dd>
         <dt>You</dt><dd>${data.caller?.principal}: ${data.caller?.roles.join(", ") || "no role"}</dd>
         <dt>Made with</dt><dd><a href="ui/vendor/htm.LICENSE">htm</a>, <a href="ui/vendor/preact.LICENSE">Preact</a>,${" "}
           <a href="ui/vendor/uplot.LICENSE">uPlot</a></dd>

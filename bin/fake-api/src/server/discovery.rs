@@ -46,14 +46,19 @@ pub(super) fn about(world: &World, path: &str) -> Option<Response> {
     Some(([(header::CONTENT_TYPE, content)], answer.to_string()).into_response())
 }
 
+fn shown(inner: &Inner) -> impl Iterator<Item = &Kind> {
+    let kinds = inner.kinds.iter();
+    let shown = kinds.filter(|(name, _)| !inner.hidden.contains(*name));
+    shown.map(|(_, kind)| kind)
+}
+
 fn named(inner: &Inner) -> BTreeSet<&str> {
-    let groups = inner.kinds.values().map(|kind| kind.group.as_str());
+    let groups = shown(inner).map(|kind| kind.group.as_str());
     groups.filter(|group| !group.is_empty()).collect()
 }
 
 fn of<'a>(inner: &'a Inner, group: &str) -> Vec<&'a Kind> {
-    let kinds = inner.kinds.values();
-    kinds.filter(|kind| kind.group == group).collect()
+    shown(inner).filter(|kind| kind.group == group).collect()
 }
 
 fn version<'a>(kinds: &[&'a Kind]) -> &'a str {

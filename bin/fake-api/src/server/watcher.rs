@@ -43,6 +43,7 @@ pub(super) fn watch(
         position: from,
         lists: request == Request::WatchList,
         fault,
+        before_cut: 0,
         until: Instant::now() + Duration::from_secs(seconds.unwrap_or(1800)),
         send,
     };
@@ -61,6 +62,8 @@ struct Watcher {
     position: u64,
     lists: bool,
     fault: Option<Fault>,
+    /// How many objects are sent before [`Fault::Cut`].
+    before_cut: usize,
     until: Instant,
     send: mpsc::Sender<Result<Bytes, io::Error>>,
 }
@@ -163,6 +166,7 @@ impl Watcher {
             });
             (revision, objects.cloned().collect::<Vec<_>>())
         };
+        self.before_cut = objects.len() / 2;
         for (index, object) in objects.iter().enumerate() {
             if self.fault == Some(Fault::Unreadable) && index == objects.len() / 2 {
                 self.event("ADDED", r#"{"metadata":{"name":7}}"#).await?;
@@ -202,7 +206,11 @@ impl Watcher {
             }
             _ => format!("{{\"type\":\"{event}\",\"object\":{object}}}\n"),
         };
-        let is_cut = self.fault == Some(Fault::Cut) && is_object;
+        let may_be_cut = self.fault == Some(Fault::Cut) && is_object;
+        let is_cut = may_be_cut && self.before_cut == 0;
+        if may_be_cut {
+            self.before_cut = self.before_cut.saturating_sub(1);
+        }
         if is_cut {
             let half = line.len() / 2;
             line.truncate(half);

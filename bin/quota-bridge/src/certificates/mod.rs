@@ -27,7 +27,7 @@ const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
 
 /// Keeps one certificate.
-pub struct CertificateManager {
+pub(crate) struct CertificateManager {
     /// The API server.
     pub client: Client,
     /// Where the Secret is.
@@ -44,7 +44,7 @@ pub struct CertificateManager {
 
 impl CertificateManager {
     /// Keeps it, without an end.
-    pub async fn run(&self) {
+    pub(crate) async fn run(&self) {
         loop {
             let wait = match self.look(Timestamp::now()).await {
                 Ok(()) => self.every,

@@ -1,15 +1,15 @@
 //! The configuration of `quota-bridge`: [`schema`] says which keys there are, the shipped `bridge.toml` what they mean.
 
-pub mod schema;
+pub(crate) mod schema;
 mod validate;
 
 use quota_service::config::{Finding, Schema};
 
-pub use schema::{Config, ListMode};
+pub(crate) use schema::{Config, ListMode};
 
 impl Schema for Config {
     const PROGRAM: &'static str = "quota-bridge";
-    const VERSION: &'static str = env!("CARGO_PKG_VERSION");
+    const VERSION: &'static str = env!("BUILD_VERSION");
     const ABOUT: &'static str =
         "Publishes the objects of a Kubernetes API to NATS, for the quota ledger";
     const EXIT_CODES: &'static str = "Exit codes: 0 stopped cleanly, 1 runtime failure (also: another publisher has \

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 /// The whole configuration. [`Config::default`] is the shipped file: what runs without one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Config {
+pub(crate) struct Config {
     /// URL of an API server that needs no credentials.
     #[serde(with = "blank")]
     pub api: Option<String>,
@@ -66,7 +66,7 @@ impl Default for Config {
 /// `nats.*`: where the objects are published.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Nats {
+pub(crate) struct Nats {
     /// Servers, separated by commas.
     pub url: String,
     /// The JetStream stream.
@@ -83,7 +83,7 @@ pub struct Nats {
 /// `resources.*`: which kinds are watched.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Resources {
+pub(crate) struct Resources {
     /// Watched although no quota in the cluster limits them.
     pub include: Vec<String>,
     /// Never watched.
@@ -97,7 +97,7 @@ pub struct Resources {
 /// `list.*`: how lists are read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct List {
+pub(crate) struct List {
     /// In pages, or at the begin of a watch.
     pub mode: ListMode,
     /// Objects of one page.
@@ -113,7 +113,7 @@ pub struct List {
 /// How a kind is listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum ListMode {
+pub(crate) enum ListMode {
     /// As `watch` from Kubernetes 1.34 on, else as `pages`.
     Auto,
     /// In pages.
@@ -125,7 +125,7 @@ pub enum ListMode {
 /// `watch.*`: how watches are read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Watch {
+pub(crate) struct Watch {
     /// The timeout that a watch is opened with.
     pub timeout: Period,
     /// How long it may be silent.
@@ -137,7 +137,7 @@ pub struct Watch {
 /// `watermark.*`: the watermarks of kinds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Watermark {
+pub(crate) struct Watermark {
     /// How often it is found out.
     pub every: Period,
 }
@@ -145,7 +145,7 @@ pub struct Watermark {
 /// `queue.*`: room between readers and publisher.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Queue {
+pub(crate) struct Queue {
     /// Lines.
     pub lines: NonZeroUsize,
     /// Their bytes.
@@ -155,7 +155,7 @@ pub struct Queue {
 /// `lease.*`: which of several bridges publishes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Lease {
+pub(crate) struct Lease {
     /// The Lease's name.
     pub name: String,
     /// Its namespace; none: that of the pod. Outside of a pod there is no Lease then.
@@ -172,7 +172,7 @@ pub struct Lease {
 /// `certificates.*`: the webhook's certificate, kept by the bridge that leads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Certificates {
+pub(crate) struct Certificates {
     /// The Secret that quotad serves from, in the Lease's namespace.
     #[serde(with = "blank")]
     pub secret: Option<String>,
@@ -188,7 +188,7 @@ pub struct Certificates {
 /// `webhook.*`: what the API server asks quotad about.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Webhook {
+pub(crate) struct Webhook {
     /// The ValidatingWebhookConfiguration whose rules are kept equal to what quotas limit.
     #[serde(with = "blank")]
     pub rules: Option<String>,
@@ -197,7 +197,7 @@ pub struct Webhook {
 /// `status.*`: the status of ClusterResourceQuotas, kept by the bridge that leads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Status {
+pub(crate) struct Status {
     /// URL of quotad's HTTP API; none: nothing is written.
     #[serde(with = "blank")]
     pub quotad: Option<String>,
@@ -218,7 +218,7 @@ pub struct Status {
 /// `admin.*`: health and metrics.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Admin {
+pub(crate) struct Admin {
     /// The address.
     pub listen: SocketAddr,
 }

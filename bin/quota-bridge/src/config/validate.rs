@@ -6,72 +6,126 @@ use quota_service::config::Finding;
 use tracing_subscriber::EnvFilter;
 
 use super::Config;
+use crate::needed::is_possible;
 
 /// Everything that is wrong with values that are well-formed each.
 pub(super) fn validate(config: &Config) -> Vec<Finding> {
     let mut findings = config.nats.connection.validate();
-    let mut check = |key, holds: bool, message: &str| {
-        if !holds {
-            findings.push((key, message.to_owned()));
-        }
-    };
-    let exclude_each_other = config.api.is_none() || config.kubeconfig.is_none();
+    api(config, &mut findings);
+    nats(config, &mut findings);
+    resources(config, &mut findings);
+    lease(config, &mut findings);
+    certificates(config, &mut findings);
+    status(config, &mut findings);
+    let room = config.queue.bytes.bytes();
     check(
+        &mut findings,
+        "queue.bytes",
+        (1 << 20..=1 << 30).contains(&room),
+        "is not between 1MiB and 1GiB",
+    );
+    let level = EnvFilter::try_new(&config.log.level);
+    check(
+        &mut findings,
+        "log.level",
+        level.is_ok(),
+        "is no level or filter",
+    );
+    findings
+}
+
+fn check(findings: &mut Vec<Finding>, key: &'static str, holds: bool, message: &str) {
+    if !holds {
+        findings.push((key, message.to_owned()));
+    }
+}
+
+fn api(config: &Config, findings: &mut Vec<Finding>) {
+    check(
+        findings,
         "kubeconfig",
-        exclude_each_other,
+        config.api.is_none() || config.kubeconfig.is_none(),
         "cannot be used together with api",
     );
-    let needs_file = config.context.is_none() || config.kubeconfig.is_some();
-    check("context", needs_file, "goes together with kubeconfig");
+    check(
+        findings,
+        "context",
+        config.context.is_none() || config.kubeconfig.is_some(),
+        "goes together with kubeconfig",
+    );
+}
+
+fn nats(config: &Config, findings: &mut Vec<Finding>) {
     let is_token = |text: &str| {
         let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         !text.is_empty() && text.chars().all(fits)
     };
     check(
+        findings,
         "cluster",
         is_token(&config.cluster),
         "is a part of a subject: letters, digits, - and _",
     );
-    check("nats.url", !config.nats.url.is_empty(), "names no server");
+    let has_server = !config.nats.url.is_empty();
+    check(findings, "nats.url", has_server, "names no server");
     for (key, prefix) in [
         ("nats.subject_prefix", &config.nats.subject_prefix),
         ("nats.control_prefix", &config.nats.control_prefix),
     ] {
-        check(key, prefix.split('.').all(is_token), "is no subject");
+        let is_subject = prefix.split('.').all(is_token);
+        check(findings, key, is_subject, "is no subject");
     }
+}
+
+fn resources(config: &Config, findings: &mut Vec<Finding>) {
     for (key, kinds) in [
         ("resources.include", &config.resources.include),
         ("resources.exclude", &config.resources.exclude),
     ] {
-        let wrong = kinds.iter().find(|kind| !is_kind(kind));
+        let are_kinds = kinds.iter().all(|kind| is_kind(kind));
         let message = "is no list of kinds such as deployments.apps";
-        check(key, wrong.is_none(), message);
+        check(findings, key, are_kinds, message);
     }
     let charged = Charging::new(config.resources.charge.iter().map(String::as_str));
     if let Err(error) = charged {
-        check("resources.charge", false, &error.to_string());
+        check(findings, "resources.charge", false, &error.to_string());
     }
     let whole_seconds = config.watch.timeout.get().as_secs() >= 1;
-    check("watch.timeout", whole_seconds, "is shorter than 1s");
+    check(
+        findings,
+        "watch.timeout",
+        whole_seconds,
+        "is shorter than 1s",
+    );
+}
+
+fn lease(config: &Config, findings: &mut Vec<Finding>) {
     let lease = &config.lease;
     check(
+        findings,
         "lease.renew",
         lease.renew < lease.duration,
         "is not shorter than lease.duration",
     );
     check(
+        findings,
         "lease.retry",
         lease.retry < lease.renew,
         "is not shorter than lease.renew",
     );
     check(
+        findings,
         "lease.duration",
         lease.duration.get().as_secs() >= 1,
         "is shorter than 1s",
     );
+}
+
+fn certificates(config: &Config, findings: &mut Vec<Finding>) {
     let certificates = &config.certificates;
     let is_kept = certificates.secret.is_some();
     check(
+        findings,
         "certificates.webhook",
         certificates.webhook.is_some() == is_kept,
         "goes together with certificates.secret",
@@ -79,13 +133,18 @@ pub(super) fn validate(config: &Config) -> Vec<Finding> {
     let are_names = (certificates.names.iter())
         .all(|name| rustls::pki_types::ServerName::try_from(name.as_str()).is_ok());
     check(
+        findings,
         "certificates.names",
         are_names && certificates.names.is_empty() != is_kept,
         "are DNS names, and go together with certificates.secret",
     );
+}
+
+fn status(config: &Config, findings: &mut Vec<Finding>) {
     let status = &config.status;
     let is_alone = status.token_file.is_none() && status.tls_ca.is_none();
     check(
+        findings,
         "status.quotad",
         status.quotad.is_some() || is_alone,
         "goes together with status.token_file and status.tls_ca",
@@ -93,16 +152,11 @@ pub(super) fn validate(config: &Config) -> Vec<Finding> {
     let shows_token =
         status.token_file.is_some() && status.quotad.as_deref().is_some_and(shows_token);
     check(
+        findings,
         "status.quotad",
         !shows_token,
         "would send the token in plain text to another machine: use https",
     );
-    let room = config.queue.bytes.bytes();
-    let fits = (1 << 20..=1 << 30).contains(&room);
-    check("queue.bytes", fits, "is not between 1MiB and 1GiB");
-    let level = EnvFilter::try_new(&config.log.level);
-    check("log.level", level.is_ok(), "is no level or filter");
-    findings
 }
 
 /// Whether a token that is sent there can be read by others.
@@ -115,5 +169,6 @@ fn shows_token(url: &str) -> bool {
 }
 
 fn is_kind(text: &str) -> bool {
-    text.parse::<GroupResource>().is_ok() && text.to_ascii_lowercase() == text
+    let kind = text.parse::<GroupResource>();
+    kind.is_ok_and(|kind| is_possible(&kind))
 }

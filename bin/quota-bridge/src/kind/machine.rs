@@ -24,12 +24,17 @@ const FORBIDDEN_WAIT: Duration = Duration::from_secs(60);
 /// Delay until the next attempt after an incomplete list, or an empty list that is not yet accepted.
 const DOUBT_WAIT: Duration = Duration::from_secs(60);
 
+/// Longest delay that a server can request.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(5 * 60);
+
 /// A watch that ends sooner has failed.
 const SHORTEST_WATCH: Duration = Duration::from_secs(1);
 
 /// How a kind is listed.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
+    /// Most objects of a page.
+    pub page: u32,
     /// Request the list as the initial events of a watch, as long as the server supports that.
     pub watch_list: bool,
     /// Interval of periodic lists.
@@ -62,6 +67,8 @@ pub struct Page {
     pub read: usize,
     /// How many could not be read.
     pub unreadable: usize,
+    /// It was so short that a page of twice as many objects will not be too long.
+    pub is_short: bool,
 }
 
 /// An event of a watch.
@@ -109,6 +116,10 @@ pub struct Machine {
     phase: Phase,
     /// Relists that have begun.
     relists: u64,
+    /// Objects of the next page.
+    page_limit: u32,
+    /// Failures in a row. In a list only its end shows that the server works: a list that always breaks at the same place
+    /// begins again less and less often.
     failures: u32,
     wait: Option<Duration>,
     relist_at: Duration,
@@ -121,7 +132,7 @@ pub struct Machine {
     newest: u64,
     /// Another relist was requested while one was going on.
     again: bool,
-    /// The next list comes in pages: the server failed to send it at the begin of a watch.
+    /// The next list comes in pages: the server failed to send the last one at the begin of a watch.
     pages_next: bool,
 }
 
@@ -153,6 +164,7 @@ impl Machine {
             instance: instance.to_owned(),
             phase: Phase::Due,
             relists: 0,
+            page_limit: rules.page,
             failures: 0,
             wait: None,
             relist_at: Duration::ZERO,
@@ -191,6 +203,12 @@ impl Machine {
         self.relist_at
     }
 
+    /// How many objects the next page may have.
+    #[must_use]
+    pub const fn page_limit(&self) -> u32 {
+        self.page_limit
+    }
+
     /// The version up to which all was shown; none, while that is not certain.
     #[must_use]
     pub fn shown(&self) -> Option<&str> {
@@ -221,7 +239,9 @@ impl Machine {
 
     /// A page has come. `jitter` is from 0 to 1.
     pub fn page(&mut self, page: &Page, now: Duration, jitter: f64) -> Brackets {
-        self.failures = 0;
+        if page.is_short {
+            self.page_limit = self.page_limit.saturating_mul(2).min(self.rules.page);
+        }
         let mut brackets = Brackets::default();
         let mut list = match std::mem::replace(&mut self.phase, Phase::Due) {
             Phase::Paging { list, .. } => list,
@@ -249,9 +269,17 @@ impl Machine {
         brackets
     }
 
+    /// A page was too long. The same one is requested again, with half as many objects. False: it was for one object.
+    pub const fn halve_page(&mut self) -> bool {
+        let is_possible = self.page_limit > 1;
+        if is_possible {
+            self.page_limit /= 2;
+        }
+        is_possible
+    }
+
     /// An event has come.
     pub fn event(&mut self, event: Event<'_>, now: Duration, jitter: f64) -> Brackets {
-        self.failures = 0;
         let mut brackets = Brackets::default();
         let Phase::Listing(list) = &mut self.phase else {
             self.watched(event, now);
@@ -274,6 +302,7 @@ impl Machine {
         let Phase::Watching(shown) = &mut self.phase else {
             return;
         };
+        self.failures = 0;
         // The kind is not empty any more: its next empty list is doubted again.
         if matches!(event, Event::Alive(_)) {
             self.empty_since = None;
@@ -317,6 +346,7 @@ impl Machine {
         jitter: f64,
         brackets: &mut Brackets,
     ) {
+        self.failures = 0;
         self.pages_next = false;
         brackets.over = true;
         if let Some(back) = self.went_back(version) {
@@ -368,6 +398,7 @@ impl Machine {
     pub fn closed(&mut self, lasted: Duration, jitter: f64) {
         if matches!(self.phase, Phase::Listing(_)) {
             self.phase = Phase::Due;
+            self.pages_next = true;
             self.fail(None, jitter);
         } else if lasted < SHORTEST_WATCH {
             self.fail(None, jitter);
@@ -376,13 +407,15 @@ impl Machine {
 
     /// A request has failed, or its answer could not be used.
     pub fn failed(&mut self, failure: &Failure, jitter: f64) {
-        if let Phase::Listing(_) = self.phase {
+        if let Phase::Listing(list) = &self.phase {
+            // Other servers, or load balancers before them, would break every such list: with an etcd that reports no
+            // progress the server answers 500. A server that is busy does not get more work by pages.
+            let is_busy = list.is_none() && failure.code() == Some(429);
+            self.pages_next = !is_busy;
             self.phase = Phase::Due;
             // A server that does not support that returns an error, or waits forever.
             let cannot = matches!(failure.code(), Some(400 | 406 | 422));
             self.rules.watch_list &= !(cannot || *failure == Failure::Silent);
-            // With an etcd that reports no progress the server answers 500, as it does while etcd is down.
-            self.pages_next = failure.code() == Some(500);
         }
         if failure.is_expired() {
             self.phase = Phase::Due;
@@ -413,7 +446,8 @@ impl Machine {
         let factor = 2_u32.saturating_pow(self.failures);
         let wait = FIRST_WAIT.saturating_mul(factor).min(LONGEST_WAIT);
         self.failures = self.failures.saturating_add(1);
-        self.wait = Some(retry_after.unwrap_or_else(|| wait.mul_f64(0.5 + 0.5 * jitter)));
+        let wait = wait.mul_f64(0.5 + 0.5 * jitter);
+        self.wait = Some(retry_after.map_or(wait, |wait| wait.min(LONGEST_RETRY_AFTER)));
     }
 }
 

@@ -1,5 +1,6 @@
 //! One kind of objects: listed and watched by a task of its own, with failures of its own.
 
+mod lists;
 pub mod machine;
 mod probe;
 mod reader;
@@ -11,9 +12,10 @@ use parking_lot::Mutex;
 use quota_semantics::{admission::Charging, object::GroupResource};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokio::sync::{Notify, Semaphore, mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 
+pub use lists::Lists;
 pub use reader::{Alive, Deleted, Reader};
 
 use machine::WentBack;
@@ -36,7 +38,7 @@ pub struct Shared {
     /// The workloads that are charged for their pods.
     pub charging: Charging,
     /// Permits to list.
-    pub lists: Arc<Semaphore>,
+    pub lists: Lists,
     /// Kinds that quotas limit.
     pub limited: Limited,
     /// The watermarks of all kinds.
@@ -52,7 +54,7 @@ pub struct Shared {
 pub struct Settings {
     /// Have lists sent at the begin of watches.
     pub watch_list: bool,
-    /// Objects of one page.
+    /// Most objects of one page.
     pub page: u32,
     /// Interval of periodic lists of each kind.
     pub relist_every: Duration,
@@ -69,24 +71,65 @@ pub struct Settings {
 /// The kinds whose number some quota limits. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Limited {
-    kinds: Arc<Mutex<BTreeSet<GroupResource>>>,
+    inner: Arc<Mutex<LimitedKinds>>,
     more: Arc<Notify>,
+}
+
+#[derive(Debug, Default)]
+struct LimitedKinds {
+    kinds: BTreeSet<GroupResource>,
+    /// What the API server serves.
+    served: BTreeSet<GroupResource>,
+    /// Some kinds that nobody serves were left out.
+    is_incomplete: bool,
+}
+
+/// Most limited kinds that are added although nobody serves them: users may invent their names.
+const UNSERVED_MAX: usize = 256;
+
+impl LimitedKinds {
+    /// Adds what there is room for.
+    fn extend(&mut self, kinds: Vec<GroupResource>) {
+        let unserved = self.kinds.difference(&self.served).count();
+        let mut room = UNSERVED_MAX.saturating_sub(unserved);
+        for kind in kinds {
+            let is_served = self.served.contains(&kind);
+            if (is_served || room > 0) && self.kinds.insert(kind.clone()) {
+                room -= usize::from(!is_served);
+            } else if !self.kinds.contains(&kind) && !self.is_incomplete {
+                self.is_incomplete = true;
+                tracing::warn!(
+                    "quotas limit the number of more than {UNSERVED_MAX} kinds that nobody serves: \
+                     of the others nothing is known until they are served"
+                );
+            }
+        }
+    }
 }
 
 impl Limited {
     fn add(&self, kinds: Vec<GroupResource>) {
-        let mut limited = self.kinds.lock();
-        let before = limited.len();
+        let mut limited = self.inner.lock();
+        let before = limited.kinds.len();
         limited.extend(kinds);
-        if limited.len() > before {
+        if limited.kinds.len() > before {
             self.more.notify_one();
         }
+    }
+
+    /// What the API server serves now. Answers whether quotas have to be read again, since they may limit a kind that was
+    /// left out while nobody served it.
+    pub(crate) fn serve(&self, served: BTreeSet<GroupResource>) -> bool {
+        let mut limited = self.inner.lock();
+        let has_more = !served.is_subset(&limited.served);
+        limited.served = served;
+        has_more && std::mem::take(&mut limited.is_incomplete)
     }
 
     /// Those that were seen so far.
     #[must_use]
     pub fn get(&self) -> BTreeSet<GroupResource> {
-        self.kinds.lock().clone()
+        self.inner.lock().kinds.clone()
     }
 
     /// Waits until there are more.
@@ -147,4 +190,40 @@ fn jitter() -> f64 {
     use std::hash::{BuildHasher as _, RandomState};
     let bits = RandomState::new().hash_one(()) >> 32;
     f64::from(u32::try_from(bits).unwrap_or(0)) / f64::from(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kinds(names: std::ops::Range<usize>) -> Vec<GroupResource> {
+        let name = |number| GroupResource::new("x.y", &format!("a{number}"));
+        names.map(name).collect()
+    }
+
+    #[test]
+    fn names_that_nobody_serves_take_no_room_from_those_that_are_served() {
+        let limited = Limited::default();
+        let pods = GroupResource::new("", "pods");
+        assert!(!limited.serve(BTreeSet::from([pods.clone()])));
+        limited.add(kinds(0..2000));
+        limited.add(kinds(0..2000));
+        assert_eq!(limited.get().len(), UNSERVED_MAX);
+        limited.add(vec![pods.clone()]);
+        assert!(limited.get().contains(&pods));
+        assert!(
+            !limited.serve(BTreeSet::from([pods.clone()])),
+            "nothing new is served"
+        );
+
+        // A kind that was left out is served: the quotas are read again, and it is found.
+        let late = kinds(1999..2000);
+        assert!(!limited.get().contains(&late[0]));
+        let served = BTreeSet::from([pods, late[0].clone()]);
+        assert!(limited.serve(served.clone()));
+        limited.add(kinds(0..2000));
+        assert!(limited.get().contains(&late[0]));
+        assert_eq!(limited.get().len(), UNSERVED_MAX + 2);
+        assert!(!limited.serve(served));
+    }
 }

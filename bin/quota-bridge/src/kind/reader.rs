@@ -9,6 +9,7 @@ use quota_semantics::{
     Name, Timestamp,
     admission::{Charging, counted_kind},
     object::{GroupResource, Metadata, NoContext, Object},
+    quota::{extension, manifest::LAST_APPLIED},
     uid::Uid,
 };
 use serde::{Deserialize, Serialize, de::IgnoredAny};
@@ -17,7 +18,7 @@ use serde_json::value::RawValue;
 use crate::{
     discovery::Served,
     line::{self, Plain},
-    needed::{groups, namespaces},
+    needed::{groups, is_possible, namespaces},
 };
 
 /// The parts of a kind's objects that are read and published.
@@ -91,6 +92,18 @@ struct OnlyMetadata {
     metadata: Metadata,
 }
 
+/// What a deletion is published with.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Identity<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    namespace: &'a str,
+    uid: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    resource_version: &'a str,
+}
+
 #[derive(Deserialize)]
 struct Quota<'a> {
     #[serde(borrow)]
@@ -114,11 +127,24 @@ struct NamespaceMetadata {
     #[serde(default)]
     labels: Option<BTreeMap<Name, Name>>,
     #[serde(default)]
-    annotations: Option<BTreeMap<Name, String>>,
+    annotations: Option<Annotations>,
 }
 
-/// Longest annotation of a namespace that the ledger keeps, in bytes.
+type Annotations = BTreeMap<Name, String>;
+
+/// Longest annotation that is published, in bytes, unless it is a setting of the ledger.
 const ANNOTATION_MAX_BYTES: usize = 256;
+
+/// The metadata of a quota that are published however much of it there is: the identity, and the settings of the ledger
+/// among the annotations.
+const NEEDED_METADATA: [&str; 6] = [
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "creationTimestamp",
+    "annotations",
+];
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -130,15 +156,6 @@ struct Hard {
 #[serde(default)]
 struct GroupSpec {
     quota: Option<Hard>,
-}
-
-impl From<Alive> for Deleted {
-    fn from(object: Alive) -> Self {
-        let Alive {
-            uid, shown, line, ..
-        } = object;
-        Self { uid, shown, line }
-    }
 }
 
 impl Reader {
@@ -190,8 +207,13 @@ impl Reader {
             Form::Namespace => self.namespace(event, json),
             Form::Plain => self.plain(event, json),
         }?;
-        match alive.line.len() > LINE_MAX_BYTES {
-            true => Err(format!("an object of more than {LINE_MAX_BYTES} bytes")),
+        let bytes = alive.line.len();
+        match bytes > line::MAX_BYTES {
+            true => Err(format!(
+                "what is published of {:?} takes {bytes} bytes, more than {}",
+                alive.uid,
+                line::MAX_BYTES
+            )),
             false => Ok(alive),
         }
     }
@@ -201,12 +223,47 @@ impl Reader {
     /// # Errors
     /// It is not what it has to be.
     pub fn deleted(&self, json: &str) -> Result<Deleted, String> {
-        let last = match self.form {
-            Form::Quota | Form::Group => self.quota("DELETED", json),
-            Form::Namespace => self.namespace("DELETED", json),
-            Form::Whole | Form::Labelled | Form::Plain => self.plain("DELETED", json),
+        let OnlyMetadata { metadata } = read(json)?;
+        let (uid, version) = match self.form {
+            Form::Group | Form::Namespace => identity_of_cluster(&metadata)?,
+            _ => identity(&metadata)?,
         };
-        Ok(last?.into())
+        let line = match self.form {
+            // The ledger knows by the type what else goes with it.
+            Form::Quota | Form::Group | Form::Namespace => {
+                let identity = Identity {
+                    name: &metadata.name,
+                    namespace: &metadata.namespace,
+                    uid: &metadata.uid,
+                    resource_version: &metadata.resource_version,
+                };
+                let identity = serde_json::to_string(&identity).map_err(|it| it.to_string())?;
+                let object = format!(r#"{{"metadata":{identity}}}"#);
+                line::whole("DELETED", &self.api_version, &self.kind, object.as_bytes())
+            }
+            Form::Whole | Form::Labelled | Form::Plain => {
+                line::plain(&self.event("DELETED", &metadata, version))
+            }
+        };
+        Ok(Deleted {
+            uid,
+            shown: metadata.resource_version.clone(),
+            line,
+        })
+    }
+
+    fn event<'a>(&'a self, event: &'static str, metadata: &'a Metadata, version: u64) -> Plain<'a> {
+        Plain {
+            event,
+            namespace: &metadata.namespace,
+            resource: &self.name,
+            name: &metadata.name,
+            uid: &metadata.uid,
+            resource_version: match version {
+                0 => "",
+                _ => &metadata.resource_version,
+            },
+        }
     }
 
     fn whole(&self, event: &str, json: &str) -> Result<Alive, String> {
@@ -255,6 +312,7 @@ impl Reader {
     }
 
     fn quota(&self, event: &str, json: &str) -> Result<Alive, String> {
+        let (annotations, settings);
         let Quota { mut metadata, spec } = read(json)?;
         let of_all: OnlyMetadata = read(json)?;
         let spec = spec.map_or("{}", RawValue::get);
@@ -270,33 +328,49 @@ impl Reader {
             }
         };
         metadata.remove("managedFields");
+        if let Some(all) = metadata.remove("annotations") {
+            annotations = kept(all, |key, value| is_setting(key) || is_short(key, value))?;
+            metadata.insert("annotations", &annotations);
+        }
         let limited = limits.unwrap_or_default().hard.unwrap_or_default();
         let limited = limited.into_keys();
         let text = |metadata: &BTreeMap<&str, &RawValue>| {
             let metadata = serde_json::to_string(metadata).map_err(|error| error.to_string())?;
             Ok::<_, String>(format!(r#"{{"metadata":{metadata},"spec":{spec}}}"#))
         };
-        let line = line::whole(
-            event,
-            &self.api_version,
-            &self.kind,
-            text(&metadata)?.as_bytes(),
-        );
+        let line = |metadata: &BTreeMap<&str, &RawValue>| {
+            let object = text(metadata)?;
+            let line = line::whole(event, &self.api_version, &self.kind, object.as_bytes());
+            Ok::<_, String>(one_line(line))
+        };
+        let mut shown = line(&metadata)?;
+        if shown.len() > line::MAX_BYTES {
+            // Labels and the like decide nothing.
+            metadata.retain(|key, _| NEEDED_METADATA.contains(key));
+            if let Some(all) = metadata.remove("annotations") {
+                settings = kept(all, |key, _| is_setting(key))?;
+                metadata.insert("annotations", &settings);
+            }
+            shown = line(&metadata)?;
+        }
         metadata.remove("resourceVersion");
         Ok(Alive {
             uid,
             version,
             shown: of_all.metadata.resource_version.clone(),
             fingerprint: self.hasher.hash_one(text(&metadata)?),
-            line: one_line(line),
-            limits: limited.filter_map(|name| counted_kind(&name)).collect(),
+            line: shown,
+            limits: limited
+                .filter_map(|name| counted_kind(&name))
+                .filter(is_possible)
+                .collect(),
         })
     }
 
     fn namespace(&self, event: &str, json: &str) -> Result<Alive, String> {
         let Namespace { mut metadata } = read(json)?;
         if let Some(annotations) = &mut metadata.annotations {
-            annotations.retain(|_, value| value.len() <= ANNOTATION_MAX_BYTES);
+            annotations.retain(|key, value| is_short(key, value));
         }
         let uid = Uid::new(&metadata.uid).map_err(|error| error.to_string())?;
         let object = serde_json::json!({ "metadata": metadata }).to_string();
@@ -314,17 +388,7 @@ impl Reader {
     fn plain(&self, event: &'static str, json: &str) -> Result<Alive, String> {
         let OnlyMetadata { metadata } = read(json)?;
         let (uid, version) = identity(&metadata)?;
-        let line = line::plain(&Plain {
-            event,
-            namespace: &metadata.namespace,
-            resource: &self.name,
-            name: &metadata.name,
-            uid: &metadata.uid,
-            resource_version: match version {
-                0 => "",
-                _ => &metadata.resource_version,
-            },
-        });
+        let line = line::plain(&self.event(event, &metadata, version));
         Ok(Alive {
             uid,
             version,
@@ -350,8 +414,32 @@ pub(super) fn bookmark(json: &str) -> Result<Bookmark, String> {
     })
 }
 
-/// Longest line that is published, in bytes; a NATS server takes a message of 1 MiB.
-const LINE_MAX_BYTES: usize = 900 * 1024;
+/// The annotations that are kept, as JSON.
+fn kept(
+    annotations: &RawValue,
+    is_kept: impl Fn(&str, &str) -> bool,
+) -> Result<Box<RawValue>, String> {
+    let annotations: Option<Annotations> = read(annotations.get())?;
+    let mut annotations = annotations.unwrap_or_default();
+    annotations.retain(|key, value| is_kept(key, value) && is_plain(value));
+    serde_json::value::to_raw_value(&annotations).map_err(|error| error.to_string())
+}
+
+/// Whether an annotation is a setting of the ledger, of any length.
+fn is_setting(key: &str) -> bool {
+    key.starts_with(extension::PREFIX)
+}
+
+/// Whether the ledger keeps an annotation that is none of its settings.
+fn is_short(key: &str, value: &str) -> bool {
+    value.len() <= ANNOTATION_MAX_BYTES && key != LAST_APPLIED && is_plain(value)
+}
+
+/// Whether a value has no control characters but tabs and line breaks. The others take six times as many bytes in JSON,
+/// with which the annotations that an API server takes would not fit into a message.
+fn is_plain(value: &str) -> bool {
+    !value.contains(|c: char| c.is_ascii_control() && !matches!(c, '\t' | '\n' | '\r'))
+}
 
 fn identity(metadata: &Metadata) -> Result<(Uid, u64), String> {
     match metadata.namespace.is_empty() {

@@ -11,7 +11,7 @@ use tokio::{
 };
 
 use super::{
-    Alive, Reader, Relist, Shared, Watched, jitter,
+    Alive, Reader, Relist, Shared, Watched, jitter, lists,
     machine::{Brackets, Event, Machine, Page, Rules, Step},
     reader, warn_of_restore,
 };
@@ -82,6 +82,7 @@ impl Task {
         show: watch::Sender<Option<u64>>,
     ) -> Self {
         let rules = Rules {
+            page: shared.settings.page,
             watch_list: shared.settings.watch_list && !served.aggregated,
             every: shared.settings.relist_every,
             may_be_empty: !served.aggregated,
@@ -117,11 +118,7 @@ impl Task {
                 }
                 Ok(())
             }
-            Step::Page(next) => {
-                let lists = self.shared.lists.clone();
-                let _permit = lists.acquire_owned().await.map_err(|_| Closed)?;
-                self.page(next).await
-            }
+            Step::Page(next) => self.page(next).await,
             Step::WatchList => {
                 let seconds = WATCH_LIST_TIMEOUT.as_secs();
                 let path = format!(
@@ -167,7 +164,7 @@ impl Task {
     }
 
     async fn page(&mut self, next: Option<String>) -> Result<(), Closed> {
-        let mut path = format!("{}?limit={}", self.path, self.shared.settings.page);
+        let mut path = format!("{}?limit={}", self.path, self.machine.page_limit());
         if let Some(token) = next {
             let token =
                 percent_encoding::utf8_percent_encode(&token, percent_encoding::NON_ALPHANUMERIC);
@@ -177,14 +174,40 @@ impl Task {
             true => METADATA,
             false => JSON,
         };
-        let answer = self.shared.client.get(&path, accept).await;
-        let read = answer.and_then(|body| self.read_page(&body));
+        let shared = self.shared.clone();
+        let request = shared.client.open(&path, accept);
+        let read = match shared.lists.open(request).await? {
+            Ok((answer, permit)) => {
+                let body = answer.body(shared.lists.page_max_bytes()).await;
+                body.and_then(|body| self.read_page(&body))
+                    .map(|page| (page, permit))
+            }
+            Err(failure) => Err(failure),
+        };
         match read {
+            Err(Failure::TooLong(bytes)) if self.machine.halve_page() => {
+                let limit = self.machine.page_limit();
+                tracing::info!(
+                    resource = self.label,
+                    bytes,
+                    limit,
+                    "a page is too long: the next one has fewer objects"
+                );
+                Ok(())
+            }
             Err(failure) => {
+                if let Failure::TooLong(_) = failure {
+                    let resource = &self.label;
+                    tracing::error!(
+                        resource,
+                        "an object is longer than any page, or the server sends more objects than requested"
+                    );
+                }
                 self.failed(&failure);
                 Ok(())
             }
-            Ok((page, objects)) => {
+            // The permit is kept until the lines are queued: until then they are in memory.
+            Ok(((page, objects), _permit)) => {
                 let brackets = self.machine.page(&page, self.begun.elapsed(), jitter());
                 self.open(&brackets).await?;
                 for object in objects {
@@ -234,6 +257,7 @@ impl Task {
             next: list.metadata.next.filter(|token| !token.is_empty()),
             read: objects.len(),
             unreadable,
+            is_short: body.len() <= self.shared.lists.page_max_bytes() / 4,
         };
         Ok((page, objects))
     }
@@ -289,13 +313,17 @@ impl Task {
             true => METADATA_WATCH,
             false => JSON,
         };
-        let lists = self.shared.lists.clone();
-        let mut permit = match self.machine.is_listing() {
-            true => Some(lists.acquire_owned().await.map_err(|_| Closed)?),
-            false => None,
+        let shared = self.shared.clone();
+        let request = shared.client.watch(&path, accept);
+        let opened = match self.machine.is_listing() {
+            true => {
+                let opened = shared.lists.open(request).await?;
+                opened.map(|(lines, permit)| (lines, Some(permit)))
+            }
+            false => request.await.map(|lines| (lines, None)),
         };
-        let mut lines = match self.shared.client.watch(&path, accept).await {
-            Ok(lines) => lines,
+        let (mut lines, mut permit) = match opened {
+            Ok(opened) => opened,
             Err(failure) => {
                 self.failed(&failure);
                 return Ok(());
@@ -316,6 +344,11 @@ impl Task {
             let relist_at = self.begun + self.machine.relist_at();
             let line = tokio::select! {
                 line = lines.next(idle) => line,
+                // Other kinds do not wait for a list of which nothing arrives.
+                () = tokio::time::sleep(lists::PATIENCE), if permit.is_some() => {
+                    permit = None;
+                    continue;
+                }
                 Some(Relist { reset }) = self.requests.recv() => {
                     self.machine.relist(reset);
                     match self.machine.is_listing() && is_listing && !reset {
@@ -339,7 +372,6 @@ impl Task {
                 }
                 Err(Left::Failed(failure)) => {
                     self.failed(&failure);
-                    drop(permit);
                     return Ok(());
                 }
             }

@@ -27,6 +27,9 @@ pub enum Failure {
     /// The answer is not what it has to be.
     #[error("{0}")]
     Unreadable(String),
+    /// The answer is longer than the reader wants.
+    #[error("the answer is longer than {0} bytes")]
+    TooLong(usize),
     /// A watch said nothing for too long.
     #[error("silent for too long")]
     Silent,

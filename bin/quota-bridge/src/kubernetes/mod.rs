@@ -3,6 +3,7 @@
 //! It uses hyper and rustls, which the programs contain anyway, and supports only the requests of a publisher.
 
 mod access;
+mod answer;
 mod connect;
 mod failure;
 mod kubeconfig;
@@ -12,11 +13,12 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, Uri, header};
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_util::{client::legacy, rt::TokioExecutor};
 
 pub use access::{Access, Credentials, SetupError};
+pub use answer::Answer;
 pub use failure::Failure;
 pub use lines::Lines;
 
@@ -25,11 +27,11 @@ use connect::Connector;
 /// How long the head of an answer may take. A list without resourceVersion waits for etcd.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long the body of an answer may pause.
-const PAUSE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest body that is read, in bytes, unless the caller wants less.
+const BODY_MAX_BYTES: usize = 64 << 20;
 
-/// Longest body that is read, in bytes: a page of objects of 1.5 MiB each fits.
-const BODY_MAX_BYTES: usize = 1 << 30;
+/// Longest body of an error that is read, in bytes.
+const ERROR_MAX_BYTES: usize = 1 << 20;
 
 /// Whole objects.
 pub const JSON: &str = "application/json";
@@ -88,10 +90,18 @@ impl Client {
     /// # Errors
     /// Why there is no answer.
     pub async fn get(&self, path: &str, accept: &'static str) -> Result<Bytes, Failure> {
+        self.open(path, accept).await?.body(BODY_MAX_BYTES).await
+    }
+
+    /// Reads what is at this path, except for the body of the answer.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    pub async fn open(&self, path: &str, accept: &'static str) -> Result<Answer, Failure> {
         let response = self
             .request(Method::GET, path, accept, Bytes::new())
             .await?;
-        body(response).await
+        Ok(Answer::new(response.into_body()))
     }
 
     /// Opens a watch.
@@ -111,7 +121,7 @@ impl Client {
     /// Why it was not taken.
     pub async fn send(&self, method: Method, path: &str, object: Bytes) -> Result<Bytes, Failure> {
         let response = self.request(method, path, JSON, object).await?;
-        body(response).await
+        Answer::new(response.into_body()).body(BODY_MAX_BYTES).await
     }
 
     async fn request(
@@ -149,28 +159,8 @@ impl Client {
             self.0.credentials.forget();
         }
         let (head, rest) = response.into_parts();
-        let text = body(Response::new(rest)).await.unwrap_or_default();
+        let text = Answer::new(rest).body(ERROR_MAX_BYTES).await;
+        let text = text.unwrap_or_default();
         Err(Failure::of_answer(&head, &text))
-    }
-}
-
-/// The whole body of an answer.
-async fn body(response: Response<Incoming>) -> Result<Bytes, Failure> {
-    let mut body = response.into_body();
-    let mut read = Vec::new();
-    loop {
-        let frame = tokio::time::timeout(PAUSE_TIMEOUT, body.frame()).await;
-        let frame = frame.map_err(|_| Failure::Unreachable("the answer stopped".to_owned()))?;
-        let Some(frame) = frame else {
-            return Ok(read.into());
-        };
-        let frame = frame.map_err(|error| Failure::unreachable(&error))?;
-        if let Ok(data) = frame.into_data() {
-            if read.len() + data.len() > BODY_MAX_BYTES {
-                let why = format!("the answer is longer than {BODY_MAX_BYTES} bytes");
-                return Err(Failure::Unreadable(why));
-            }
-            read.extend_from_slice(&data);
-        }
     }
 }

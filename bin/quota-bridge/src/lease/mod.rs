@@ -13,7 +13,7 @@ use rules::{Decision, Observer, decide};
 
 /// How a Lease is taken and kept.
 #[derive(Clone, Debug)]
-pub struct Terms {
+pub(crate) struct Terms {
     /// Its name.
     pub name: String,
     /// Its namespace.
@@ -52,7 +52,7 @@ struct Object {
 }
 
 /// One that wants the Lease.
-pub struct Candidate {
+pub(crate) struct Candidate {
     client: Client,
     terms: Terms,
     identity: String,
@@ -63,7 +63,7 @@ pub struct Candidate {
 impl Candidate {
     /// One with this identity, which must differ from that of others.
     #[must_use]
-    pub fn new(client: Client, terms: Terms, identity: String) -> Self {
+    pub(crate) fn new(client: Client, terms: Terms, identity: String) -> Self {
         Self {
             client,
             terms,
@@ -81,7 +81,7 @@ impl Candidate {
     }
 
     /// Waits until the Lease is ours.
-    pub async fn acquire(&mut self) {
+    pub(crate) async fn acquire(&mut self) {
         loop {
             match self.attempt().await {
                 Ok(true) => {
@@ -96,7 +96,7 @@ impl Candidate {
     }
 
     /// Keeps the Lease until it is lost, or `should_release` says so.
-    pub async fn hold(&mut self, should_release: impl Fn() -> bool) {
+    pub(crate) async fn hold(&mut self, should_release: impl Fn() -> bool) {
         let mut renewed = Instant::now();
         loop {
             tokio::time::sleep(self.terms.retry).await;
@@ -107,7 +107,7 @@ impl Candidate {
             match tokio::time::timeout(left, self.attempt()).await {
                 Ok(Ok(true)) => renewed = Instant::now(),
                 Ok(Ok(false)) => {
-                    tracing::warn!("somebody else holds the lease");
+                    tracing::warn!("lease held by another instance");
                     return;
                 }
                 Ok(Err(failure)) => tracing::warn!(%failure, "cannot renew the lease"),
@@ -121,7 +121,7 @@ impl Candidate {
     }
 
     /// Lets others have it at once.
-    pub async fn release(&mut self) {
+    pub(crate) async fn release(&mut self) {
         let release = async {
             let lease = self.read().await?.unwrap_or_default();
             if lease.spec.holder_identity.as_deref() != Some(&self.identity) {

@@ -311,6 +311,7 @@ impl Publisher {
                         }
                     }
                 }
+                Answer::TooLong(unfit) => return Err(unfit.into()),
                 Answer::Failed(error) => {
                     self.status.failed();
                     if waits.is_first() {

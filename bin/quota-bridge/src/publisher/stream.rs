@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_nats::{
-    Client, HeaderMap, Request,
+    Client, HeaderMap, Request, RequestErrorKind,
     jetstream::{self, ErrorCode, context::GetStreamErrorKind, stream::LastRawMessageErrorKind},
 };
 use bytes::Bytes;
@@ -11,6 +11,16 @@ use quota_semantics::Timestamp;
 use serde::Deserialize;
 
 use super::verdict::{Last, MessageId};
+use crate::line;
+
+/// Room for the headers of a message, in bytes.
+const HEADERS_BYTES: usize = 4096;
+
+/// The length of messages that the servers have to take, in bytes: that of the longest line.
+const MESSAGE_BYTES: usize = line::MAX_BYTES + HEADERS_BYTES;
+
+/// Error code of the server for a message that is longer than the stream takes.
+const MESSAGE_TOO_LONG: u64 = 10_054;
 
 /// How long the server may take to store a message.
 const PUBLISH_TIMEOUT: Duration = Duration::from_secs(5);
@@ -39,6 +49,12 @@ pub enum Unfit {
          2.10 or later is needed"
     )]
     OldServer(String, String),
+    /// It refuses long messages.
+    #[error(
+        "the stream {0} has to take messages of {needed} bytes, since an object is not split: {1}",
+        needed = MESSAGE_BYTES
+    )]
+    ShortMessages(String, String),
 }
 
 /// Why the stream cannot be read.
@@ -66,6 +82,8 @@ pub(super) struct Found {
 pub(super) enum Answer {
     Stored(u64),
     Refused,
+    /// It is longer than the servers take now. No retry can help.
+    TooLong(Unfit),
     Failed(String),
 }
 
@@ -162,11 +180,26 @@ impl Stream {
         if config.max_messages_per_subject > 0 {
             return Err(Unfit::FewPerSubject(self.name.clone()));
         }
-        let version = self.client.server_info().version;
+        let info = self.client.server_info();
+        let of_stream = usize::try_from(config.max_message_size).unwrap_or(0);
+        for (setting, bytes) in [
+            ("max_msg_size", of_stream),
+            ("max_payload of the server", info.max_payload),
+        ] {
+            // 0 means: not set.
+            if (1..MESSAGE_BYTES).contains(&bytes) {
+                return Err(self.short_messages(format!("{setting} is {bytes}")));
+            }
+        }
+        let version = info.version;
         match config.num_replicas > 1 && is_older(&version, REPLICAS_SINCE) {
             true => Err(Unfit::OldServer(self.name.clone(), version)),
             false => Ok(()),
         }
+    }
+
+    fn short_messages(&self, why: String) -> Unfit {
+        Unfit::ShortMessages(self.name.clone(), why)
     }
 
     /// Publishes a message that has to come right after the message `expected`.
@@ -192,6 +225,9 @@ impl Stream {
             .await;
         let message = match answer {
             Ok(message) => message,
+            Err(error) if error.kind() == RequestErrorKind::MaxPayloadExceeded => {
+                return Answer::TooLong(self.short_messages(error.to_string()));
+            }
             Err(error) => return Answer::Failed(error.to_string()),
         };
         match serde_json::from_slice::<Ack>(&message.payload) {
@@ -200,6 +236,14 @@ impl Stream {
                 error: Some(Refusal { err_code, .. }),
                 ..
             }) if WRONG_LAST_SEQUENCE.contains(&err_code) => Answer::Refused,
+            Ok(Ack {
+                error:
+                    Some(Refusal {
+                        err_code: MESSAGE_TOO_LONG,
+                        description,
+                    }),
+                ..
+            }) => Answer::TooLong(self.short_messages(description)),
             Ok(Ack {
                 error: Some(Refusal { description, .. }),
                 ..

@@ -57,6 +57,61 @@ fn a_kind_comes_with_a_quota_and_its_definition_and_goes_with_it() {
     scene.settle();
 }
 
+/// Its objects go without a word while no bridge is there to see it.
+#[test]
+fn a_definition_that_goes_while_nobody_leads_takes_its_objects_with_it() {
+    let scene = Scene::new();
+    define(&scene);
+    widgets(&scene, "w", 5);
+    let limits = quota(json!({"count/widgets.example.com": "9"}));
+    scene
+        .world
+        .create("resourcequotas", "team-a", "more", limits);
+    let mut bridge = scene.bridge(&[]);
+    scene.until_used("team-a", "count/widgets.example.com", "5");
+    bridge.kill();
+    scene.world.delete(DEFINITIONS, "", WIDGETS);
+    let bridge = scene.bridge(&[]);
+    until_ready(&bridge);
+    scene.until_used("team-a", "count/widgets.example.com", "0");
+    scene.settle();
+    assert_eq!(scene.ended().len(), 5);
+}
+
+/// While API servers are updated one by one, one of them may not serve what another one does.
+#[test]
+fn a_kind_of_kubernetes_that_discovery_leaves_out_keeps_its_objects() {
+    const CLAIMS: &str = "resourceclaims.resource.k8s.io";
+    let scene = Scene::new();
+    let limits =
+        quota(json!({"count/deployments.apps": "9", "count/resourceclaims.resource.k8s.io": "9"}));
+    scene
+        .world
+        .create("resourcequotas", "team-a", "more", limits);
+    scene.world.create(
+        CLAIMS,
+        "team-a",
+        "c",
+        json!({"spec": {"devices": {"requests": []}}}),
+    );
+    scene
+        .world
+        .create("deployments.apps", "team-a", "d", json!({}));
+    let bridge = scene.bridge(&[]);
+    scene.until_used("team-a", "count/resourceclaims.resource.k8s.io", "1");
+    scene.until_used("team-a", "count/deployments.apps", "1");
+    scene.world.hide(CLAIMS);
+    scene.world.hide("deployments.apps");
+    // Discovery is read several times.
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    scene.settle();
+    assert!(scene.ended().is_empty(), "{}", bridge.log());
+    assert_eq!(
+        scene.used("team-a", "count/deployments.apps").as_deref(),
+        Some("1")
+    );
+}
+
 #[test]
 fn a_server_without_aggregated_discovery_is_asked_group_by_group() {
     let scene = Scene::new();

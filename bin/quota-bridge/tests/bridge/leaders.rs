@@ -175,8 +175,10 @@ fn who_takes_over_in_the_middle_of_changes_misses_none() {
     });
     let mut bridges: Vec<Program> = Vec::new();
     while !churn.is_finished() {
-        bridges.push(scene.bridge(&[]));
-        std::thread::sleep(std::time::Duration::from_millis(400));
+        let bridge = scene.bridge(&[]);
+        // It is ready when it has taken over, and has listed everything.
+        until_ready(&bridge);
+        bridges.push(bridge);
         scene.nothing_alive_was_ended();
     }
     churn.join().unwrap();
@@ -185,6 +187,17 @@ fn who_takes_over_in_the_middle_of_changes_misses_none() {
         .iter_mut()
         .filter_map(|bridge| bridge.is_running().then_some(()));
     assert_eq!(running.count(), 1, "only the last one is left");
+}
+
+#[test]
+fn its_version_is_that_of_the_build() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quota-bridge"));
+    let output = command.env_clear().arg("--version").output().unwrap();
+    let version = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(
+        version,
+        concat!("quota-bridge ", env!("BUILD_VERSION"), "\n")
+    );
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! Lists that come whole, and lists that do not.
 
+use std::time::Instant;
+
 use serde_json::json;
 
 use super::{
-    scene::{Scene, metric, pod, until_ready},
+    scene::{Scene, metric, pod, quota, until_ready},
     until,
     world::{Fault, Request},
 };
@@ -111,7 +113,7 @@ fn a_busy_server_is_left_alone_as_long_as_it_says() {
     scene
         .world
         .plan("pods", Request::Continue, Fault::Status(429, 2), 1);
-    let begun = std::time::Instant::now();
+    let begun = Instant::now();
     let bridge = scene.bridge(&["--list.mode=pages"]);
     until_ready(&bridge);
     assert!(
@@ -123,7 +125,54 @@ fn a_busy_server_is_left_alone_as_long_as_it_says() {
 
 #[test]
 fn a_list_at_the_begin_of_a_watch_that_is_cut_begins_again() {
-    survives("watch", Request::WatchList, Fault::Cut, 2);
+    survives("watch", Request::WatchList, Fault::Cut, 1);
+}
+
+#[test]
+fn a_server_whose_lists_at_the_begin_of_watches_are_always_cut_is_asked_for_pages() {
+    let scene = Scene::new();
+    // As a load balancer that ends every answer after a time.
+    scene.world.plan("*", Request::WatchList, Fault::Cut, 1_000);
+    let bridge = scene.bridge(&["--list.mode=watch"]);
+    until_ready(&bridge);
+    scene.settle();
+    assert_eq!(scene.world.requests("pods", "WatchList"), 1);
+    assert!(scene.world.requests("pods", "Continue") > 0);
+}
+
+#[test]
+fn kinds_that_do_not_answer_do_not_hold_up_the_lists_of_others() {
+    const SILENT: usize = 6;
+    let scene = Scene::new();
+    let names: Vec<_> = (0..SILENT).map(|it| format!("widgets{it}")).collect();
+    let kinds: Vec<_> = names.iter().map(|it| format!("{it}.example.com")).collect();
+    for (name, kind) in names.iter().zip(&kinds) {
+        let definition = json!({"spec": {"group": "example.com", "scope": "Namespaced",
+            "names": {"plural": name, "kind": name}, "versions": [{"name": "v1"}]}});
+        let definitions = "customresourcedefinitions.apiextensions.k8s.io";
+        scene.world.create(definitions, "", kind, definition);
+        // As kinds whose conversion webhook is gone.
+        scene.world.plan(kind, Request::List, Fault::Silent, 1_000);
+    }
+    let hard = kinds.iter().map(|kind| (format!("count/{kind}"), json!(9)));
+    let hard = serde_json::Value::Object(hard.collect());
+    scene
+        .world
+        .create("resourcequotas", "team-a", "more", quota(hard));
+    let bridge = scene.bridge(&["--list.mode=pages", "--list.concurrency=1"]);
+    scene.until_used("team-a", "pods", "7");
+    until("the silent kinds wait", || {
+        let listed = |kind: &&String| scene.world.requests(kind, "List") > 0;
+        kinds.iter().find(listed).map(|_| ())
+    });
+    let listed = scene.outcomes("pods").len();
+    let begun = Instant::now();
+    scene.ask_relist(&["pods"]);
+    until("another list of pods", || {
+        (scene.outcomes("pods").len() > listed).then_some(())
+    });
+    let waited = begun.elapsed();
+    assert!(waited.as_secs() < 20, "{waited:?}\n{}", bridge.log());
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod bugs;
 mod certificates;
 mod groups;
 mod kinds;
+mod large;
 mod leaders;
 mod lists;
 mod many;

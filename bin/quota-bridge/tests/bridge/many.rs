@@ -18,7 +18,7 @@ const MEMORY_MAX_MEBIBYTES: u64 = 75;
 const ANNOTATION_BYTES: usize = 1_000;
 
 /// The most memory that the process ever had, in MiB.
-fn memory(bridge: &Program) -> u64 {
+pub(crate) fn memory(bridge: &Program) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", bridge.id())).unwrap();
     let peak = status.lines().find_map(|it| it.strip_prefix("VmHWM:"));
     let kibibytes = peak.and_then(|it| it.trim().strip_suffix(" kB")).unwrap();

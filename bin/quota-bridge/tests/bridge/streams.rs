@@ -2,11 +2,12 @@
 
 use async_nats::jetstream;
 use rustix::process::Signal;
+use serde_json::json;
 
 use super::{
     process::Program,
     proxy::{Mode, Proxy},
-    scene::{Scene, metric, until_ready},
+    scene::{Scene, ask, metric, quota, until_ready},
     until,
 };
 
@@ -185,6 +186,51 @@ fn a_stream_that_would_forget_most_is_refused() {
         "{}",
         bridge.log()
     );
+}
+
+#[test]
+fn a_stream_that_takes_small_messages_only_is_refused() {
+    let scene = Scene::new();
+    stream(&scene, async |jetstream, mut stream| {
+        let mut config = stream.info().await.unwrap().config.clone();
+        config.max_message_size = 256 * 1024;
+        jetstream.update_stream(config).await.unwrap();
+    });
+    let mut bridge = scene.bridge(&[]);
+    assert_eq!(bridge.ended().code(), Some(3), "{}", bridge.log());
+    let log = bridge.log();
+    assert!(
+        log.contains("max_msg_size") && log.contains("262144"),
+        "{log}"
+    );
+}
+
+/// An API server takes annotations of 256 KiB, whose JSON may have more bytes than a message.
+#[test]
+fn an_object_with_long_annotations_stops_nobody() {
+    let scene = Scene::new();
+    let bridge = scene.bridge(&[]);
+    until_ready(&bridge);
+    let annotations = json!({"long": "\u{1}".repeat(255 * 1024), "other": "short"});
+    let mut long = quota(json!({"pods": "1000"}));
+    long["metadata"]["annotations"] = annotations.clone();
+    scene.world.create("resourcequotas", "team-b", "long", long);
+    let namespace = json!({"metadata": {"annotations": annotations}});
+    scene.world.create("namespaces", "", "team-long", namespace);
+    scene.churn("alive");
+    let quotad = scene.quotad.url("api");
+    let url = format!("{quotad}/v1/namespaces/team-b/quotas/long");
+    until("the quota is there", || (ask(&url).0 == 200).then_some(()));
+    let unreadable = metric(
+        &bridge,
+        r#"quota_bridge_unreadable_total{resource="resourcequotas"}"#,
+    );
+    assert_eq!(unreadable, 0.0);
+    scene.world.delete("resourcequotas", "team-b", "long");
+    scene.world.delete("namespaces", "", "team-long");
+    scene.churn("deleted");
+    scene.settle();
+    until("the quota is gone", || (ask(&url).0 == 404).then_some(()));
 }
 
 #[test]

@@ -6,11 +6,11 @@ use std::{
 };
 
 use quota_semantics::Timestamp;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     process::Program,
-    scene::{Scene, daemon, pod, until_ready},
+    scene::{Scene, daemon, pod, quota, until_ready},
     until,
 };
 
@@ -156,9 +156,49 @@ fn a_daemon_that_starts_does_not_wait_until_the_next_watermark_is_due() {
     let scene = Scene::new();
     let bridge = scene.bridge(&["--watermark.every=1h"]);
     until_ready(&bridge);
+    until_a_daemon_is_ready(&scene);
+}
+
+/// A daemon that relies on watermarks, and starts now, gets ready.
+fn until_a_daemon_is_ready(scene: &Scene) {
     let directory = tempfile::TempDir::new().unwrap();
     let late = daemon(&scene.nats, directory.path(), &["--nats.watermark=bridge"]);
     until_ready(&late);
+}
+
+#[test]
+fn names_of_kinds_that_nobody_serves_stop_no_watermark() {
+    let scene = Scene::new();
+    let odd = json!({"count/Deployments.apps": "1", "count/a_b.example.com": "1", "pods": "9"});
+    scene
+        .world
+        .create("resourcequotas", "team-a", "odd", quota(odd));
+    let made_up = |number| (format!("count/a{number}.example.com"), json!("1"));
+    let many: serde_json::Map<_, _> = (0..2000).map(made_up).collect();
+    scene
+        .world
+        .create("resourcequotas", "team-b", "many", quota(many.into()));
+    let bridge = scene.bridge(&[]);
+    until_ready(&bridge);
+    until_a_daemon_is_ready(&scene);
+    let since = now();
+    until("a later watermark", || {
+        newest(&scene).filter(|mark| *mark > since)
+    });
+    let named = lines(&scene)
+        .iter()
+        .filter_map(|line| Some(line["resources"].as_object()?.len()))
+        .max();
+    assert!(named.unwrap() <= 300, "{named:?} kinds in a bookmark");
+    scene.settle();
+}
+
+#[test]
+fn a_kind_that_is_not_watched_on_purpose_is_not_waited_for() {
+    let scene = Scene::new();
+    let bridge = scene.bridge(&["--resources.exclude=services"]);
+    until_ready(&bridge);
+    until_a_daemon_is_ready(&scene);
 }
 
 #[test]

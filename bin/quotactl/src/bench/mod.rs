@@ -51,7 +51,7 @@ pub(super) fn run(
     let quotas = Quotas::set(client, &namespaces, &bench.resources, &stop)?;
     let measured = measure(bench, &plan, &target, namespaces.clone(), &stop);
     // The result comes first: whatever becomes of the quotas, it is there.
-    let told = measured
+    let reported = measured
         .map_err(|error| {
             Failure::general(format!("{}: {error}", client.server()))
                 .hint("it acts as many clients: look at limits.connections, and at `ulimit -n`")
@@ -68,12 +68,12 @@ pub(super) fn run(
         true => Ok(()),
         false => quotas.remove(),
     };
-    match (told, removed) {
+    match (reported, removed) {
         (Err(failure), Err(left)) => {
             note(left.to_string());
             Err(failure)
         }
-        (told, removed) => told.and(removed),
+        (reported, removed) => reported.and(removed),
     }
 }
 
@@ -127,7 +127,7 @@ impl Target {
         let wrong = |why: &str| Failure::usage(format!("--server {server}: {why}"));
         let uri: Uri = server.parse().map_err(|_| wrong("not a URL"))?;
         if uri.scheme_str() != Some("http") {
-            return Err(wrong("bench speaks plain http")
+            return Err(wrong("bench supports only http")
                 .hint("measure on the daemon's machine, where listen can be plain"));
         }
         let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);

@@ -13,15 +13,15 @@ use quota_semantics::quantity::Quantity;
 use crate::{
     age,
     failure::Outcome,
-    get::{ask_quotas, scopes},
-    output::one_line,
+    get::{fetch_quotas, scopes},
     reservation as held,
     session::Session,
+    terminal_text::one_line,
 };
 
 /// Describes one quota, or all of a namespace or of all namespaces.
 pub(crate) fn quotas(session: &Session, name: Option<&str>) -> Outcome {
-    let (answer, lagging) = ask_quotas(session, name)?;
+    let (answer, lagging) = fetch_quotas(session, name)?;
     let quotas = answer.content;
     if quotas.is_empty() {
         session.note_empty();

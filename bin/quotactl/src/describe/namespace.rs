@@ -24,7 +24,7 @@ pub(crate) fn namespace(session: &Session, name: Option<&str>) -> Outcome {
     let usage = answer.content;
     let address = Address::in_namespace(name, ["reservations"]);
     let pending = client.list::<Page<Reservation<'static>>>(&address, None)?;
-    let denied = denials::ask(session, Some(name), DENIALS)?;
+    let denied = denials::fetch(session, Some(name), DENIALS)?;
     let denials = &denied.content.items;
     if usage.quotas.is_empty() && usage.resources.is_empty() && denials.is_empty() {
         return Err(Failure::new(

@@ -3,7 +3,8 @@
 use quota_client::wire::{Holder, Reservation};
 
 use crate::{
-    age, failure::Outcome, output::one_line, reservation as held, session::Session, table::Table,
+    age, failure::Outcome, reservation as held, session::Session, table::Table,
+    terminal_text::one_line,
 };
 
 /// Describes a reservation, in any state.

@@ -1,7 +1,7 @@
 //! A ValidatingWebhookConfiguration that cannot lock a cluster out.
 //!
-//! Kinds are listed one by one. The webhook does not review deletions, status writes of pods, or requests in
-//! namespaces that the cluster or the daemon itself needs to start again.
+//! Kinds are listed one by one. The webhook does not review deletions, the removal of finalizers, status writes of pods,
+//! or requests in namespaces that the cluster or the daemon itself needs to start again.
 
 use std::{fs, path::Path};
 
@@ -127,8 +127,11 @@ fn conditions() -> Value {
             "expression": "!has(request.userInfo.groups) || !('system:nodes' in request.userInfo.groups)",
         },
         {
-            "name": "not-being-deleted",
-            "expression": "request.operation == 'CREATE' || !has(object.metadata.deletionTimestamp)",
+            // Finalizers have to be removable while the daemon is down. But an object that is kept by its finalizers can
+            // still grow.
+            "name": "not-a-mere-deletion",
+            "expression": "request.operation == 'CREATE' || !has(object.metadata.deletionTimestamp) \
+                || has(object.spec) && (!has(oldObject.spec) || object.spec != oldObject.spec)",
         },
         {
             // Except for pods/resize, the amounts of a pod change only with its deadline.

@@ -8,7 +8,7 @@ mod quotas;
 mod reservations;
 mod usage;
 
-pub(crate) use quotas::{ask as ask_quotas, scopes};
+pub(crate) use quotas::{fetch as fetch_quotas, scopes};
 
 use quota_client::wire::AsOf;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};

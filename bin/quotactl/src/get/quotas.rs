@@ -57,7 +57,7 @@ impl List for Quotas<'_> {
 }
 
 /// A quota, or all of the namespace or of all namespaces, with whether the daemon is behind a source.
-pub(crate) fn ask(
+pub(crate) fn fetch(
     session: &Session,
     name: Option<&str>,
 ) -> Outcome<(Answer<Vec<Quota<'static>>>, bool)> {

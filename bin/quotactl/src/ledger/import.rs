@@ -175,7 +175,7 @@ impl<R: BufRead> Lines<R> {
         self.number += 1;
         match self.input.fill_buf()? {
             [] => Ok(()),
-            _ => Err(self.wrong("nothing may stand behind the end")),
+            _ => Err(self.wrong("data after the end line")),
         }
     }
 

@@ -96,7 +96,7 @@ pub(super) fn unread(error: quota_journal::Error) -> Failure {
             }
         }
         quota_journal::Error::Locked { .. } => Failure::general(error.to_string())
-            .hint("stop the daemon first, or ask it: get, describe, watch"),
+            .hint("stop the daemon, or use the online commands: get, describe, watch"),
         quota_journal::Error::Compacted { .. } => {
             Failure::general(error.to_string()).hint("--archive says where compacted entries are")
         }

@@ -9,7 +9,6 @@ mod sort;
 mod terminal;
 
 use std::{
-    borrow::Cow,
     cell::{Cell, RefCell},
     io::{self, Write},
     rc::Rc,
@@ -28,6 +27,7 @@ pub(crate) use self::{
 use super::{
     failure::{Failure, Outcome},
     table::{Style, Table},
+    terminal_text::{misleads, one_line, visible},
 };
 
 /// Prints to standard output.
@@ -189,35 +189,6 @@ pub(crate) fn note(text: impl AsRef<str>) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
-/// A text that may come from anybody, as one line: it cannot pass for more of them.
-pub(crate) fn one_line(text: &str) -> Cow<'_, str> {
-    visible(text, &[])
-}
-
-/// Whether a character makes a terminal show something else than the text: control characters steer it, others begin a
-/// line or turn the direction of what follows.
-pub(crate) fn misleads(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
-
-/// A text without characters that mislead, but for these. What it says instead is how JSON writes them, so that JSON
-/// stays the same JSON.
-fn visible<'a>(text: &'a str, but: &[char]) -> Cow<'a, str> {
-    let hidden = |c: char| misleads(c) && !but.contains(&c);
-    if !text.contains(hidden) {
-        return Cow::Borrowed(text);
-    }
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        match hidden(c) {
-            true => shown.push_str(&format!("\\u{:04x}", u32::from(c))),
-            false => shown.push(c),
-        }
-    }
-    Cow::Owned(shown)
-}
-
 /// What came of writing to standard output.
 pub(crate) fn written(result: io::Result<()>) -> Outcome {
     result.map_err(|error| Failure::from(error).about("standard output"))
@@ -226,22 +197,6 @@ pub(crate) fn written(result: io::Result<()>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn no_control_character_gets_through() {
-        assert_eq!(
-            one_line("a\u{1b}[31m\nb\u{9b}c\u{7f}"),
-            "a\\u001b[31m\\u000ab\\u009bc\\u007f"
-        );
-        assert_eq!(visible("a\tb\n", &['\n', '\t']), "a\tb\n");
-        assert_eq!(one_line("äöü"), "äöü");
-        assert_eq!(one_line("a\u{202e}b\u{2028}c"), "a\\u202eb\\u2028c");
-        let value = serde_json::json!({"name": "\u{1b}\u{9b}\u{7f}\n"});
-        let text = serde_json::to_string_pretty(&value).unwrap();
-        let shown = visible(&text, &['\n']);
-        assert!(!shown.contains(|c: char| c.is_control() && c != '\n'));
-        assert_eq!(serde_json::from_str::<Value>(&shown).unwrap(), value);
-    }
 
     #[test]
     fn what_misleads_is_escaped_and_stays_the_same_data() {

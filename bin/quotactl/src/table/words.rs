@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-use crate::output::misleads;
+use crate::terminal_text::blank_controls;
 
 /// How many columns of the terminal something of a text takes.
 pub(super) type Measure = fn(&str) -> u16;
@@ -76,13 +76,11 @@ pub(super) fn break_names(cell: &mut Cow<'_, str>, width: u16) {
 }
 
 /// An empty cell would make a row that programs cannot split.
-pub(super) fn visible(text: String) -> String {
-    if text.is_empty() {
-        return "<none>".to_owned();
+pub(super) fn to_cell(text: &str) -> String {
+    match text {
+        "" => "<none>".to_owned(),
+        text => blank_controls(text),
     }
-    text.chars()
-        .map(|c| if misleads(c) { ' ' } else { c })
-        .collect()
 }
 
 #[cfg(test)]

@@ -261,6 +261,15 @@ impl Naive {
                     self.bearers.insert(key, bearer.clone());
                 }
             }
+            Event::VersionAwaited {
+                uid,
+                namespace,
+                after_version,
+            } => {
+                if let Some(claim) = self.pending.get_mut(&key(namespace, uid)) {
+                    claim.reservation.after_version = *after_version;
+                }
+            }
             Event::SourceAdvanced { source, cursor } => {
                 self.sources.insert(source.clone(), cursor.clone());
             }

@@ -1,17 +1,20 @@
 //! Macros that declare the layout of a struct or enum once, for encoding and decoding.
 
-/// The layout of a struct: its fields in the order of encoding, and the fields that are encoded elsewhere.
+/// The layout of a struct: its fields in the order of encoding, the fields that are encoded elsewhere, and what is done
+/// with what was decoded.
 macro_rules! record {
-    ($type:ty { $($field:ident),* $(,)? } $( without { $($elsewhere:ident),* $(,)? } )?) => {
+    ($type:ty { $($field:ident),* $(,)? } $( without { $($elsewhere:ident),* $(,)? } )? $( then { $then:path } )?) => {
         impl $crate::codec::Wire for $type {
             fn put(&self, writer: &mut $crate::codec::Writer) {
                 $( $crate::codec::Wire::put(&self.$field, writer); )*
             }
             fn take(reader: &mut $crate::codec::Reader<'_>) -> Result<Self, $crate::codec::DecodeError> {
-                Ok(Self {
+                let taken = Self {
                     $( $field: $crate::codec::Wire::take(reader)?, )*
                     $( $( $elsewhere: Default::default(), )* )?
-                })
+                };
+                $( let taken = $then(taken); )?
+                Ok(taken)
             }
         }
     };

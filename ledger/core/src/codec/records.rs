@@ -76,11 +76,7 @@ record!(Extensions {
     r#override
 });
 record!(Override { hard, until });
-record!(Load {
-    used,
-    reserved,
-    set_aside
-});
+record!(Load { used, reserved, set_aside } then { without_zeros });
 record!(Observed {
     uid,
     namespace,
@@ -249,6 +245,7 @@ variants!(Event {
     38 => GroupDeleted { name },
     39 => OverrideEnded { namespace, quota },
     40 => ObjectLabelsChanged { keys },
+    41 => VersionAwaited { uid, namespace, after_version },
     45 => LeaderChanged { epoch, node, instance },
 });
 
@@ -353,6 +350,15 @@ impl Wire for ResourceList {
     fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let items = Vec::<(quota_semantics::Name, Quantity)>::take(reader)?;
         Ok(items.into_iter().collect())
+    }
+}
+
+/// Without the zeros that earlier versions kept.
+fn without_zeros(load: Load) -> Load {
+    Load {
+        used: load.used.without_zeros(),
+        reserved: load.reserved.without_zeros(),
+        set_aside: load.set_aside.without_zeros(),
     }
 }
 

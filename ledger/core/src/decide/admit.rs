@@ -5,15 +5,17 @@
 //!   the observed events (`names.rs`).
 //! - A request that grows no quota leaves no entry, except for a charged workload: that may be scaled before it is
 //!   observed.
+//! - Neither does an update, unless an event that is on its way may undo that (`versions.rs`).
 //! - A replica of a charged workload leaves an entry even if no quota grows: otherwise many replicas could claim the
 //!   same charge.
 //! - A workload can be scaled without its template at hand.
+//! - A pod may name more resources than a reservation. Only the number of names in the namespace is bounded.
 
 use std::borrow::Cow;
 
 use super::{
     Basis, By, CheckedQuota, Denied, FingerprintedRequest, Notice, Policy, Refusal, Request,
-    case::Case, explain, names, names::needs_later, reserve,
+    case::Case, explain, names, names::needs_later, reserve, versions,
 };
 use crate::{
     event::{Event, Sequence},
@@ -69,8 +71,22 @@ pub struct Admitted {
 /// Decides whether an object may be stored, and reserves its growth until the object is observed.
 ///
 /// # Errors
-/// `Denied`, `UidReused`, `TooManyPending`.
+/// `Denied`, `UidReused`, `TooManyPending`, `NotReady`.
 pub fn admit(
+    state: &State,
+    now: Timestamp,
+    by: &By,
+    review: &Review,
+    policy: &Policy,
+) -> Result<Admitted, Refusal> {
+    match consider(state, now, by, review, policy) {
+        // A status states what is there already. What cannot be held counts once it is observed.
+        Err(_) if review.request.subresource == "status" => Ok(Admitted::default()),
+        considered => considered,
+    }
+}
+
+fn consider(
     state: &State,
     now: Timestamp,
     by: &By,
@@ -132,8 +148,8 @@ fn decide(
         }
         Err(refusal) => return Err(refusal),
     }
-    if let Some(seen) = unseen_before(state, request) {
-        return grow_unseen(state, now, by, request, seen, holds, policy);
+    if let Some(before) = unseen_before(state, request) {
+        return grow_unseen(state, now, by, request, before, holds, policy);
     }
     let case = names::case(state, by, request);
     if request.basis != Basis::Create && case.before.is_none() {
@@ -184,6 +200,9 @@ fn settle(
     holds: bool,
     policy: &Policy,
 ) -> Result<Admitted, Refusal> {
+    let Request { namespace, .. } = &**case.request;
+    let bounds = &policy.bounds;
+    bounds.check_names(state, &case.overlay, namespace, &case.target.resources)?;
     let limits = case.limits(state);
     let charges = case.evaluate(state, &limits, now, policy)?;
     let charged = charged(&limits, &charges);
@@ -195,7 +214,10 @@ fn settle(
             case.unlimited_to_warn_of(&limits, &unlimited, policy)
         }
     };
-    let counts = !charged.is_empty() || case.is_new_workload() || needs_later(state, &case);
+    let counts = !charged.is_empty()
+        || case.is_new_workload()
+        || needs_later(state, &case)
+        || versions::grows_unseen(state, &case, &limits);
     let events = if holds && counts {
         case.grant(state, now, policy.default_ttl, policy)?
     } else {
@@ -227,41 +249,35 @@ fn charged(limits: &[Counted<'_>], charges: &[Charge]) -> Vec<CheckedQuota> {
 
 /// The footprint of a changed object before the change, according to the API server: the object exists, but was not
 /// observed.
-fn unseen_before(state: &State, request: &Request) -> Option<Footprint> {
-    let mut seen = request.before.clone()?;
-    if request.basis == Basis::Create
-        || state
-            .footprint_in(&request.namespace, &request.uid)
-            .is_some()
-    {
-        return None;
-    }
-    let pending = state.pending_of(&request.namespace, &request.uid);
-    if let Some(pending) = pending {
-        seen.resources.max(&pending.reservation.footprint.resources);
-    }
-    Some(seen)
+fn unseen_before<'r>(state: &State, request: &'r Request) -> Option<&'r Footprint> {
+    let before = request.before.as_ref()?;
+    let observed = state.footprint_in(&request.namespace, &request.uid);
+    (request.basis != Basis::Create && observed.is_none()).then_some(before)
 }
 
 /// Decides by the API server's old object whether an unobserved object grows. If it grows, the whole new amount of each
-/// growing resource is held, since none of it counts yet.
+/// growing resource is held, since none of it counts yet. A reservation that holds the growth already may have to last
+/// longer.
 fn grow_unseen(
     state: &State,
     now: Timestamp,
     by: &By,
     request: &FingerprintedRequest,
-    seen: Footprint,
+    before: &Footprint,
     holds: bool,
     policy: &Policy,
 ) -> Result<Admitted, Refusal> {
+    let growth = request.footprint.resources.delta_over(&before.resources);
+    let grows = |name: &Name, _: &Quantity| growth.get(name).is_some_and(Quantity::is_positive);
     let mut footprint = request.footprint.clone();
-    if footprint.traits == seen.traits {
-        let growth = footprint.resources.delta_over(&seen.resources);
-        footprint
-            .resources
-            .retain(|name, _| growth.get(name).is_some_and(Quantity::is_positive));
+    if footprint.traits == before.traits {
+        footprint.resources.retain(grows);
     }
-    let grows = if footprint.traits.is_plain() {
+    let mut seen = before.clone();
+    if let Some(pending) = state.pending_of(&request.namespace, &request.uid) {
+        seen.resources.max(&pending.reservation.footprint.resources);
+    }
+    let needs_room = if footprint.traits.is_plain() {
         let mut by_its_word = Case::of(state, by, request, Overlay::default());
         by_its_word.before = Some(Cow::Owned(seen));
         by_its_word.pending = None;
@@ -273,8 +289,8 @@ fn grow_unseen(
         let mut amounts = footprint.resources.iter();
         amounts.any(|(_, amount)| amount.is_positive())
     };
-    if !grows {
-        return Ok(Admitted::default());
+    if !needs_room {
+        footprint.resources.retain(grows);
     }
     let request = FingerprintedRequest::from(Request {
         footprint,
@@ -282,6 +298,9 @@ fn grow_unseen(
         ..Request::clone(request)
     });
     let case = Case::of(state, by, &request, Overlay::default());
+    if !needs_room && case.pending.is_none() {
+        return Ok(Admitted::default());
+    }
     settle(state, now, case, holds, policy)
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use super::{GroupChange, QuotaChange, Refusal, Request};
 use crate::state::{Overlay, State};
-use quota_semantics::{Name, Span, Timestamp};
+use quota_semantics::{Name, Span, Timestamp, resource::ResourceList};
 
 /// Most relists that are not over: each has to remember the objects that it listed.
 pub(crate) const RELISTS_MAX: usize = 1024;
@@ -18,7 +18,8 @@ pub struct Bounds {
     pub reservation_resources: usize,
     /// Most bytes of the names of these resources.
     pub reservation_name_bytes: usize,
-    /// Most different resources for which reservations of one namespace were ever made: their sums stay.
+    /// Most different resources that the objects and reservations of one namespace name: its sums, and those of its
+    /// groups, hold them all.
     pub resources_per_namespace: usize,
     /// Most reservations of one namespace that are committed and not observed.
     pub committed_per_namespace: usize,
@@ -64,21 +65,45 @@ impl Bounds {
         within(key, resources.len(), self.reservation_resources)?;
         let key = "limits.reservation_name_bytes";
         within(key, bytes, self.reservation_name_bytes)?;
-        let reserved = state.reserved_in(&request.namespace);
-        let granted = overlay.names_in(&request.namespace);
+        self.check_names(state, overlay, &request.namespace, resources)
+    }
+
+    /// Checks the number of resources that are named in a namespace. Only a request that names new ones is refused: facts
+    /// may exceed the bound.
+    ///
+    /// # Errors
+    /// `LimitReached`.
+    pub(crate) fn check_names(
+        &self,
+        state: &State,
+        overlay: &Overlay,
+        namespace: &str,
+        resources: &ResourceList,
+    ) -> Result<(), Refusal> {
+        let [used, reserved] = state.sums_in(namespace);
+        let granted = overlay.names_in(namespace);
         // The usual case, whichever of the names are new.
         let most = self.resources_per_namespace;
-        if reserved.len() + granted.len() + resources.len() <= most {
+        if used.len() + reserved.len() + granted.len() + resources.len() <= most {
             return Ok(());
         }
-        let is_new = |name: &&Name| reserved.get(name).is_none();
-        let own = || resources.names().filter(is_new);
+        let is_new = |name: &&Name| used.get(name).is_none() && reserved.get(name).is_none();
+        // Sums have no zeros.
+        let own = || {
+            let counted = resources.iter().filter(|(_, amount)| !amount.is_zero());
+            counted.map(|(name, _)| name).filter(is_new)
+        };
         if own().all(|name| granted.contains(name)) {
             return Ok(());
         }
         let new: BTreeSet<&Name> = granted.iter().filter(is_new).chain(own()).collect();
-        let key = "limits.resources_per_namespace";
-        within(key, reserved.len() + new.len(), most)
+        // Without a look at very many names, if the facts alone exceed the bound.
+        let larger = used.len().max(reserved.len());
+        let known = match larger > most {
+            true => larger,
+            false => used.len() + reserved.len() - used.common(reserved).count(),
+        };
+        within("limits.resources_per_namespace", known + new.len(), most)
     }
 
     /// Checks whether one more reservation of a namespace may be committed.

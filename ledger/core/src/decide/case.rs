@@ -6,6 +6,7 @@ use std::{borrow::Cow, sync::Arc};
 use super::{
     Basis, By, Denied, FingerprintedRequest, Policy, Refusal, Request,
     explain::{detail, looked_at},
+    versions,
 };
 use crate::{
     event::{Event, Reservation},
@@ -301,12 +302,14 @@ impl<'a> Case<'a> {
     ) -> Result<Vec<Event>, Refusal> {
         let request = self.request;
         if let Some(pending) = self.pending {
-            return Ok(vec![Event::ReservationGrown {
+            let grown = Event::ReservationGrown {
                 uid: request.uid.clone(),
                 namespace: request.namespace.clone(),
                 footprint: self.target.clone().into_owned(),
                 expiration: now.plus(ttl).max(pending.expiration),
-            }]);
+            };
+            let awaited = versions::awaited(request, pending);
+            return Ok([grown].into_iter().chain(awaited).collect());
         }
         if self.is_one_more() {
             let namespace = &request.namespace;

@@ -170,7 +170,7 @@ fn of_group(
     };
     let mut detail = words;
     if let Some(shared) = limit.shared() {
-        let own = of(&|name| Some(shared.own.get(name).cloned().unwrap_or_default()));
+        let own = of(&|name| Some(shared.own(name)));
         let (group, namespace, own) = (limit.name(), &request.namespace, own.pretty());
         let namespaces = match shared.members {
             0 | 1 => "1 namespace".to_owned(),

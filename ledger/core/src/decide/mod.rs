@@ -25,6 +25,7 @@ mod request;
 mod reserve;
 mod room;
 mod unlimited;
+mod versions;
 mod watermark;
 
 pub use admit::{Admitted, Measure, Review, admit, is_unlimited};

@@ -12,7 +12,7 @@ use crate::{
     event::{Event, Observed},
     state::{Overlay, State, Tracked},
 };
-use quota_semantics::{admission::Limit as _, quantity::Quantity, uid::Uid};
+use quota_semantics::{admission::Limit as _, object::Footprint, quantity::Quantity, uid::Uid};
 
 /// An object that an API server is about to store, in the context of the state.
 pub(super) fn case<'a>(state: &'a State, by: &By, request: &'a FingerprintedRequest) -> Case<'a> {
@@ -24,19 +24,23 @@ pub(super) fn case<'a>(state: &'a State, by: &By, request: &'a FingerprintedRequ
 }
 
 /// The request supersedes the requester's pending reservations for the same name. If the two footprints belong to
-/// different quotas, neither can stand for the other, and both are held.
+/// different quotas or groups, neither can stand for the other, and both are held.
 fn in_place<'a>(state: &'a State, by: &By, request: &'a FingerprintedRequest) -> Case<'a> {
     let overlay = Overlay::default();
     let pending = |uid: &Uid| {
         let pending = state.pending_of(&request.namespace, uid)?;
         Some(&pending.reservation.footprint)
     };
-    let traits = Some(&request.footprint.traits);
     let mut alike = case::namesakes(state, by, request, &overlay).own;
-    alike.retain(|uid| pending(uid).map(|held| &held.traits) == traits);
+    alike.retain(|uid| pending(uid).is_some_and(|held| are_alike(held, &request.footprint)));
     let held: Vec<_> = alike.iter().filter_map(pending).collect();
     let case = Case::taking_the_place_of(state, by, request, alike, overlay);
     held.into_iter().fold(case, Case::no_less_than)
+}
+
+/// Whether the same quotas and groups count both footprints: quotas choose by traits, groups also by labels.
+fn are_alike(one: &Footprint, other: &Footprint) -> bool {
+    one.traits == other.traits && one.labels == other.labels
 }
 
 /// The object that bears the name of the new object. If another reservation waits for the end of that object already,
@@ -89,7 +93,7 @@ pub(super) fn settled(state: &State, object: &Observed) -> Vec<Event> {
     let is_covered = |tracked: &&&Tracked| {
         let footprint = &tracked.reservation.footprint;
         let beyond = footprint.resources.delta_over(&held.resources);
-        footprint.traits == held.traits && beyond.without_zeros().is_empty()
+        are_alike(footprint, held) && beyond.without_zeros().is_empty()
     };
     let superseded = others.iter().filter(is_covered);
     let superseded = superseded.map(|tracked| Event::ReservationSuperseded {

@@ -27,6 +27,16 @@ pub enum Basis {
     },
 }
 
+impl Basis {
+    /// The version of the object before the operation; 0: none, or unknown.
+    pub(super) const fn version(self) -> u64 {
+        match self {
+            Self::Create => 0,
+            Self::Update { version } => version,
+        }
+    }
+}
+
 /// A request for capacity.
 #[derive(Clone, Debug)]
 pub struct Request {
@@ -110,10 +120,7 @@ impl FingerprintedRequest {
             footprint,
             created: now,
             expiration: now.plus(ttl),
-            after_version: match self.basis {
-                Basis::Create => 0,
-                Basis::Update { version } => version,
-            },
+            after_version: self.basis.version(),
             request: self.digest(),
         }
     }

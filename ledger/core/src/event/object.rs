@@ -47,7 +47,8 @@ pub struct Reservation {
     pub created: Timestamp,
     /// When it expires.
     pub expiration: Timestamp,
-    /// It ends when a later version than this one is observed; 0: when the object is first observed.
+    /// It ends when a later version than this one is observed; 0: when the object is first observed. Requests for later
+    /// versions raise it.
     pub after_version: u64,
     /// The digest of the request, which identifies repetitions.
     #[serde(skip)]

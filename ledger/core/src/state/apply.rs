@@ -14,9 +14,9 @@ use super::{
     namespaces::{Extra, QuotaState, hold},
     objects::Object,
     sums::{Change, Parts, Sums},
-    tracked::{End, Tracked},
+    tracked::End,
 };
-use crate::event::{Cause, Ending, Entry, Event, Observed, QuotaRecord, Reservation, Sequence};
+use crate::event::{Cause, Ending, Entry, Event, Observed, QuotaRecord, Sequence};
 use quota_semantics::{Name, Timestamp, group::Sum, object::Footprint, uid::Uid};
 
 /// The identity of an object and of its reservation.
@@ -93,6 +93,11 @@ impl State {
                 namespace,
                 bearer,
             } => self.await_name((namespace, uid), bearer),
+            Event::VersionAwaited {
+                uid,
+                namespace,
+                after_version,
+            } => self.await_version((namespace, uid), *after_version),
             Event::SourceAdvanced { source, cursor } => {
                 self.sources.insert(source.clone(), cursor.clone());
             }
@@ -460,29 +465,6 @@ impl State {
             self.namespaces.get(object.namespace).name == *namespace
         };
         self.objects.all_with(uid).find(is_here)
-    }
-
-    /// The footprint that already counts for a reservation or a commit: that of its object, or, if the object was never
-    /// observed, that of the object that still bears its name.
-    pub(super) fn beside(&self, tracked: &Tracked) -> Option<&Arc<Footprint>> {
-        let reservation = &tracked.reservation;
-        let own = self.footprint_shared(&reservation.namespace, &reservation.uid);
-        own.or_else(|| {
-            let bearer = self.bearer_of(tracked)?;
-            self.footprint_shared(&reservation.namespace, bearer)
-        })
-    }
-
-    /// The footprint that already counts for a pending reservation: that of its object, or, if the object was never
-    /// observed, that of the object that still bears its name.
-    pub(super) fn observed_shared(&self, reservation: &Reservation) -> Option<&Arc<Footprint>> {
-        let own = self.footprint_shared(&reservation.namespace, &reservation.uid);
-        own.or_else(|| self.bearer_shared(reservation))
-    }
-
-    /// As [`Self::observed_shared`].
-    pub(crate) fn observed_footprint(&self, reservation: &Reservation) -> Option<&Footprint> {
-        self.observed_shared(reservation).map(|shared| &**shared)
     }
 
     pub(crate) fn footprint_in(&self, namespace: &str, uid: &Uid) -> Option<&Footprint> {

@@ -41,7 +41,7 @@ impl State {
                 })
                 .collect();
             let namespace = self.namespaces.get_mut(place);
-            namespace.sums.balance = balance;
+            Arc::make_mut(&mut namespace.sums).balance = balance;
             for (name, balance) in of_quotas {
                 if let Some(quota) = namespace.quotas.get_mut(&name) {
                     Arc::make_mut(&mut quota.scoped).balance = balance;
@@ -49,7 +49,7 @@ impl State {
             }
             for (group, balance) in of_groups {
                 if let Some(share) = namespace.shares.get_mut(&group) {
-                    share.balance = balance;
+                    Arc::make_mut(share).balance = balance;
                 }
             }
         }

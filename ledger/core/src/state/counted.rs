@@ -60,18 +60,30 @@ enum Subject<'a> {
     Group {
         groups: &'a Groups,
         link: Link,
-        /// The use by the namespace; none: the limits apply to each namespace alone.
-        shared: Option<Shared>,
+        /// None: the limits apply to each namespace alone.
+        shared: Option<Shared<'a>>,
     },
 }
 
 /// The details of a group with several member namespaces that are reported.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Shared {
+#[derive(Clone, Debug)]
+pub(crate) struct Shared<'a> {
     /// The number of member namespaces.
     pub(crate) members: usize,
-    /// The amounts used and reserved by the namespace of the request.
-    pub(crate) own: ResourceList,
+    /// The sums of the namespace of the request.
+    own: &'a Sums,
+}
+
+impl Shared<'_> {
+    /// The amount used and reserved by the namespace of the request.
+    pub(crate) fn own(&self, resource: &str) -> Quantity {
+        let Sums { used, reserved, .. } = self.own;
+        let mut own = used.get(resource).cloned().unwrap_or_default();
+        if let Some(reserved) = reserved.get(resource) {
+            own.add_assign(reserved);
+        }
+        own
+    }
 }
 
 impl Counted<'_> {
@@ -165,7 +177,7 @@ impl Counted<'_> {
     }
 
     /// The details of a group with several member namespaces.
-    pub(crate) const fn shared(&self) -> Option<&Shared> {
+    pub(crate) const fn shared(&self) -> Option<&Shared<'_>> {
         match &self.subject {
             Subject::Quota(_) => None,
             Subject::Group { shared, .. } => shared.as_ref(),
@@ -327,7 +339,8 @@ impl State {
             let spec = &group.record.spec;
             let changed = overlay.of_group(name, link.group);
             let share = || namespace.and_then(|namespace| namespace.share_of(link.group));
-            let share = changed.or_else(share).unwrap_or(NONE);
+            let share = changed.or_else(|| share().map(|share| &**share));
+            let share = share.unwrap_or(NONE);
             let is_replaced = namespace
                 .is_some_and(|namespace| namespace.quotas.contains_key(&group.record.name));
             let (used, reserved, aside, shared) = match spec.extensions.each {
@@ -337,10 +350,11 @@ impl State {
                     let load = overlay.load(groups, link.group);
                     let mut aside = load.set_aside.clone();
                     aside.subtract(&free[at]);
-                    let mut own = share.used.clone();
-                    own.add(&share.reserved);
                     let members = groups.members(link.group).len();
-                    let shared = Shared { members, own };
+                    let shared = Shared {
+                        members,
+                        own: share,
+                    };
                     (&load.used, &load.reserved, aside, Some(shared))
                 }
             };

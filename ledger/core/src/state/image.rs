@@ -4,6 +4,7 @@ mod pieces;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, Read, Write};
+use std::sync::Arc;
 
 use super::{
     Head, State,
@@ -104,7 +105,7 @@ struct WithGroups {
     /// The observed namespaces, by their places.
     observed: Vec<(u32, ObservedNamespace)>,
     /// The sums of namespaces of which groups count only a part, by the places of group and namespace.
-    shares: Vec<((u32, u32), Sums)>,
+    shares: Vec<((u32, u32), Arc<Sums>)>,
     /// The quotas whose overrides have ended, by the places of their namespaces.
     ended: Vec<(u32, Name)>,
     groups: Slab<Group, { groups::CHUNK }>,

@@ -43,7 +43,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub(crate) use apply::lapsed_footprint;
 pub use counted::LimitKind;
 pub use explain::{Claimed, Holder, Part, PartKey, PartsView};
-pub use groups::{GroupFigure, GroupView, MemberView, MembersView};
+pub use groups::{CopiedGroup, GroupFigure, GroupView, MemberView, MembersView};
 pub use image::{Image, ImageError};
 pub use namespaces::ObservedNamespace;
 pub use objects_view::ObjectsView;

@@ -87,7 +87,8 @@ impl Extra {
 pub(crate) struct Namespace {
     pub(crate) name: Name,
     pub(crate) quotas: BTreeMap<Name, QuotaState>,
-    pub(crate) sums: Sums,
+    /// Shared with views, as are `shares`.
+    pub(crate) sums: Arc<Sums>,
     /// Places of its objects.
     pub(crate) objects: Vec<u32>,
     /// Places of its pending reservations.
@@ -99,7 +100,7 @@ pub(crate) struct Namespace {
     /// The groups that count objects of it.
     pub(crate) chain: Chain,
     /// The sums of those groups that do not count all of it.
-    pub(crate) shares: BTreeMap<u32, Sums>,
+    pub(crate) shares: BTreeMap<u32, Arc<Sums>>,
 }
 
 record!(QuotaState {
@@ -231,7 +232,7 @@ impl Namespace {
                 Arc::make_mut(&mut quota.scoped).count(Sum::Used, &parts, direction);
             }
         }
-        self.sums.count(Sum::Used, &parts, direction)
+        Arc::make_mut(&mut self.sums).count(Sum::Used, &parts, direction)
     }
 
     /// Adds a claim for an object to the sums, or removes it. Returns the same as [`Namespace::count`].
@@ -249,7 +250,7 @@ impl Namespace {
             }
         }
         let parts = Parts::of(&target.traits, growth(target, observed));
-        self.sums.count(claim.into(), &parts, direction)
+        Arc::make_mut(&mut self.sums).count(claim.into(), &parts, direction)
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -84,7 +84,7 @@ impl Overlay {
     /// The sums of a group.
     pub(super) fn load<'a>(&'a self, groups: &'a Groups, group: u32) -> &'a Load {
         let changed = self.loads.get(&group);
-        changed.unwrap_or_else(|| &groups.get(group).load)
+        changed.unwrap_or_else(|| groups.load(group))
     }
 
     /// The sums of all groups.
@@ -116,7 +116,7 @@ impl Overlay {
             let parts = Parts::of(&target.traits, amounts);
             let share = changed.of_groups.entry(link.group).or_insert_with(|| {
                 let share = namespace.and_then(|namespace| namespace.share_of(link.group));
-                share.cloned().unwrap_or_default()
+                share.map_or_else(Sums::default, |share| Sums::clone(share))
             });
             let excess = share.count(Sum::Reserved, &parts, change);
             let mut changing = Changing {
@@ -134,7 +134,7 @@ impl Overlay {
         let sums = &namespace.sums;
         let changed_sums = changed.sums.get_or_insert_with(|| sums.part());
         changed_sums.take_over(sums, names);
-        changed_sums.count(Sum::Reserved, &parts, change);
+        changed_sums.count_in_part(Sum::Reserved, &parts, change);
         for quota in namespace.quotas.values().filter(|quota| quota.is_scoped()) {
             let Some(amounts) = quota.hold(target, observed) else {
                 continue;
@@ -144,7 +144,7 @@ impl Overlay {
             let changed = changed.or_insert_with(|| sums.part());
             changed.take_over(sums, names);
             let parts = Parts::of(&target.traits, amounts);
-            changed.count(Sum::Reserved, &parts, change);
+            changed.count_in_part(Sum::Reserved, &parts, change);
         }
     }
 

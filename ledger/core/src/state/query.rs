@@ -91,11 +91,13 @@ impl State {
         namespace.map_or(0, |namespace| namespace.quotas.len())
     }
 
-    /// The sums of the reservations of a namespace. Names stay when the reservations end.
-    pub(crate) fn reserved_in(&self, namespace: &str) -> &ResourceList {
+    /// The used and the reserved amounts of a namespace.
+    pub(crate) fn sums_in(&self, namespace: &str) -> [&ResourceList; 2] {
         const NONE: &ResourceList = &ResourceList::new();
         let namespace = self.namespaces.find(namespace);
-        namespace.map_or(NONE, |namespace| &namespace.sums.reserved)
+        namespace.map_or([NONE; 2], |namespace| {
+            [&namespace.sums.used, &namespace.sums.reserved]
+        })
     }
 
     /// The sums of a namespace; empty if the namespace is.
@@ -104,7 +106,7 @@ impl State {
         let sums = self
             .namespaces
             .find(namespace)
-            .map(|namespace| &namespace.sums);
+            .map(|namespace| &*namespace.sums);
         let copy = |sums: &Sums| Totals {
             used: sums.used.clone(),
             reserved: sums.reserved.clone(),

@@ -21,7 +21,7 @@ const PAGE_WORK: usize = 10_000;
 /// The most bytes of metadata on one page of quotas.
 const PAGE_METADATA_BYTES: usize = 1 << 20;
 
-/// Quotas, and the data for their numbers. Taking the view copies pointers, and the sums of each namespace.
+/// Quotas, and the data for their numbers. Taking the view copies pointers.
 #[derive(Clone, Debug, Default)]
 pub struct QuotasView {
     quotas: Vec<(Arc<Beside>, QuotaState)>,
@@ -30,7 +30,7 @@ pub struct QuotasView {
 /// The data that the quotas of a namespace share.
 #[derive(Debug)]
 struct Beside {
-    sums: Sums,
+    sums: Arc<Sums>,
     /// The first of its pending reservations, and the observed footprints of their objects.
     pending: Vec<(Arc<Reservation>, Option<Arc<Footprint>>)>,
     /// How many more are pending.
@@ -188,7 +188,7 @@ impl QuotasView {
         self.quotas.retain(|(_, quota)| is_wanted(&quota.record));
     }
 
-    /// The amounts in the copied sums of their namespaces.
+    /// The amounts in the sums of their namespaces.
     #[must_use]
     pub fn sums(&self) -> usize {
         let by_namespace = self.quotas.chunk_by(|(a, _), (b, _)| Arc::ptr_eq(a, b));

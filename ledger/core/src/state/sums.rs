@@ -7,6 +7,9 @@
 //!
 //! Whatever is claimed, the sum is at least the need of all replicas; and when an object or reservation ends, no sum
 //! grows.
+//!
+//! A sum has no zeros: a name goes when the last amount of it does. Otherwise whoever makes up names of resources could let
+//! the sums of a namespace grow for ever.
 
 use std::borrow::Cow;
 
@@ -19,7 +22,7 @@ use quota_semantics::{
     resource::ResourceList,
 };
 
-/// Used and reserved amounts.
+/// Used and reserved amounts. No zeros, except in a [part](Sums::part).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sums {
     pub(crate) used: ResourceList,
@@ -35,7 +38,7 @@ pub(crate) struct Balance {
     reserved: ResourceList,
 }
 
-record!(Sums { used, reserved } without { balance });
+record!(Sums { used, reserved } without { balance } then { Sums::without_zeros });
 
 /// Whether amounts are added or removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +92,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-pub(crate) fn change(sum: &mut ResourceList, amounts: &ResourceList, change: Change) {
+fn change(sum: &mut ResourceList, amounts: &ResourceList, change: Change) {
     match change {
         Change::Add => sum.add(amounts),
         Change::Remove => sum.subtract(amounts),
@@ -107,7 +110,17 @@ impl Sums {
         },
     };
 
-    /// Empty sums, to which names can be copied from these.
+    /// Without the zeros that earlier versions kept.
+    fn without_zeros(self) -> Self {
+        Self {
+            used: self.used.without_zeros(),
+            reserved: self.reserved.without_zeros(),
+            balance: self.balance,
+        }
+    }
+
+    /// A part of the sums, to which names can be copied from these. Its zeros count: the whole has other amounts of these
+    /// names.
     pub(crate) fn part(&self) -> Self {
         Self {
             balance: self.balance.clone(),
@@ -132,11 +145,21 @@ impl Sums {
 
     /// Adds or removes amounts. Returns the changes other than the direct amounts.
     pub(crate) fn count(&mut self, sum: Sum, parts: &Parts<'_>, direction: Change) -> Excess {
-        let list = match sum {
-            Sum::Used => &mut self.used,
-            Sum::Reserved => &mut self.reserved,
-        };
-        change(list, &parts.direct, direction);
+        let excess = self.count_in_part(sum, parts, direction);
+        self.of(sum).drop_zeros_of(&parts.direct);
+        self.used.drop_zeros_of(&excess.used);
+        self.reserved.drop_zeros_of(&excess.reserved);
+        excess
+    }
+
+    /// As [`Sums::count`], in a [part](Sums::part).
+    pub(crate) fn count_in_part(
+        &mut self,
+        sum: Sum,
+        parts: &Parts<'_>,
+        direction: Change,
+    ) -> Excess {
+        change(self.of(sum), &parts.direct, direction);
         if parts.shift.is_empty() {
             return Excess::default();
         }
@@ -144,6 +167,13 @@ impl Sums {
         self.used.add(&excess.used);
         self.reserved.add(&excess.reserved);
         excess
+    }
+
+    const fn of(&mut self, sum: Sum) -> &mut ResourceList {
+        match sum {
+            Sum::Used => &mut self.used,
+            Sum::Reserved => &mut self.reserved,
+        }
     }
 }
 
@@ -156,7 +186,7 @@ impl Balance {
             Sum::Reserved => &mut self.reserved,
         };
         change(list, by, direction);
-        list.retain(|_, amount| !amount.is_zero());
+        list.drop_zeros_of(by);
         let mut used = self.excess(by, true);
         used.subtract(&used_before);
         let mut reserved = self.excess(by, false);
@@ -221,3 +251,6 @@ fn positive(amount: Quantity) -> Quantity {
         false => Quantity::ZERO,
     }
 }
+
+#[cfg(test)]
+mod tests;

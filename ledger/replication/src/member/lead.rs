@@ -112,7 +112,7 @@ impl Member {
         }
         let sequence = self.position.stream + 1;
         verify::advance(&mut self.position, sequence, &message);
-        self.heard = now;
+        self.last_contact = now;
         self.current = self.current.max(Some(first_sent));
         self.lease_until = first_sent + self.settings.lease;
         self.wants_lease = false;
@@ -148,7 +148,7 @@ impl Member {
             // The new leader may lead at once.
             self.lease_until = 0;
             self.append(now, Kind::Handover { to });
-        } else if self.wants_lease || now >= self.heard + self.settings.heartbeat {
+        } else if self.wants_lease || now >= self.last_contact + self.settings.heartbeat {
             self.append(now, Kind::Heartbeat);
         }
     }
@@ -184,7 +184,7 @@ impl Member {
         let looked = self
             .looked
             .is_some_and(|at| at + 4 * self.settings.poll >= now);
-        looked && (is_named || now >= self.heard + self.patience())
+        looked && (is_named || now >= self.last_contact + self.election_timeout())
     }
 
     pub(super) fn run_for_leader(&mut self, now: Millis, wall: Timestamp) {

@@ -7,7 +7,7 @@
 
 use crate::{Name, quantity::Quantity, resource::ResourceList};
 
-/// The amounts that count in a group, of all names, limited or not.
+/// The amounts that count in a group, of all names, limited or not. No zeros: names of the past would stay for ever.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// The amounts of observed objects.
@@ -118,6 +118,7 @@ pub fn count<L: LoadsMut>(
         true => list.add(amounts),
         false => list.subtract(amounts),
     }
+    list.drop_zeros_of(amounts);
     if let Some(before) = before {
         let after = claims_on(loads, group, amounts);
         raise(loads, loads.parent(group), difference(&after, &before));
@@ -129,7 +130,9 @@ pub fn raise<L: LoadsMut>(loads: &mut L, group: Option<L::Id>, change: ResourceL
     let (mut at, mut change) = (group, change.without_zeros());
     while let (Some(group), false) = (at, change.is_empty()) {
         let before = claims_on(loads, group, &change);
-        loads.load_mut(group).set_aside.add(&change);
+        let set_aside = &mut loads.load_mut(group).set_aside;
+        set_aside.add(&change);
+        set_aside.drop_zeros_of(&change);
         change = difference(&claims_on(loads, group, &change), &before);
         at = loads.parent(group);
     }

@@ -9,37 +9,88 @@ use super::{
 use crate::quota::{
     self, FieldError,
     field::FieldErrors,
+    manifest::Metadata,
     metadata::{self, Scope},
     syntax,
     validation::validate_spec,
 };
 
+/// What follows from the manifest of a group alone. It can be found before it is known whether the group is new: for the
+/// rest, identity, times, versions and managed fields of the manifest may change.
+#[derive(Debug)]
+pub struct Checked {
+    metadata: metadata::Checked,
+    spec: Spec,
+    errors: Vec<FieldError>,
+}
+
+impl Checked {
+    /// Checks a manifest.
+    #[must_use]
+    pub fn of(manifest: &Manifest) -> Self {
+        let (spec, wrong) = manifest.spec();
+        let mut errors = FieldErrors::default();
+        errors.extend(wrong);
+        validate_selector(&spec, &mut errors);
+        errors.extend(validate_quota(&spec));
+        errors.extend(validate_extensions(&spec));
+        Self {
+            metadata: metadata::Checked::of(&manifest.metadata, Scope::Cluster),
+            spec,
+            errors: errors.into(),
+        }
+    }
+
+    /// Gives the manifest the owners and finalizers of the stored group, which were checked when it was stored. The
+    /// checked manifest has none of its own.
+    pub fn keep_owners_and_finalizers(&mut self, new: &mut Metadata, stored: &Metadata) {
+        self.metadata.keep_owners_and_finalizers(new, stored);
+    }
+
+    /// The specification, extensions included, if the manifest is right as a new group.
+    ///
+    /// # Errors
+    /// All that is wrong.
+    pub fn create(self, manifest: &Manifest) -> Result<Spec, Vec<FieldError>> {
+        let mut errors = FieldErrors::default();
+        self.metadata.create(&manifest.metadata, &mut errors);
+        errors.extend(self.errors);
+        unless_wrong(self.spec, errors)
+    }
+
+    /// The specification, extensions included, if the manifest is right as a changed group.
+    ///
+    /// # Errors
+    /// All that is wrong.
+    pub fn update(self, new: &Manifest, old: &Manifest) -> Result<Spec, Vec<FieldError>> {
+        let mut errors = FieldErrors::default();
+        self.metadata
+            .update(&new.metadata, &old.metadata, &mut errors);
+        errors.extend(self.errors);
+        unless_wrong(self.spec, errors)
+    }
+}
+
+fn unless_wrong(spec: Spec, errors: FieldErrors) -> Result<Spec, Vec<FieldError>> {
+    let errors: Vec<FieldError> = errors.into();
+    match errors.is_empty() {
+        true => Ok(spec),
+        false => Err(errors),
+    }
+}
+
 /// The errors of a new group.
 #[must_use]
 pub fn validate_create(manifest: &Manifest) -> Vec<FieldError> {
-    let mut errors = FieldErrors::default();
-    let metadata = &manifest.metadata;
-    metadata::Checked::of(metadata, Scope::Cluster).create(metadata, &mut errors);
-    validate(manifest, &mut errors);
-    errors.into()
+    let checked = Checked::of(manifest).create(manifest);
+    checked.err().unwrap_or_default()
 }
 
 /// The errors of a changed group.
 #[must_use]
 pub fn validate_update(new: &Manifest, old: &Manifest) -> Vec<FieldError> {
-    let mut errors = FieldErrors::default();
-    let metadata = &new.metadata;
-    metadata::Checked::of(metadata, Scope::Cluster).update(metadata, &old.metadata, &mut errors);
-    validate(new, &mut errors);
-    errors.into()
-}
-
-fn validate(manifest: &Manifest, errors: &mut FieldErrors) {
-    let (spec, wrong) = manifest.spec();
-    errors.extend(wrong);
-    validate_selector(&spec, errors);
-    errors.extend(validate_quota(&spec));
-    errors.extend(validate_extensions(&spec));
+    let checked = Checked::of(new).update(new, old);
+    checked.err().unwrap_or_default()
 }
 
 fn validate_selector(spec: &Spec, errors: &mut FieldErrors) {

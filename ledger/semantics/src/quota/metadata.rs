@@ -57,6 +57,14 @@ impl Checked {
         }
     }
 
+    /// Gives the metadata, which has none of its own, the owners and finalizers of the stored object.
+    pub(crate) fn keep_owners_and_finalizers(&mut self, new: &mut Metadata, stored: &Metadata) {
+        let before = bytes_of_owners_and_finalizers(new);
+        new.owner_references.clone_from(&stored.owner_references);
+        new.finalizers.clone_from(&stored.finalizers);
+        self.bytes = self.bytes - before + bytes_of_owners_and_finalizers(new);
+    }
+
     /// The errors of the metadata as that of a new object.
     pub(crate) fn create(self, metadata: &Metadata, errors: &mut FieldErrors) {
         let bytes = self.bytes + bytes_of_managers(metadata);
@@ -90,8 +98,11 @@ fn too_much(bytes: usize, old: Option<&Metadata>) -> Option<FieldError> {
 fn bytes_of_the_rest(metadata: &Metadata) -> usize {
     bytes(&metadata.labels)
         + bytes(&metadata.annotations)
-        + bytes(&metadata.owner_references)
-        + bytes(&metadata.finalizers)
+        + bytes_of_owners_and_finalizers(metadata)
+}
+
+fn bytes_of_owners_and_finalizers(metadata: &Metadata) -> usize {
+    bytes(&metadata.owner_references) + bytes(&metadata.finalizers)
 }
 
 fn bytes_of_managers(metadata: &Metadata) -> usize {

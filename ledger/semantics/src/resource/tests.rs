@@ -92,3 +92,35 @@ fn lists_of_many_names_are_joined_in_one_pass() {
     let both: ResourceList = front.into_iter().chain(back).collect();
     assert!(sum == both && extended == both);
 }
+
+#[test]
+fn very_many_amounts_are_added_to_many() {
+    let name = |number: usize| Name::from(format!("r{number:0>6}"));
+    let one = Quantity::from_units(1);
+    let every = |step: usize, from: usize| -> ResourceList {
+        let numbers = (from..60_000).step_by(step);
+        numbers.map(|number| (name(number), one.clone())).collect()
+    };
+    for (mine, theirs) in [(2, 3), (1, 20), (20, 1), (7, 7)] {
+        let (mut sum, added) = (every(mine, 1), every(theirs, 0));
+        let mut slowly: std::collections::BTreeMap<_, _> = sum.clone().into_iter().collect();
+        for (name, amount) in added.iter() {
+            let entry = slowly.entry(name.clone()).or_default();
+            entry.add_assign(amount);
+        }
+        sum.add(&added);
+        assert!(sum.iter().eq(slowly.iter()), "{mine} {theirs}");
+        sum.extend(added.clone());
+        slowly.extend(added);
+        assert!(sum.iter().eq(slowly.iter()), "{mine} {theirs}");
+    }
+}
+
+#[test]
+fn zeros_are_dropped_of_the_given_names() {
+    let mut sum = list(r#"{"a":"0","b":"1","c":"0","d":"0"}"#);
+    sum.drop_zeros_of(&list(r#"{"a":"7","b":"7","d":"7","e":"7"}"#));
+    assert_eq!(sum.pretty(), "b=1,c=0");
+    sum.drop_zeros_of(&list(r#"{"b":"7"}"#));
+    assert_eq!(sum.pretty(), "b=1,c=0");
+}

@@ -1,6 +1,6 @@
 //! Groups that choose objects by their own labels.
 
-use quota_core::decide::set_object_labels;
+use quota_core::decide::{Admitted, Measure, Review, admit, set_object_labels};
 
 use super::*;
 
@@ -23,6 +23,38 @@ impl Given {
         let events = set_object_labels(&self.state, &keys, Some(&"stream".into()))?;
         self.record(events);
         Ok(())
+    }
+
+    /// An API server is about to create an object of this name.
+    fn admits(&mut self, name: &str, mut request: Request) -> Result<Admitted, Refusal> {
+        request.name = name.into();
+        let review = Review {
+            request: request.into(),
+            measure: Measure::Given,
+            holds: true,
+        };
+        let admitted = admit(&self.state, self.now(), &by(), &review, &self.policy)?;
+        self.record(admitted.events.clone());
+        Ok(admitted)
+    }
+
+    /// The object of a request is observed.
+    fn sees_labelled(&mut self, name: &str, request: &Request) {
+        let object = Observed {
+            uid: request.uid.clone(),
+            namespace: request.namespace.clone(),
+            resource: "pods".into(),
+            name: name.into(),
+            version: 1,
+            footprint: request.footprint.clone(),
+            lapse: None,
+            ends_reservation: false,
+        };
+        let object = Box::new(object);
+        assert!(self.sees(&Sighting::Alive {
+            object,
+            quota: None
+        }));
     }
 }
 
@@ -99,4 +131,31 @@ fn labels_of_objects_are_recorded_before_groups_choose_by_them() {
     given.record(delete_group(&given.state, &"web".into(), None).unwrap());
     given.records_labels(&[]).unwrap();
     assert!(given.state.object_labels().is_empty());
+}
+
+/// Any object of a name may be the one that is stored. What is held for one in one group does not hold for another one
+/// in another group.
+#[test]
+fn objects_of_one_name_in_different_groups_are_all_held() {
+    let mut given = Given::default();
+    given.records_labels(&["app"]).unwrap();
+    for app in ["web", "db"] {
+        let labels = format!(r#"{{"matchLabels":{{"app":"{app}"}}}}"#);
+        given.group(&choosing(app, "pods=1", &labels));
+    }
+    let stored = labelled("a", "web", "pods=1");
+    given.admits("p", stored.clone()).unwrap();
+    given.admits("p", labelled("b", "db", "pods=1")).unwrap();
+    given.counts(&[("web", "0+1+0"), ("db", "0+1+0")]);
+    assert!(given.admits("q", labelled("c", "web", "pods=1")).is_err());
+    // One with the same labels takes the place of the first.
+    given.admits("p", labelled("d", "web", "pods=1")).unwrap();
+    given.counts(&[("web", "0+1+0"), ("db", "0+1+0")]);
+
+    // Another object of that name is observed, in neither group: later ones may have been stored behind it.
+    let other = labelled("e", "none", "pods=1");
+    given.admits("p", labelled("f", "db", "pods=1")).unwrap();
+    given.sees_labelled("p", &other);
+    given.counts(&[("web", "0+1+0"), ("db", "0+1+0")]);
+    assert!(given.admits("q", labelled("c", "web", "pods=1")).is_err());
 }

@@ -1,10 +1,9 @@
-use std::collections::BTreeSet;
-
-use proptest::prelude::*;
-
 use super::*;
 
+mod any;
+
 const RULES: Rules = Rules {
+    page: 500,
     watch_list: false,
     every: Duration::from_secs(6 * 3600),
     may_be_empty: true,
@@ -20,6 +19,7 @@ fn page(version: &str, next: Option<&str>, read: usize) -> Page {
         next: next.map(str::to_owned),
         read,
         unreadable: 0,
+        is_short: false,
     }
 }
 
@@ -197,23 +197,128 @@ fn a_watch_that_begins_with_a_list_is_a_relist() {
     let ended = machine.event(Event::ListEnds("7"), at(0), 0.0);
     assert_eq!(ended.end.unwrap().version, "7");
     assert_eq!(machine.shown(), Some("7"));
-    // Cut before its end, it begins again.
-    machine.relist(false);
-    assert_eq!(machine.next(at(1)), Step::WatchList);
-    machine.event(Event::Alive("3"), at(1), 0.0);
-    machine.closed(at(9), 1.0);
-    assert_eq!(machine.next(at(9)), Step::Wait(at(1)));
-    assert_eq!(machine.next(at(10)), Step::WatchList);
-    let begun = machine.event(Event::ListEnds("8"), at(10), 0.0);
-    assert_eq!(
-        (begun.begin.unwrap().id, begun.end.unwrap().id),
-        ("i/3".to_owned(), "i/3".to_owned())
-    );
     // Without an end, pages it is from then on.
     machine.relist(false);
     assert_eq!(machine.next(at(11)), Step::WatchList);
     machine.failed(&Failure::Silent, 0.0);
     assert_eq!(machine.next(at(41)), Step::Page(None));
+}
+
+#[test]
+fn a_streamed_list_that_breaks_is_read_in_pages() {
+    let rules = Rules {
+        watch_list: true,
+        ..RULES
+    };
+    let broken = Failure::Unreachable(String::new());
+    for is_closed in [true, false] {
+        for has_begun in [true, false] {
+            let mut machine = Machine::new(rules, "i");
+            assert_eq!(machine.next(at(0)), Step::WatchList);
+            if has_begun {
+                machine.event(Event::Alive("3"), at(0), 0.0);
+            }
+            match is_closed {
+                true => machine.closed(at(60), 1.0),
+                false => machine.failed(&broken, 1.0),
+            }
+            assert_eq!(machine.next(at(60)), Step::Wait(at(1)));
+            assert_eq!(machine.next(at(61)), Step::Page(None));
+            let listed = machine.page(&page("7", None, 1), at(61), 0.0);
+            assert!(listed.begin.is_some() && listed.end.is_some());
+            // Another list may come whole.
+            machine.relist(false);
+            assert_eq!(machine.next(at(62)), Step::WatchList);
+        }
+    }
+    // A server that is busy says so before it begins, and pages would be more work for it.
+    let mut machine = Machine::new(rules, "i");
+    assert_eq!(machine.next(at(0)), Step::WatchList);
+    machine.failed(&status(429, Some(at(3))), 1.0);
+    assert_eq!(machine.next(at(0)), Step::Wait(at(3)));
+    assert_eq!(machine.next(at(3)), Step::WatchList);
+}
+
+#[test]
+fn a_page_that_is_too_long_is_requested_with_half_as_many_objects() {
+    let mut machine = Machine::new(RULES, "i");
+    assert_eq!(machine.next(at(0)), Step::Page(None));
+    assert_eq!(machine.page_limit(), 500);
+    assert!(machine.halve_page());
+    assert_eq!(
+        (machine.next(at(0)), machine.page_limit()),
+        (Step::Page(None), 250)
+    );
+    let first = machine.page(&page("7", Some("t"), 250), at(0), 0.0);
+    assert_eq!(first.begin.unwrap().id, "i/1");
+    for limit in [125, 62, 31, 15, 7, 3, 1] {
+        assert!(machine.halve_page());
+        assert_eq!(machine.next(at(0)), Step::Page(Some("t".to_owned())));
+        assert_eq!(machine.page_limit(), limit);
+    }
+    // One object that is too long is an error. The list goes on there, since the object may shrink.
+    assert!(!machine.halve_page());
+    for wait in [1, 2, 4] {
+        machine.failed(&Failure::TooLong(9), 1.0);
+        assert_eq!(machine.next(at(0)), Step::Wait(at(wait)));
+        assert_eq!(machine.next(at(0)), Step::Page(Some("t".to_owned())));
+        assert_eq!(machine.page_limit(), 1);
+    }
+    // Short pages get longer again.
+    for (is_short, limit) in [(true, 2), (false, 2), (true, 4), (true, 8)] {
+        let page = Page {
+            is_short,
+            ..page("7", Some("t"), 1)
+        };
+        machine.page(&page, at(0), 0.0);
+        assert_eq!(machine.page_limit(), limit);
+    }
+    let last = Page {
+        is_short: true,
+        ..page("7", None, 1)
+    };
+    assert_eq!(machine.page(&last, at(0), 0.0).end.unwrap().id, "i/1");
+    for _ in 0..9 {
+        machine.page(&last, at(0), 0.0);
+    }
+    assert_eq!(machine.page_limit(), RULES.page);
+}
+
+#[test]
+fn failures_are_counted_until_a_list_ends() {
+    let mut machine = Machine::new(RULES, "i");
+    let wrong = Failure::Unreadable(String::new());
+    for wait in [1, 2, 4, 8, 16, 32, 60, 60] {
+        assert_eq!(machine.next(at(0)), Step::Page(None));
+        // The first page always comes, and the second one never does.
+        machine.page(&page("7", Some("t"), 2), at(0), 0.0);
+        assert_eq!(machine.next(at(0)), Step::Page(Some("t".to_owned())));
+        machine.failed(&wrong, 1.0);
+        assert_eq!(machine.next(at(0)), Step::Wait(at(wait)));
+    }
+    machine.page(&page("7", Some("t"), 2), at(0), 0.0);
+    machine.page(&page("7", None, 2), at(0), 0.0);
+    machine.failed(&wrong, 1.0);
+    assert_eq!(machine.next(at(0)), Step::Wait(at(1)));
+    // In a watch every event shows that the server works.
+    machine.event(Event::Alive("8"), at(0), 0.0);
+    machine.failed(&wrong, 1.0);
+    assert_eq!(machine.next(at(0)), Step::Wait(at(1)));
+}
+
+#[test]
+fn pages_that_always_expire_do_not_begin_lists_in_a_loop() {
+    let mut machine = Machine::new(RULES, "i");
+    let mut waits = Vec::new();
+    for _ in 0..4 {
+        machine.page(&page("7", Some("t"), 2), at(0), 0.0);
+        machine.failed(&expired(), 1.0);
+        match machine.next(at(0)) {
+            Step::Wait(wait) => waits.push(wait),
+            step => assert_eq!(step, Step::Page(None)),
+        }
+    }
+    assert_eq!(waits, [at(2), at(4), at(8)], "all but the first one wait");
 }
 
 #[test]
@@ -253,6 +358,8 @@ fn failures_are_waited_for_and_forgotten() {
     assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 60]);
     machine.failed(&status(429, Some(at(7))), 1.0);
     assert_eq!(machine.next(at(0)), Step::Wait(at(7)));
+    machine.failed(&status(503, Some(at(86_400))), 1.0);
+    assert_eq!(machine.next(at(0)), Step::Wait(LONGEST_RETRY_AFTER));
     machine.page(&page("1", None, 1), at(0), 0.0);
     machine.failed(&status(403, None), 0.5);
     assert_eq!(machine.next(at(0)), Step::Wait(FORBIDDEN_WAIT));
@@ -322,101 +429,4 @@ fn a_reset_is_said_until_a_relist_was_whole() {
             .unwrap()
             .reset
     );
-}
-
-/// What a server may do next.
-#[derive(Clone, Debug)]
-enum Move {
-    Create,
-    Delete,
-    Answer,
-    Expire,
-    Break,
-    Spoil,
-    Close,
-    Relist,
-}
-
-fn moves() -> impl Strategy<Value = Vec<Move>> {
-    let one = prop_oneof![
-        4 => Just(Move::Create),
-        2 => Just(Move::Delete),
-        8 => Just(Move::Answer),
-        1 => Just(Move::Expire),
-        1 => Just(Move::Break),
-        1 => Just(Move::Spoil),
-        1 => Just(Move::Close),
-        1 => Just(Move::Relist),
-    ];
-    proptest::collection::vec(one, 0..200)
-}
-
-proptest! {
-    /// Whatever the server does: between the begin and the end of a relist all objects of its snapshot were passed on.
-    #[test]
-    fn an_end_has_everything_listed_before_it(moves in moves(), watch_list: bool) {
-        let mut machine = Machine::new(Rules { watch_list, ..RULES }, "i");
-        let mut live = BTreeSet::<u64>::new();
-        let (mut version, mut now) = (1_u64, Duration::ZERO);
-        // The snapshot that is being listed, and what was passed on since the begin.
-        let mut snapshot: Option<(u64, Vec<u64>)> = None;
-        let mut passed = BTreeSet::new();
-        for one in moves {
-            now += Duration::from_secs(70);
-            let mut step = machine.next(now);
-            if matches!(step, Step::Wait(_)) {
-                step = machine.next(now);
-            }
-            let (mut brackets, mut items) = (Brackets::default(), Vec::new());
-            let spoil = matches!(one, Move::Spoil);
-            match one {
-                Move::Create => { version += 1; live.insert(version); }
-                Move::Delete => { version += 1; live.pop_first(); }
-                Move::Expire => { machine.failed(&expired(), 0.0); snapshot = None; }
-                Move::Break => {
-                    machine.failed(&Failure::Unreachable(String::new()), 0.0);
-                    if step == Step::WatchList {
-                        snapshot = None;
-                    }
-                }
-                Move::Close => { machine.closed(Duration::ZERO, 0.0); if step == Step::WatchList { snapshot = None; } }
-                Move::Relist => machine.relist(false),
-                Move::Answer | Move::Spoil => match step {
-                    Step::Page(token) => {
-                        if token.is_none() || snapshot.is_none() {
-                            prop_assert!(token.is_none(), "a token of no list");
-                            snapshot = Some((version, live.iter().copied().collect()));
-                        }
-                        let (of, rest) = snapshot.as_mut().unwrap();
-                        items = rest.drain(..rest.len().min(2)).collect();
-                        let next = (!rest.is_empty()).then_some("more");
-                        let mut page = page(&of.to_string(), next, items.len());
-                        if spoil { page.read = 0; page.unreadable = items.len().max(1); items.clear(); }
-                        brackets = machine.page(&page, now, 0.0);
-                    }
-                    Step::WatchList => {
-                        let (of, rest) = snapshot.get_or_insert_with(|| (version, live.iter().copied().collect()));
-                        let event = match rest.pop() {
-                            Some(item) if !spoil => { items.push(item); Event::Alive("1") }
-                            Some(_) => Event::Unreadable,
-                            None => Event::ListEnds(&of.to_string()),
-                        };
-                        brackets = machine.event(event, now, 0.0);
-                    }
-                    Step::Watch(_) => {
-                        brackets = machine.event(Event::Bookmark(&version.to_string()), now, 0.0);
-                    }
-                    Step::Wait(_) => {}
-                },
-            }
-            if brackets.over { snapshot = None; }
-            if brackets.begin.is_some() { passed.clear(); }
-            passed.extend(items);
-            if let Some(end) = brackets.end {
-                let of: u64 = end.version.parse().unwrap();
-                let expected: BTreeSet<u64> = live.iter().copied().filter(|it| *it <= of).collect();
-                prop_assert!(expected.is_subset(&passed), "{expected:?} of {passed:?}");
-            }
-        }
-    }
 }

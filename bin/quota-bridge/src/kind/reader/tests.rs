@@ -81,7 +81,108 @@ fn a_quota_is_kept_but_for_what_changes_by_itself() {
         .replace("{}}}", "{\"pods\":\"1\"}}}");
     let again = quotas.alive("MODIFIED", &again).unwrap();
     assert_eq!(again.fingerprint, alive.fingerprint);
-    assert!(text(&quotas.deleted(quota).unwrap().line).contains("\"object\""));
+    assert_eq!(
+        text(&quotas.deleted(quota).unwrap().line),
+        r#"{"type":"DELETED","object":{"apiVersion":"v1","kind":"ResourceQuota","metadata":{"name":"q","namespace":"a","uid":"u","resourceVersion":"7"}}}"#
+    );
+}
+
+/// Names that no kind can have are never counted, and would make a bookmark unreadable.
+#[test]
+fn odd_names_of_counted_kinds_limit_nothing() {
+    let quotas = reader("", "resourcequotas", "ResourceQuota");
+    let quota = r#"{"metadata":{"name":"q","namespace":"a","uid":"u"},"spec":{"hard":{
+        "count/Deployments.apps":"1","count/a_b.x":"1","count/a..b":"1","count/*":"1","count/LONG.x":"1",
+        "count/widgets.x.y":"1","configmaps":"1","pods":"1"}}}"#;
+    let quota = quota.replace("LONG", &"l".repeat(253));
+    let limits = quotas.alive("ADDED", &quota).unwrap().limits;
+    let names: Vec<_> = limits.iter().map(ToString::to_string).collect();
+    assert_eq!(names, ["configmaps", "widgets.x.y"]);
+}
+
+/// A quarter of a megabyte is what an API server allows, and its JSON can have six times as many bytes.
+fn annotations() -> String {
+    let long = "\\u0001".repeat(256 * 1024);
+    format!(r#""annotations":{{"short":"s","long":"{long}","quota-ledger.io/soft":"SOFT"}}"#)
+}
+
+#[test]
+fn long_annotations_are_not_published() {
+    let identity = r#""name":"q","uid":"u","resourceVersion":"7""#;
+    let soft = "x".repeat(300);
+    let annotations = annotations().replace("SOFT", &soft);
+    for (group, resource, kind) in [
+        ("", "resourcequotas", "ResourceQuota"),
+        (
+            "quota.openshift.io",
+            "clusterresourcequotas",
+            "ClusterResourceQuota",
+        ),
+        ("", "namespaces", "Namespace"),
+    ] {
+        let reader = reader(group, resource, kind);
+        let json =
+            format!(r#"{{"metadata":{{{identity},"namespace":"a",{annotations}}},"spec":{{}}}}"#);
+        let alive = reader.alive("ADDED", &json).unwrap();
+        let line: serde_json::Value = serde_json::from_slice(&alive.line).unwrap();
+        let kept = &line["object"]["metadata"]["annotations"];
+        assert_eq!(kept["short"], "s", "{resource}");
+        assert!(kept["long"].is_null(), "{resource}");
+        let is_kept = resource != "namespaces";
+        assert_eq!(
+            kept["quota-ledger.io/soft"] == soft.as_str(),
+            is_kept,
+            "{resource}"
+        );
+        assert!(alive.line.len() < 1024, "{resource}");
+        let deleted = reader.deleted(&json).unwrap();
+        assert!(
+            deleted.line.len() < 256,
+            "{resource}: {}",
+            deleted.line.len()
+        );
+    }
+}
+
+/// A thousand short annotations take more than a message as well.
+#[test]
+fn annotations_that_are_many_do_not_make_an_object_too_long() {
+    let value = "\\u0001".repeat(250);
+    let many: Vec<_> = (0..1000)
+        .map(|number| format!(r#""a{number}":"{value}""#))
+        .collect();
+    let json = format!(
+        r#"{{"metadata":{{"name":"q","namespace":"a","uid":"u","resourceVersion":"7","annotations":{{{}}}}},"spec":{{}}}}"#,
+        many.join(",")
+    );
+    for (resource, kind) in [
+        ("resourcequotas", "ResourceQuota"),
+        ("namespaces", "Namespace"),
+    ] {
+        let alive = reader("", resource, kind).alive("ADDED", &json);
+        assert!(
+            alive.is_ok_and(|alive| alive.line.len() < 1024),
+            "{resource}"
+        );
+    }
+}
+
+/// Labels have no bound but that of the whole object. Those of a quota decide nothing.
+#[test]
+fn a_quota_with_too_much_metadata_is_published_without_it() {
+    let many: Vec<_> = (0..10_000)
+        .map(|number| format!(r#""{}{number}":"x""#, "l".repeat(100)))
+        .collect();
+    let json = format!(
+        r#"{{"metadata":{{"name":"q","namespace":"a","uid":"u","labels":{{{}}},
+            "annotations":{{"quota-ledger.io/soft":"s","x":"y"}}}},"spec":{{"hard":{{"pods":"1"}}}}}}"#,
+        many.join(",")
+    );
+    let alive = reader("", "resourcequotas", "ResourceQuota").alive("ADDED", &json);
+    assert_eq!(
+        text(&alive.unwrap().line),
+        r#"{"type":"ADDED","object":{"apiVersion":"v1","kind":"ResourceQuota","metadata":{"annotations":{"quota-ledger.io/soft":"s"},"name":"q","namespace":"a","uid":"u"},"spec":{"hard":{"pods":"1"}}}}"#
+    );
 }
 
 #[test]
@@ -109,7 +210,10 @@ fn a_group_is_kept_as_a_quota_is() {
         of(r#""pods":"1","count"#, r#""pods":"2","count"#),
         alive.fingerprint
     );
-    assert!(text(&groups.deleted(group).unwrap().line).contains("\"object\""));
+    assert_eq!(
+        text(&groups.deleted(group).unwrap().line),
+        r#"{"type":"DELETED","object":{"apiVersion":"quota.openshift.io/v1","kind":"ClusterResourceQuota","metadata":{"name":"red","uid":"u","resourceVersion":"7"}}}"#
+    );
     assert!(!groups.needs_metadata_only());
     for wrong in ["{}", r#"{"metadata":{"name":"","uid":"u"},"spec":{}}"#] {
         assert!(groups.alive("ADDED", wrong).is_err(), "{wrong}");
@@ -131,7 +235,10 @@ fn of_a_namespace_is_kept_what_groups_choose_by() {
     assert_eq!(of(&namespace.replace("\"7\"", "\"8\"")), alive.fingerprint);
     assert_ne!(of(&namespace.replace("red", "blue")), alive.fingerprint);
     let deleted = namespaces.deleted(&namespace).unwrap();
-    assert!(text(&deleted.line).starts_with(r#"{"type":"DELETED","object":{"#));
+    assert_eq!(
+        text(&deleted.line),
+        r#"{"type":"DELETED","object":{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"a","uid":"u","resourceVersion":"7"}}}"#
+    );
     assert!(namespaces.is_list("PartialObjectMetadataList"));
 }
 

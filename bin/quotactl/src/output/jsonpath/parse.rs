@@ -46,7 +46,7 @@ pub(super) fn path(text: &str) -> Parsed<Path> {
     }
     match parser.peek() {
         None => Ok(path),
-        Some(_) => Err(parser.wrong("something stands behind the path")),
+        Some(_) => Err(parser.wrong("unexpected text after the path")),
     }
 }
 
@@ -225,7 +225,7 @@ impl Parser {
             match c {
                 '\\' => match self.next() {
                     Some(escaped) => name.push(escaped),
-                    None => return Err(self.wrong("nothing stands behind the backslash")),
+                    None => return Err(self.wrong("incomplete escape")),
                 },
                 c => name.push(c),
             }

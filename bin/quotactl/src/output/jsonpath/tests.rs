@@ -82,7 +82,7 @@ fn what_is_no_template_is_said_to_be_wrong_and_where() {
             "the step of a slice is at least 1 at character 8",
         ),
         ("{#}", "no path begins here at character 2"),
-        (".a b", "something stands behind the path at character 4"),
+        (".a b", "unexpected text after the path at character 4"),
     ] {
         let error = Template::parse(template).unwrap_err();
         assert_eq!(error.to_string(), why, "{template}");

@@ -44,7 +44,7 @@ struct World<'a> {
 impl Groups {
     pub(super) fn beginning_with(state: &State) -> Self {
         let mut groups = Self::default();
-        for view in state.groups_page("", usize::MAX).0 {
+        for view in state.groups() {
             let name = view.record.name.clone();
             let limits = view.record.spec.extensions.r#override.is_some();
             if limits && view.override_until.is_none() {
@@ -248,7 +248,7 @@ impl Groups {
         world: &World<'_>,
     ) -> Vec<String> {
         let members = state.group_members(&record.name, "", usize::MAX);
-        let members = members.map(|(members, _)| members).unwrap_or_default();
+        let members = members.iter().flat_map(|(members, _)| members.views());
         let nothing = Count::default();
         let mut found = Vec::new();
         for member in members {

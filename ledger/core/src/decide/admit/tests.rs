@@ -1,3 +1,7 @@
+mod resources;
+mod status;
+mod unseen;
+
 use std::sync::Arc;
 
 use super::*;

@@ -64,6 +64,15 @@ impl State {
             .change(place, |reservation| reservation.expiration = expiration);
     }
 
+    pub(super) fn await_version(&mut self, (namespace, uid): Key<'_>, after_version: u64) {
+        let Some((place, _)) = self.reservations.find_pending(namespace, uid) else {
+            return;
+        };
+        self.reservations.change(place, |reservation| {
+            reservation.after_version = after_version;
+        });
+    }
+
     pub(super) fn commit(&mut self, entry: &Entry, key: Key<'_>, resources: &ResourceList) {
         let Some((place, tracked)) = self.reservations.find_pending(key.0, key.1) else {
             return;
@@ -168,6 +177,32 @@ impl State {
             self.namespaces.get_mut(namespace).committed.remove(&place);
             self.drop_namespace_if_empty(namespace);
         }
+    }
+
+    /// The footprint that already counts for a reservation or a commit: that of its object, or, if the object was never
+    /// observed, that of the object that still bears its name.
+    pub(in crate::state) fn beside(&self, tracked: &Tracked) -> Option<&Arc<Footprint>> {
+        let reservation = &tracked.reservation;
+        let own = self.footprint_shared(&reservation.namespace, &reservation.uid);
+        own.or_else(|| {
+            let bearer = self.bearer_of(tracked)?;
+            self.footprint_shared(&reservation.namespace, bearer)
+        })
+    }
+
+    /// The footprint that already counts for a pending reservation: that of its object, or, if the object was never
+    /// observed, that of the object that still bears its name.
+    pub(in crate::state) fn observed_shared(
+        &self,
+        reservation: &Reservation,
+    ) -> Option<&Arc<Footprint>> {
+        let own = self.footprint_shared(&reservation.namespace, &reservation.uid);
+        own.or_else(|| self.bearer_shared(reservation))
+    }
+
+    /// As [`Self::observed_shared`].
+    pub(crate) fn observed_footprint(&self, reservation: &Reservation) -> Option<&Footprint> {
+        self.observed_shared(reservation).map(|shared| &**shared)
     }
 
     /// Whether an object that is observed in this version replaces its commit.

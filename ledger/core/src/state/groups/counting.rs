@@ -1,5 +1,7 @@
 //! Maintains the sums of groups.
 
+use std::sync::Arc;
+
 use super::Groups;
 use crate::state::{
     State,
@@ -8,6 +10,7 @@ use crate::state::{
     sums::{Change, Excess, Parts, Sums},
 };
 use quota_semantics::{
+    Name,
     group::{LoadsMut, Sum, load},
     object::Footprint,
 };
@@ -30,13 +33,14 @@ pub(in crate::state) fn count_changed<L: LoadsMut>(
 }
 
 impl Groups {
-    pub(super) fn join(&mut self, group: u32, namespace: u32) {
-        self.members.entry(group).or_default().insert(namespace);
+    pub(super) fn join(&mut self, group: u32, name: &Name, namespace: u32) {
+        let members = self.members.entry(group).or_default();
+        members.insert(name.clone(), namespace);
     }
 
-    pub(super) fn leave(&mut self, group: u32, namespace: u32) {
+    pub(super) fn leave(&mut self, group: u32, name: &Name) {
         if let Some(members) = self.members.get_mut(&group) {
-            members.remove(&namespace);
+            members.remove(name);
             if members.is_empty() {
                 self.members.remove(&group);
             }
@@ -105,7 +109,7 @@ impl SumTables<'_> {
             Some(_) => {
                 let shares = &mut self.namespaces.get_mut(place).shares;
                 let share = shares.entry(link.group).or_default();
-                shared = share.count(sum, parts, direction);
+                shared = Arc::make_mut(share).count(sum, parts, direction);
                 &shared
             }
         };
@@ -130,11 +134,13 @@ impl State {
 
     /// Adds all amounts of a namespace that the group counts.
     pub(super) fn count_namespace(&mut self, place: u32, link: &Link) {
-        self.groups.join(link.group, place);
+        let namespace = self.namespaces.get(place);
+        self.groups.join(link.group, &namespace.name, place);
         let sums = match &link.partial {
-            None => self.namespaces.get(place).sums.clone(),
+            None => namespace.sums.clone(),
             Some(_) => {
-                let sums = self.recount(place, |footprint| self.groups.counts(link, footprint));
+                let counts = |footprint: &_| self.groups.counts(link, footprint);
+                let sums = Arc::new(self.recount(place, counts));
                 let shares = &mut self.namespaces.get_mut(place).shares;
                 shares.insert(link.group, sums.clone());
                 sums
@@ -152,7 +158,7 @@ impl State {
         };
         // A deleted group has no sums.
         if self.groups.slab.get(link.group).is_some() {
-            self.groups.leave(link.group, place);
+            self.groups.leave(link.group, &namespace.name);
             self.change_by(link, &sums, Change::Remove);
         }
     }

@@ -95,9 +95,9 @@ impl State {
         if !namespace.is_some_and(Namespace::is_empty) {
             return;
         }
-        let chain = self.namespaces.get(place).chain.clone();
+        let Namespace { name, chain, .. } = self.namespaces.get(place);
         for link in chain.iter() {
-            self.groups.leave(link.group, place);
+            self.groups.leave(link.group, name);
         }
         self.namespaces.drop_if_empty(place);
     }
@@ -153,7 +153,7 @@ impl State {
             if members.len() > most {
                 return None;
             }
-            places.extend(members);
+            places.extend(members.values());
         }
         let namespaces = || places.iter().map(|&place| self.namespaces.get(place));
         if namespaces()

@@ -2,8 +2,10 @@
 //!
 //! The queries of [`State`](super::State), all in `groups/view.rs`:
 //! - `group(name)`: a [`GroupView`] with its record, the limits that apply, its figures and the number of members;
-//!   `groups_page(after, limit)`: the same for many, by name; `group_count()`.
-//! - `group_members(name, after, limit)`: the member namespaces by name, each with its use of the group.
+//!   `copied_group(name)`: the same as a [`CopiedGroup`], whose figures are computed later; `groups_page(after, limit)`:
+//!   many of them, by name; `group_count()`.
+//! - `group_members(name, after, limit)`: the member namespaces by name, each with its use of the group, which is
+//!   computed later as well.
 //! - `group_record(name)`: the record and the entry that set it; `groups_of(namespace)`: the groups that count a
 //!   namespace, nearest first.
 //! - `override_of(namespace, quota)`: the limits of a ResourceQuota that apply, and until when if they are
@@ -27,7 +29,8 @@ use std::sync::Arc;
 use super::{chain::Link, slab::Slab};
 use crate::{
     codec::record,
-    event::{GroupRecord, Sequence},
+    event::{Event, GroupRecord, Sequence},
+    size,
 };
 use anchors::Anchors;
 use open::Open;
@@ -40,7 +43,7 @@ use quota_semantics::{
 };
 
 pub(in crate::state) use counting::{SumTables, count_changed};
-pub use view::{GroupFigure, GroupView, MemberView, MembersView};
+pub use view::{CopiedGroup, GroupFigure, GroupView, MemberView, MembersView};
 
 /// Small, as the chunks of namespaces.
 pub(crate) const CHUNK: usize = 16;
@@ -53,11 +56,14 @@ pub(crate) struct Group {
     pub(crate) entry: Sequence,
     /// The place of its parent, if the parent exists.
     pub(crate) parent: Option<u32>,
-    pub(crate) load: Load,
+    /// Shared with views.
+    pub(crate) load: Arc<Load>,
     /// Whether its override has ended.
     pub(crate) override_ended: bool,
     /// The limits that apply, if they differ from those of the spec.
-    pub(crate) overridden: Option<ResourceList>,
+    pub(crate) overridden: Option<Arc<ResourceList>>,
+    /// About as many bytes as its metadata and spec take.
+    bytes: usize,
 }
 
 record!(Group {
@@ -66,14 +72,18 @@ record!(Group {
     parent,
     load,
     override_ended
-} without { overridden });
+} without { overridden, bytes });
 
 impl Group {
     /// The limits that apply.
     pub(crate) fn hard(&self) -> &ResourceList {
-        self.overridden
-            .as_ref()
-            .unwrap_or(&self.record.spec.quota.hard)
+        hard(&self.record, self.overridden.as_ref())
+    }
+
+    /// Computes what follows from its record.
+    fn settle(&mut self) {
+        self.bytes = size::of_event(&Event::GroupSet(self.record.clone()));
+        self.settle_override();
     }
 
     /// Computes again which limits apply.
@@ -81,7 +91,7 @@ impl Group {
         let spec = &self.record.spec;
         let limits = spec.extensions.r#override.as_ref();
         let limits = limits.filter(|_| !self.override_ended);
-        self.overridden = limits.map(|limits| limits.over(&spec.quota.hard));
+        self.overridden = limits.map(|limits| Arc::new(limits.over(&spec.quota.hard)));
     }
 
     /// When its override ends, if one applies.
@@ -95,6 +105,14 @@ impl Group {
     fn selects(&self, footprint: &Footprint) -> bool {
         selects(&self.record, footprint)
     }
+}
+
+/// The limits of a group that apply.
+fn hard<'g>(
+    record: &'g GroupRecord,
+    overridden: Option<&'g Arc<ResourceList>>,
+) -> &'g ResourceList {
+    overridden.map_or(&record.spec.quota.hard, |limits| limits)
 }
 
 /// Whether a group by itself counts an object with this footprint, by its scopes and its object selector. An invalid
@@ -130,8 +148,8 @@ pub(crate) struct Groups {
     anchors: Anchors,
     open: Open,
     uids: adopted::Uids,
-    /// The namespaces in which each group counts objects.
-    members: BTreeMap<u32, BTreeSet<u32>>,
+    /// The namespaces in which each group counts objects, by name, so that the first of very many are found at once.
+    members: BTreeMap<u32, BTreeMap<Name, u32>>,
 }
 
 impl Loads for Groups {
@@ -152,7 +170,7 @@ impl Loads for Groups {
 
 impl LoadsMut for Groups {
     fn load_mut(&mut self, group: u32) -> &mut Load {
-        &mut self.get_mut(group).load
+        Arc::make_mut(&mut self.get_mut(group).load)
     }
 }
 
@@ -164,7 +182,7 @@ impl Groups {
         };
         let places: Vec<u32> = groups.slab.iter().map(|(place, _)| place).collect();
         for &place in &places {
-            groups.get_mut(place).settle_override();
+            groups.get_mut(place).settle();
         }
         for place in places {
             groups.index(place);
@@ -205,9 +223,9 @@ impl Groups {
         Choosers(partial.map(|choosers| choosers.iter().map(record).collect()))
     }
 
-    /// The namespaces in which a group counts objects.
-    pub(crate) fn members(&self, group: u32) -> &BTreeSet<u32> {
-        const NONE: &BTreeSet<u32> = &BTreeSet::new();
+    /// The namespaces in which a group counts objects, by name.
+    pub(crate) fn members(&self, group: u32) -> &BTreeMap<Name, u32> {
+        const NONE: &BTreeMap<Name, u32> = &BTreeMap::new();
         self.members.get(&group).unwrap_or(NONE)
     }
 

@@ -15,7 +15,7 @@ use crate::{
 use quota_semantics::{
     Name, Timestamp,
     group::{
-        Load, Spec,
+        Spec,
         extension::PREFIX,
         load::{claims, raise},
         tree::Forest,
@@ -114,11 +114,12 @@ impl State {
             record: record.clone(),
             entry: entry.sequence,
             parent: None,
-            load: Load::default(),
+            load: Arc::default(),
             override_ended: until.is_some_and(|limits| limits.until <= self.head.time),
             overridden: None,
+            bytes: 0,
         };
-        group.settle_override();
+        group.settle();
         let place = match self.groups.by_name.get(&record.name) {
             Some(&place) => {
                 self.change_group_at(place, group);
@@ -143,7 +144,7 @@ impl State {
             .get(&self.groups.get(place).record.name);
         let below = below.into_iter().flatten();
         let mut affected: BTreeSet<u32> = below
-            .flat_map(|&child| self.groups.members(child))
+            .flat_map(|&child| self.groups.members(child).values())
             .copied()
             .collect();
         affected.extend(self.selected(place));
@@ -172,7 +173,8 @@ impl State {
         *self.groups.get_mut(place) = group;
         self.groups.index(place);
         self.attach(place);
-        let mut affected = self.groups.members(place).clone();
+        let members = self.groups.members(place).values();
+        let mut affected: BTreeSet<u32> = members.copied().collect();
         affected.extend(self.selected(place));
         let other = (!chooses_the_same(&old.spec, &new.spec)).then_some(place);
         self.rejoin_all(affected, other);
@@ -199,11 +201,11 @@ impl State {
                 self.groups.get_mut(child).parent = None;
             }
         }
-        let affected = self.groups.members.remove(&place).unwrap_or_default();
+        let members = self.groups.members.remove(&place).unwrap_or_default();
         self.unmark_group(place);
         self.groups.unindex(place);
         self.groups.slab.remove(place);
-        self.rejoin_all(affected, None);
+        self.rejoin_all(members.into_values().collect(), None);
     }
 
     /// The namespaces that a group's own selector matches.
@@ -248,12 +250,13 @@ impl State {
             above.insert(parent);
             above.extend(self.groups.above(parent));
         }
-        self.namespaces.slab.iter().find_map(|(place, namespace)| {
+        self.namespaces.slab.iter().find_map(|(_, namespace)| {
             let record = namespace
                 .observed
                 .as_ref()
                 .map(|observed| &*observed.record);
-            let is_member = own.is_some_and(|own| self.groups.members(own).contains(&place));
+            let is_member =
+                own.is_some_and(|own| self.groups.members(own).contains_key(&namespace.name));
             let is_selected =
                 Groups::decides(&spec.selector, &namespace.name, record) == Some(true);
             if !is_member && !is_selected {
@@ -284,7 +287,7 @@ impl State {
                 .map(|observed| &*observed.record);
             let chain = self.groups.chain(&namespace.name, record);
             for link in chain.iter() {
-                self.groups.join(link.group, place);
+                self.groups.join(link.group, &namespace.name, place);
             }
             self.namespaces.get_mut(place).chain = chain;
         }

@@ -4,16 +4,26 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use super::{Group, hard};
 use crate::{
     event::{GroupRecord, Sequence},
     state::{Figure, State, chain::Link, namespaces::Namespace, query::used, sums::Sums},
 };
 use quota_semantics::{
     Name, Timestamp,
-    group::{Loads as _, tree::Forest},
+    group::{Load, Loads as _, tree::Forest},
     quantity::Quantity,
     resource::ResourceList,
 };
+
+/// The most limits and children on one page of groups.
+const PAGE_WORK: usize = 10_000;
+
+/// The most bytes of metadata and specs on one page of groups.
+const PAGE_BYTES: usize = 1 << 20;
+
+/// The most namespaces of a group that are looked at for others with the same guarantee.
+const CONTENDED_MAX: usize = 1000;
 
 /// One limited resource of a group.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -45,6 +55,8 @@ pub struct GroupView {
     pub figures: Vec<GroupFigure>,
     /// The number of member namespaces, including empty ones.
     pub members: usize,
+    /// About as many bytes as its metadata and spec take.
+    pub bytes: usize,
 }
 
 /// A namespace of a group, and its use of the group.
@@ -56,19 +68,99 @@ pub struct MemberView {
     pub figures: Vec<Figure>,
 }
 
-/// Namespaces of a group as of one moment: their numbers are computed while the state goes on.
-#[derive(Clone, Debug, Default)]
+/// A group as of one moment. Taking it copies pointers; its numbers are computed while the state goes on.
+#[derive(Clone, Debug)]
+pub struct CopiedGroup {
+    /// The group as it was set.
+    pub record: Arc<GroupRecord>,
+    entry: Sequence,
+    overridden: Option<Arc<ResourceList>>,
+    override_until: Option<Timestamp>,
+    has_parent: bool,
+    children: Vec<Name>,
+    load: Arc<Load>,
+    members: usize,
+    bytes: usize,
+}
+
+impl CopiedGroup {
+    fn hard(&self) -> &ResourceList {
+        hard(&self.record, self.overridden.as_ref())
+    }
+
+    /// The number of its limits.
+    #[must_use]
+    pub fn limits(&self) -> usize {
+        self.hard().len()
+    }
+
+    /// The number of groups that name it as their parent.
+    #[must_use]
+    pub const fn children(&self) -> usize {
+        self.children.len()
+    }
+
+    /// About as many bytes as its metadata and spec take.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The group with its numbers.
+    #[must_use]
+    pub fn view(self) -> GroupView {
+        let Load {
+            used,
+            reserved,
+            set_aside,
+        } = &*self.load;
+        let of = |(resource, hard): (&Name, &Quantity)| GroupFigure {
+            figure: figure(resource, hard, used, reserved),
+            guaranteed_to_others: set_aside.get(resource).cloned().unwrap_or_default(),
+        };
+        let hard = self.hard().clone();
+        GroupView {
+            figures: hard.iter().map(of).collect(),
+            hard,
+            record: self.record,
+            entry: self.entry,
+            override_until: self.override_until,
+            has_parent: self.has_parent,
+            children: self.children,
+            members: self.members,
+            bytes: self.bytes,
+        }
+    }
+}
+
+/// Namespaces of a group as of one moment. Taking the view copies pointers; the numbers are computed while the state
+/// goes on.
+#[derive(Clone, Debug)]
 pub struct MembersView {
-    hard: ResourceList,
-    members: Vec<(Name, Option<Sums>)>,
+    record: Arc<GroupRecord>,
+    overridden: Option<Arc<ResourceList>>,
+    members: Vec<(Name, Option<Arc<Sums>>)>,
 }
 
 impl MembersView {
+    /// The number of namespaces.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
     /// The namespaces with their use of the group.
     pub fn views(&self) -> impl Iterator<Item = MemberView> {
+        let hard = hard(&self.record, self.overridden.as_ref());
         self.members.iter().map(|(namespace, sums)| MemberView {
             namespace: namespace.clone(),
-            figures: figures(&self.hard, sums.as_ref()),
+            figures: figures(hard, sums.as_deref()),
         })
     }
 }
@@ -112,18 +204,39 @@ impl State {
     /// A group's numbers.
     #[must_use]
     pub fn group(&self, name: &str) -> Option<GroupView> {
-        let &place = self.groups.by_name.get(name)?;
-        Some(self.group_view(place))
+        self.copied_group(name).map(CopiedGroup::view)
     }
 
-    /// The `limit` first groups after a name, by name, and whether there are more.
+    /// A group, to compute its numbers later.
     #[must_use]
-    pub fn groups_page(&self, after: &str, limit: usize) -> (Vec<GroupView>, bool) {
+    pub fn copied_group(&self, name: &str) -> Option<CopiedGroup> {
+        let &place = self.groups.by_name.get(name)?;
+        Some(self.copied_group_at(place))
+    }
+
+    /// All groups with their numbers, by name: for audits and tests, since this may take long.
+    pub fn groups(&self) -> impl Iterator<Item = GroupView> {
+        let places = self.groups.by_name.values();
+        places.map(|&place| self.copied_group_at(place).view())
+    }
+
+    /// The first groups after a name, by name: at most `limit`, and no more than take little work and memory, but at
+    /// least one. Also whether there are more.
+    #[must_use]
+    pub fn groups_page(&self, after: &str, limit: usize) -> (Vec<CopiedGroup>, bool) {
         let range = (Bound::Excluded(after), Bound::Unbounded);
-        let mut places = self.groups.by_name.range::<str, _>(range);
-        let views = places.by_ref().take(limit);
-        let views = views.map(|(_, &place)| self.group_view(place)).collect();
-        (views, places.next().is_some())
+        let (mut page, mut work, mut bytes) = (Vec::new(), 0, 0);
+        for (_, &place) in self.groups.by_name.range::<str, _>(range) {
+            let group = self.copied_group_at(place);
+            work += group.limits() + group.children();
+            bytes += group.bytes();
+            let is_much = work > PAGE_WORK || bytes > PAGE_BYTES;
+            if page.len() == limit || (is_much && !page.is_empty()) {
+                return (page, true);
+            }
+            page.push(group);
+        }
+        (page, false)
     }
 
     /// The groups that count objects of a namespace, nearest first.
@@ -144,75 +257,60 @@ impl State {
         group: &str,
         after: &str,
         limit: usize,
-    ) -> Option<(Vec<MemberView>, bool)> {
+    ) -> Option<(MembersView, bool)> {
         let &place = self.groups.by_name.get(group)?;
-        let members = self.groups.members(place).iter();
-        let mut members: Vec<_> = members.map(|&member| self.namespaces.get(member)).collect();
-        members.retain(|namespace| *namespace.name > *after);
-        let more = members.len() > limit;
-        if more {
-            members.select_nth_unstable_by(limit, |a, b| a.name.cmp(&b.name));
-            members.truncate(limit);
-        }
-        members.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        let hard = self.groups.get(place).hard();
-        let views = members.into_iter().map(|namespace| MemberView {
-            namespace: namespace.name.clone(),
-            figures: figures(hard, namespace.share_of(place)),
+        let mut members = self.members_after(place, after);
+        let some = members.by_ref().take(limit);
+        let some = some.map(|(_, &member)| self.namespaces.get(member));
+        let view = self.view_of_members(place, some);
+        Some((view, members.next().is_some()))
+    }
+
+    /// The names of the `most` first namespaces of a group after a name. None if there is no such group.
+    #[must_use]
+    pub fn group_member_names(&self, group: &str, after: &str, most: usize) -> Option<Vec<Name>> {
+        let &place = self.groups.by_name.get(group)?;
+        let names = self.members_after(place, after).take(most);
+        Some(names.map(|(name, _)| name.clone()).collect())
+    }
+
+    /// Those of these namespaces in which a group counts objects. None if there is no such group.
+    #[must_use]
+    pub fn members_view(&self, group: &str, names: &[Name]) -> Option<MembersView> {
+        let &place = self.groups.by_name.get(group)?;
+        let members = self.groups.members(place);
+        let places = names.iter().filter_map(|name| members.get(name));
+        let namespaces = places.map(|&member| self.namespaces.get(member));
+        Some(self.view_of_members(place, namespaces))
+    }
+
+    fn members_after(&self, group: u32, name: &str) -> impl Iterator<Item = (&Name, &u32)> {
+        let range = (Bound::Excluded(name), Bound::Unbounded);
+        self.groups.members(group).range::<str, _>(range)
+    }
+
+    fn view_of_members<'s>(
+        &self,
+        group: u32,
+        namespaces: impl Iterator<Item = &'s Namespace>,
+    ) -> MembersView {
+        let Group {
+            record, overridden, ..
+        } = self.groups.get(group);
+        let copied = namespaces.map(|namespace| {
+            let sums = namespace.share_of(group).cloned();
+            (namespace.name.clone(), sums)
         });
-        Some((views.collect(), more))
-    }
-
-    /// Some namespaces of a group, in no order, each by its place; those after a place. None if there is no such group.
-    /// Namespaces that come or go meanwhile may be missing.
-    #[must_use]
-    pub fn group_member_names(
-        &self,
-        group: &str,
-        after: Option<u32>,
-        most: usize,
-    ) -> Option<Vec<(u32, Name)>> {
-        let &place = self.groups.by_name.get(group)?;
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let members = self.groups.members(place).range((from, Bound::Unbounded));
-        let name = |&member: &u32| (member, self.namespaces.get(member).name.clone());
-        Some(members.take(most).map(name).collect())
-    }
-
-    /// The first of these namespaces, without those in which the group counts no objects: as many as have few amounts,
-    /// but at least one; and how many of the names they are.
-    #[must_use]
-    pub fn members_view(
-        &self,
-        group: &str,
-        names: &[Name],
-        amounts: usize,
-    ) -> (MembersView, usize) {
-        let Some(&place) = self.groups.by_name.get(group) else {
-            return (MembersView::default(), names.len());
-        };
-        let (mut members, mut work) = (Vec::new(), 0);
-        for (count, name) in names.iter().enumerate() {
-            if work > amounts {
-                let hard = self.groups.get(place).hard().clone();
-                return (MembersView { hard, members }, count);
-            }
-            let Some(namespace) = self.namespaces.find(name) else {
-                continue;
-            };
-            if namespace.chain.iter().any(|link| link.group == place) {
-                let sums = namespace.share_of(place).cloned();
-                let copied = |sums: &Sums| sums.used.len() + sums.reserved.len();
-                work += 1 + sums.as_ref().map_or(0, copied);
-                members.push((namespace.name.clone(), sums));
-            }
+        MembersView {
+            record: record.clone(),
+            overridden: overridden.clone(),
+            members: copied.collect(),
         }
-        let hard = self.groups.get(place).hard().clone();
-        (MembersView { hard, members }, names.len())
     }
 
     /// Another group with the same parent that also guarantees an amount of the same name, and a namespace in which
-    /// both count objects: the two guarantees may not be available at the same time.
+    /// both count objects: the two guarantees may not be available at the same time. Only the first namespaces of the
+    /// group are looked at, by name.
     #[must_use]
     pub fn contender(&self, group: &str) -> Option<(&Name, &Name)> {
         let &place = self.groups.by_name.get(group)?;
@@ -224,7 +322,7 @@ impl State {
                 && self.groups.parent(link.group) == Some(parent)
                 && names.any(|name| guaranteed.get(name).is_some())
         };
-        let members = self.groups.members(place).iter();
+        let members = self.groups.members(place).values().take(CONTENDED_MAX);
         let mut members = members.filter(|_| !guaranteed.is_empty());
         members.find_map(|&member| {
             let namespace = self.namespaces.get(member);
@@ -242,52 +340,51 @@ impl State {
         let hard = self.groups.get(place).hard();
         is_counted.then(|| MemberView {
             namespace: namespace.name.clone(),
-            figures: figures(hard, namespace.share_of(place)),
+            figures: figures(hard, namespace.share_of(place).map(|sums| &**sums)),
         })
     }
 
-    fn group_view(&self, place: u32) -> GroupView {
+    fn copied_group_at(&self, place: u32) -> CopiedGroup {
         let group = self.groups.get(place);
-        let sums = Sums {
-            used: group.load.used.clone(),
-            reserved: group.load.reserved.clone(),
-            ..Sums::default()
-        };
-        let figures = figures(group.hard(), Some(&sums)).into_iter();
-        let aside = |resource: &Name| group.load.set_aside.get(resource).cloned();
-        GroupView {
+        CopiedGroup {
             record: group.record.clone(),
             entry: group.entry,
-            hard: group.hard().clone(),
+            overridden: group.overridden.clone(),
             override_until: group.override_end(),
             has_parent: group.parent.is_some(),
             children: self.groups.children(&group.record.name),
-            figures: figures
-                .map(|figure| GroupFigure {
-                    guaranteed_to_others: aside(&figure.resource).unwrap_or_default(),
-                    figure,
-                })
-                .collect(),
+            load: group.load.clone(),
             members: self.groups.members(place).len(),
+            bytes: group.bytes,
         }
     }
 }
 
 fn figures(hard: &ResourceList, sums: Option<&Sums>) -> Vec<Figure> {
-    let none = Sums::default();
-    let sums = sums.unwrap_or(&none);
-    let figure = |(resource, hard): (&Name, &Quantity)| Figure {
+    let sums = sums.unwrap_or(const { &Sums::NONE });
+    let of = |(resource, hard)| figure(resource, hard, &sums.used, &sums.reserved);
+    hard.iter().map(of).collect()
+}
+
+fn figure(
+    resource: &Name,
+    hard: &Quantity,
+    sum_of_used: &ResourceList,
+    reserved: &ResourceList,
+) -> Figure {
+    #[cfg(test)]
+    crate::state::slab::work::look_up();
+    Figure {
         resource: resource.clone(),
         hard: hard.clone(),
-        used: used(&sums.used, resource),
-        reserved: sums.reserved.get(resource).cloned().unwrap_or_default(),
-    };
-    hard.iter().map(figure).collect()
+        used: used(sum_of_used, resource),
+        reserved: reserved.get(resource).cloned().unwrap_or_default(),
+    }
 }
 
 impl Namespace {
     /// The amounts that it uses and has reserved of a group that counts its objects.
-    pub(crate) fn share_of(&self, group: u32) -> Option<&Sums> {
+    pub(crate) fn share_of(&self, group: u32) -> Option<&Arc<Sums>> {
         let link = self.chain.iter().find(|link| link.group == group)?;
         match link {
             Link { partial: None, .. } => Some(&self.sums),

@@ -72,3 +72,35 @@ fn fields_are_called_as_they_are_written() {
         assert_eq!(typed_field(field), typed);
     }
 }
+
+#[test]
+fn what_is_kept_of_the_stored_group_counts_as_its_metadata() {
+    let with = |annotation: usize, owners: usize| {
+        let owner = |number: usize| {
+            let name = format!("{number:0300}");
+            serde_json::json!({"apiVersion": "v1", "kind": "Team", "name": name, "uid": "u"})
+        };
+        let owners: Vec<_> = (0..owners).map(owner).collect();
+        let manifest = serde_json::json!({
+            "metadata": {
+                "name": "g", "resourceVersion": "1", "ownerReferences": owners,
+                "annotations": {"a": "x".repeat(annotation)},
+            },
+            "spec": {
+                "selector": {"labels": {"matchLabels": {"team": "a"}}},
+                "quota": {"hard": {"pods": "1"}},
+            },
+        });
+        Manifest::from_json(manifest.to_string().as_bytes()).unwrap()
+    };
+    // All of the metadata may have 512 KiB.
+    for (annotation, expected) in [(10_000, None), (250_000, Some("metadata"))] {
+        let (mut new, old) = (with(annotation, 0), with(0, 1000));
+        let mut checked = Checked::of(&new);
+        checked.keep_owners_and_finalizers(&mut new.metadata, &old.metadata);
+        assert_eq!(new.metadata, with(annotation, 1000).metadata);
+        let errors = checked.update(&new, &old).err().unwrap_or_default();
+        assert_eq!(errors, validate_update(&new, &old));
+        assert_eq!(errors.first().map(|error| &*error.field), expected);
+    }
+}

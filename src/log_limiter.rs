@@ -12,7 +12,7 @@ const TEXT_BYTES_MAX: usize = 1024;
 
 /// Lets a number of lines per second pass, and counts the others.
 #[derive(Debug)]
-pub(crate) struct Throttle {
+pub(crate) struct LogLimiter {
     lines: u32,
     passed: Mutex<Window>,
 }
@@ -24,8 +24,8 @@ struct Window {
     held_back: u64,
 }
 
-impl Throttle {
-    /// A throttle that lets this many lines per second pass.
+impl LogLimiter {
+    /// A limiter that lets this many lines per second pass.
     #[must_use]
     pub(crate) const fn new(lines: u32) -> Self {
         let passed = Window {
@@ -78,18 +78,18 @@ mod tests {
 
     #[test]
     fn some_lines_of_each_second_pass_and_tell_how_many_there_were() {
-        let (throttle, start) = (Throttle::new(1), Instant::now());
-        assert_eq!(throttle.pass(start), Some(0));
-        assert_eq!(throttle.pass(start), None);
-        assert_eq!(throttle.pass(start + WINDOW / 2), None);
-        assert_eq!(throttle.pass(start + WINDOW), Some(2));
-        assert_eq!(throttle.pass(start + 3 * WINDOW), Some(0));
+        let (limiter, start) = (LogLimiter::new(1), Instant::now());
+        assert_eq!(limiter.pass(start), Some(0));
+        assert_eq!(limiter.pass(start), None);
+        assert_eq!(limiter.pass(start + WINDOW / 2), None);
+        assert_eq!(limiter.pass(start + WINDOW), Some(2));
+        assert_eq!(limiter.pass(start + 3 * WINDOW), Some(0));
 
-        let throttle = Throttle::new(2);
-        let passed: Vec<_> = (0..4).map(|_| throttle.pass(start)).collect();
+        let limiter = LogLimiter::new(2);
+        let passed: Vec<_> = (0..4).map(|_| limiter.pass(start)).collect();
         assert_eq!(passed, [Some(0), Some(0), None, None]);
-        assert_eq!(throttle.pass(start + WINDOW), Some(2));
-        assert_eq!(throttle.pass(start + WINDOW), Some(0));
+        assert_eq!(limiter.pass(start + WINDOW), Some(2));
+        assert_eq!(limiter.pass(start + WINDOW), Some(0));
     }
 
     #[test]

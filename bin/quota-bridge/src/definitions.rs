@@ -1,0 +1,118 @@
+//! Which kinds are gone for good: discovery leaves them out, and so do the definitions of the cluster.
+//!
+//! One answer of discovery proves nothing: while API servers are updated one by one, some of them may not serve what
+//! others do.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
+
+use quota_semantics::object::GroupResource;
+
+use crate::kubernetes::{Client, JSON};
+
+/// Where the definitions are.
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+/// What the API server says of the definition of a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Definition {
+    /// There is one.
+    Exists,
+    /// There is none.
+    Missing,
+    /// This bridge may not see it.
+    Hidden,
+    /// It does not answer.
+    Unknown,
+}
+
+/// Asks for the definition of a kind.
+pub(crate) async fn definition(client: &Client, kind: &GroupResource) -> Definition {
+    match client.get(&format!("{DEFINITIONS}/{kind}"), JSON).await {
+        Ok(_) => Definition::Exists,
+        Err(failure) => match failure.code() {
+            Some(404) => Definition::Missing,
+            Some(403) => Definition::Hidden,
+            _ => Definition::Unknown,
+        },
+    }
+}
+
+/// Whether a kind can have a definition: the group of one has a dot.
+pub(crate) fn may_be_defined(kind: &GroupResource) -> bool {
+    kind.group.contains('.')
+}
+
+/// Whether a kind that this bridge has never seen had a definition, if anybody ever served it: the groups of Kubernetes
+/// itself have this ending, or no dot.
+pub(crate) fn was_defined(kind: &GroupResource) -> bool {
+    may_be_defined(kind) && !kind.group.ends_with(".k8s.io")
+}
+
+/// The kinds that discovery leaves out, and since when.
+#[derive(Debug, Default)]
+pub(crate) struct LeftOut(BTreeMap<GroupResource, Instant>);
+
+impl LeftOut {
+    /// Takes what a discovery at `now` says of a kind. Answers whether an earlier one, at least `least` ago, and all
+    /// since then left it out as well.
+    pub(crate) fn note(
+        &mut self,
+        kind: &GroupResource,
+        is_left_out: bool,
+        now: Instant,
+        least: Duration,
+    ) -> bool {
+        if !is_left_out {
+            self.0.remove(kind);
+            return false;
+        }
+        let since = *self.0.entry(kind.clone()).or_insert(now);
+        since < now && now.duration_since(since) >= least
+    }
+
+    /// Forgets all other kinds.
+    pub(crate) fn keep(&mut self, needed: &BTreeSet<GroupResource>) {
+        self.0.retain(|kind, _| needed.contains(kind));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_is_gone_when_it_is_left_out_twice_in_a_row() {
+        let mut left_out = LeftOut::default();
+        let kind = GroupResource::new("x.y", "widgets");
+        let (begin, least) = (Instant::now(), Duration::from_secs(15));
+        let mut note = |is, seconds| {
+            let now = begin + Duration::from_secs(seconds);
+            left_out.note(&kind, is, now, least)
+        };
+        assert!(!note(true, 0));
+        assert!(!note(true, 1), "two answers at the same time are one");
+        assert!(note(true, 30));
+        assert!(!note(false, 60) && !note(true, 90) && note(true, 120));
+    }
+
+    #[test]
+    fn kinds_of_kubernetes_have_no_definition() {
+        for (name, may, was) in [
+            ("pods", false, false),
+            ("deployments.apps", false, false),
+            ("resourceclaims.resource.k8s.io", true, false),
+            ("gateways.gateway.networking.k8s.io", true, false),
+            ("widgets.example.com", true, true),
+        ] {
+            let kind = name.parse().unwrap();
+            assert_eq!(
+                (may_be_defined(&kind), was_defined(&kind)),
+                (may, was),
+                "{name}"
+            );
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! The resources that pods name: their number is bounded, and they go with the last object.
+
+use super::*;
+use crate::decide::Bounds;
+
+/// A pod that names this many resources of its own, from this number on.
+fn wide(id: &str, from: usize, count: usize) -> Review {
+    of_another(pod(id, "1"), |request| {
+        let names =
+            (from..from + count).map(|number| format!("requests.example.com/r{number:0>6}"));
+        let amounts = names.map(|name| (Name::from(name), Quantity::from_units(1)));
+        request.footprint.resources.extend(amounts);
+    })
+}
+
+fn bounded(most: usize) -> World {
+    let mut world = World::with_quota(&[("requests.cpu", "1000")]);
+    world.policy.bounds = Bounds {
+        resources_per_namespace: most,
+        ..Bounds::default()
+    };
+    world
+}
+
+fn delete(world: &mut World, id: &str) {
+    let namespace = "team".into();
+    let uid = uid(id);
+    world.record(vec![Event::ObjectDeleted { uid, namespace }]);
+}
+
+fn kept(world: &World) -> usize {
+    let totals = world.state.totals("team");
+    totals.used.len() + totals.reserved.len()
+}
+
+#[test]
+fn a_namespace_names_no_more_resources_than_the_bound() {
+    let mut world = bounded(100);
+    world.admit(&wide("a", 0, 60)).unwrap();
+    let full = world.admit(&wide("b", 60, 60)).unwrap_err();
+    let told = "limits.resources_per_namespace is 100, and this would make ";
+    assert!(full.starts_with(told), "{full}");
+    world.observe(&wide("a", 0, 60), 1);
+    assert_eq!(world.admit(&wide("b", 60, 60)).unwrap_err(), full);
+    world.admit(&wide("c", 0, 60)).unwrap();
+
+    // Facts may exceed it. Then nothing new is named.
+    world.observe(&wide("d", 1000, 500), 1);
+    assert!(world.admit(&wide("e", 2000, 1)).is_err());
+    world.admit(&wide("f", 1000, 500)).unwrap();
+    let before = wide("d", 1000, 500).request.footprint.clone();
+    let grown = of_another(update(wide("d", 1000, 500), Some(before), 1), |request| {
+        request
+            .footprint
+            .resources
+            .insert("requests.cpu".into(), Quantity::from_units(2));
+    });
+    world.admit(&grown).unwrap();
+
+    for id in ["a", "c", "d", "f"] {
+        world.observe(&wide(id, 0, 1), 9);
+        delete(&mut world, id);
+    }
+    world.admit(&wide("b", 60, 60)).unwrap();
+}
+
+#[test]
+fn resources_that_nothing_names_any_more_are_forgotten() {
+    let mut world = bounded(100_000);
+    world.observe(&pod("stays", "1"), 1);
+    let before = kept(&world);
+    for round in 0..5 {
+        let review = wide("a", round * 1000, 1000);
+        let id = format!("a{round}");
+        let review = of_another(review, |request| request.uid = uid(&id));
+        world.admit(&review).unwrap();
+        world.observe(&review, 1);
+        delete(&mut world, &id);
+        assert_eq!(kept(&world), before);
+    }
+}

@@ -1,0 +1,133 @@
+//! Objects that are copied from the state, a few at a time, to compute their figures while the state goes on.
+
+use quota_core::state::{self, CopiedGroup, QuotasView};
+use quota_semantics::Name;
+
+use super::{
+    kind::Kind,
+    page::{Position, Scope},
+    resource::View,
+};
+use crate::{api::groups, large::BYTES_PER_AMOUNT};
+
+/// Groups and members of them that are copied while the state is locked once.
+const GROUP_PLACES: usize = 2_000;
+/// Amounts of the groups that are copied at once: more than these are rarely used.
+const GROUP_AMOUNTS: usize = 20_000;
+
+/// Objects copied from the state; their figures are computed later, outside the lock.
+pub(super) enum Copied {
+    Quotas(Vec<QuotasView>),
+    Groups(Vec<groups::Copied>),
+    /// With figures already.
+    Views(Vec<View>),
+}
+
+impl Copied {
+    /// Only the objects that may belong to a scope, regardless of their labels.
+    pub(super) fn within(mut self, scope: &Scope) -> Self {
+        match &mut self {
+            Self::Quotas(quotas) => {
+                for quotas in quotas {
+                    quotas.retain(|quota| scope.is_about_quota(quota));
+                }
+            }
+            Self::Groups(groups) => {
+                groups.retain(|copied| scope.is_about_group(&copied.group.record.name));
+            }
+            Self::Views(views) => views.retain(|view| scope.is_about(&view.key())),
+        }
+        self
+    }
+
+    /// How many objects they are, and how many amounts they show and were copied for them.
+    pub(super) fn size(&self) -> (usize, usize) {
+        match self {
+            Self::Quotas(quotas) => {
+                let amounts = |quotas: &QuotasView| {
+                    quotas.amounts() + quotas.sums() + quotas.metadata_bytes() / BYTES_PER_AMOUNT
+                };
+                let objects = quotas.iter().map(QuotasView::len).sum();
+                (objects, quotas.iter().map(amounts).sum())
+            }
+            Self::Groups(groups) => {
+                let amounts = groups.iter().map(groups::Copied::amounts).sum();
+                (groups.len(), amounts)
+            }
+            Self::Views(views) => {
+                let amounts = views.iter().map(|view| 1 + view.work()).sum();
+                (views.len(), amounts)
+            }
+        }
+    }
+
+    /// Their views.
+    pub(super) fn views(self) -> Box<dyn Iterator<Item = View>> {
+        match self {
+            Self::Quotas(quotas) => {
+                let views = quotas.into_iter().flat_map(QuotasView::into_views);
+                Box::new(views.map(View::Quota))
+            }
+            Self::Groups(groups) => {
+                let views = groups.into_iter().map(|copied| copied.seen(|| ()));
+                Box::new(views.map(View::Group))
+            }
+            Self::Views(views) => Box::new(views.into_iter()),
+        }
+    }
+}
+
+/// Objects of a scope, limited by `limit` and by their work; and the position after them, if more follow.
+pub(super) fn some_of(
+    state: &state::State,
+    scope: &Scope,
+    after: &Position,
+    limit: usize,
+) -> (Copied, Option<Position>) {
+    match scope.kind {
+        Kind::Quota => {
+            let namespace = scope.namespace.as_deref();
+            let after = (&*after.0, &*after.1);
+            let (quotas, more) = state.quotas_page(namespace, Some(after), limit);
+            let last = quotas.records().next_back().filter(|_| more);
+            let next = last.map(|quota| Position(quota.namespace.clone(), quota.name.clone()));
+            (Copied::Quotas(vec![quotas]), next)
+        }
+        Kind::Group => {
+            let (groups, more) = some_groups_of(state, &after.1, limit);
+            let last = groups.last().filter(|_| more);
+            let next = last.map(|last| Position(Name::default(), last.group.record.name.clone()));
+            (Copied::Groups(groups), next)
+        }
+    }
+}
+
+/// The groups after a name, limited by `limit` and by their work; and whether there are more.
+fn some_groups_of(state: &state::State, after: &str, limit: usize) -> (Vec<groups::Copied>, bool) {
+    let (page, more) = state.groups_page(after, limit);
+    let all = page.len();
+    let (groups, count) = with_members(state, page.into_iter().map(Some));
+    (groups, more || count < all)
+}
+
+/// The first of these groups with their members, as many as take little work; and how many were looked at.
+fn with_members(
+    state: &state::State,
+    groups: impl Iterator<Item = Option<CopiedGroup>>,
+) -> (Vec<groups::Copied>, usize) {
+    let (mut copied, mut count) = (Vec::new(), 0);
+    let (mut places, mut amounts) = (0, 0);
+    for group in groups {
+        if places > GROUP_PLACES || amounts > GROUP_AMOUNTS {
+            break;
+        }
+        count += 1;
+        places += 1;
+        if let Some(group) = group.and_then(|group| groups::Copied::with(state, group)) {
+            places += group.places();
+            amounts += group.amounts();
+            copied.push(group);
+        }
+    }
+    (copied, count)
+}

@@ -1,0 +1,133 @@
+//! Copies from the state what changes are about, a little at a time: the state is locked meanwhile.
+
+use std::collections::BTreeMap;
+
+use quota_core::{event::Sequence, state::State};
+use quota_semantics::Name;
+
+use super::{
+    super::{
+        Kube,
+        changes::Change,
+        kind::Kind,
+        page::Copied,
+        resource::{CopiedView, Key},
+        status::Result,
+    },
+    events::Purpose,
+};
+use crate::large::BYTES_PER_AMOUNT;
+
+/// Changes, and amounts, that are read while the state is locked once.
+const CHANGES_AT_ONCE: usize = 100;
+const AMOUNTS: usize = 10_000;
+
+/// The figures of a single quota are computed under the lock, which takes longer than to copy them. And the sums of its
+/// namespace are copied for it alone.
+const COMPUTED: usize = 5;
+const SUMS: usize = 500;
+
+/// A member of a group costs as much as so many amounts to copy.
+const MEMBER: usize = 5;
+
+/// What some changes are about.
+pub(super) struct CopiedChanges {
+    /// One part for each change, in the same order.
+    pub(super) parts: Vec<(Purpose, Copied)>,
+    /// How many of the changes are complete.
+    pub(super) count: usize,
+    /// The last copied object of the next change, if it has objects among the parts.
+    pub(super) last: Name,
+}
+
+/// The objects of the first of these changes, of the first one those after a name; at most `limit` of one change.
+pub(super) fn some_of(
+    state: &State,
+    changes: &[(Sequence, Change)],
+    after: &Name,
+    limit: usize,
+) -> CopiedChanges {
+    let (mut parts, mut amounts) = (Vec::new(), 0);
+    for (count, (sequence, change)) in changes.iter().enumerate() {
+        if count >= CHANGES_AT_ONCE || amounts > AMOUNTS {
+            break;
+        }
+        let purpose = Purpose::Change(*sequence);
+        match change {
+            Change::Figures(namespace) => {
+                let from = if count == 0 { &**after } else { "" };
+                let after = Some((&**namespace, from));
+                let (quotas, more) = state.quotas_page(Some(namespace), after, limit);
+                amounts += 1 + quotas.amounts() + quotas.metadata_bytes() / BYTES_PER_AMOUNT;
+                let last = quotas.records().next_back().filter(|_| more);
+                let last = last.map(|quota| quota.name.clone());
+                parts.push((purpose, Copied::Quotas(vec![quotas])));
+                if let Some(last) = last {
+                    return CopiedChanges { parts, count, last };
+                }
+            }
+            Change::Object(key) => {
+                let (copied, work) = one(state, key);
+                amounts += work;
+                parts.push((purpose, copied));
+            }
+            Change::Deleted | Change::All => break,
+        }
+    }
+    CopiedChanges {
+        count: parts.len(),
+        parts,
+        last: Name::default(),
+    }
+}
+
+/// An object, if it is there, and as many amounts as it costs to copy it.
+fn one(state: &State, key: &Key) -> (Copied, usize) {
+    match key.copied(state) {
+        None => (Copied::Views(Vec::new()), 1),
+        Some(copied @ CopiedView::Quota(_)) => {
+            let work = SUMS + COMPUTED * copied.amounts();
+            (Copied::Views(vec![copied.view()]), work)
+        }
+        Some(CopiedView::Group(group)) => {
+            let work = group.amounts().max(MEMBER * group.places());
+            (Copied::Groups(vec![group]), work)
+        }
+    }
+}
+
+/// The changes of groups that follow from these changes: instead of figures of namespaces, the groups that count them,
+/// each with the last of its changes.
+pub(super) async fn of_groups(
+    kube: &Kube,
+    changes: Vec<(Sequence, Change)>,
+) -> Result<Vec<(Sequence, Change)>> {
+    let (mut found, mut figures) = (Vec::new(), Vec::new());
+    for (sequence, change) in changes {
+        match change {
+            Change::Figures(namespace) => figures.push((sequence, namespace)),
+            change => found.push((sequence, change)),
+        }
+    }
+    let mut last: BTreeMap<Name, Sequence> = BTreeMap::new();
+    for some in figures.chunks(CHANGES_AT_ONCE) {
+        let groups = |state: &State| -> Vec<(Name, Sequence)> {
+            let of = |(sequence, namespace): &(Sequence, Name)| {
+                let groups = state.groups_of(namespace).cloned();
+                groups.map(|group| (group, *sequence)).collect::<Vec<_>>()
+            };
+            some.iter().flat_map(of).collect()
+        };
+        last.extend(kube.read(groups).await?.0);
+    }
+    found.extend(last.into_iter().map(|(name, sequence)| {
+        let key = Key {
+            kind: Kind::Group,
+            namespace: Name::default(),
+            name,
+        };
+        (sequence, Change::Object(key))
+    }));
+    found.sort_by_key(|(sequence, _)| *sequence);
+    Ok(found)
+}

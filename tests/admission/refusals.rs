@@ -115,14 +115,14 @@ fn with_extended(resources: usize, length: usize) -> Value {
 #[tokio::test]
 async fn a_large_pod_is_decided_or_denied_but_never_let_in_by_an_error() {
     let world = World::new();
-    let large = with_extended(1000, 280);
+    let large = with_extended(1060, 280);
     assert!(world.send(&large).await.allowed(), "nothing is limited");
 
     let resource = format!("requests.{}", extended(&format!("{:0>37}", 7)));
     world
         .set_quota("q", &[(&resource, "1"), ("pods", "9")])
         .await;
-    let small = with_extended(1000, 100);
+    let small = with_extended(1060, 100);
     assert!(world.send(&small).await.allowed());
     assert_eq!(world.counted("q", &resource), "0+1");
     let mut second = small.clone();
@@ -173,7 +173,7 @@ async fn pods_do_not_make_up_names_without_end() {
     let world = World::new();
     world.set_quota("q", &[("pods", "9")]).await;
     let wide = |name: &str, from: usize| {
-        let amounts = (from..from + 600).map(|number| (format!("a.io/{number:05}"), json!("1")));
+        let amounts = (from..from + 2400).map(|number| (format!("a.io/{number:05}"), json!("1")));
         let amounts: Value = amounts.collect();
         let mut review = pod(name);
         review["request"]["object"]["spec"]["containers"] =
@@ -181,11 +181,11 @@ async fn pods_do_not_make_up_names_without_end() {
         review
     };
     assert!(world.send(&wide("a", 0)).await.allowed());
-    let denied = world.send(&wide("b", 600)).await;
+    let denied = world.send(&wide("b", 2400)).await;
     assert_eq!(denied.status, StatusCode::OK);
     let message = denied.message();
     assert!(
-        message.contains("limits.resources_per_namespace is 1024, and this would make 12"),
+        message.contains("limits.resources_per_namespace is 1024, and this would make 48"),
         "{message}"
     );
     assert!(world.send(&wide("c", 0)).await.allowed());

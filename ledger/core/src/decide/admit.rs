@@ -202,7 +202,7 @@ fn settle(
 ) -> Result<Admitted, Refusal> {
     let Request { namespace, .. } = &**case.request;
     let bounds = &policy.bounds;
-    bounds.check_names(state, &case.overlay, namespace, &case.target.resources)?;
+    bounds.check_reviewed(state, &case.overlay, namespace, &case.target.resources)?;
     let limits = case.limits(state);
     let charges = case.evaluate(state, &limits, now, policy)?;
     let charged = charged(&limits, &charges);

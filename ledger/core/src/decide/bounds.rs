@@ -8,6 +8,9 @@ use super::{GroupChange, QuotaChange, Refusal, Request};
 use crate::state::{Overlay, State};
 use quota_semantics::{Name, Span, Timestamp, resource::ResourceList};
 
+/// How many times as many resources of a namespace may be named by objects under review as by reservations.
+const REVIEWED: usize = 4;
+
 /// Most relists that are not over: each has to remember the objects that it listed.
 pub(crate) const RELISTS_MAX: usize = 1024;
 
@@ -65,25 +68,41 @@ impl Bounds {
         within(key, resources.len(), self.reservation_resources)?;
         let key = "limits.reservation_name_bytes";
         within(key, bytes, self.reservation_name_bytes)?;
-        self.check_names(state, overlay, &request.namespace, resources)
+        self.check_names(state, overlay, &request.namespace, resources, 1)
     }
 
-    /// Checks the number of resources that are named in a namespace. Only a request that names new ones is refused: facts
-    /// may exceed the bound.
+    /// Checks the number of resources that are named in a namespace, for an object under review: a pod may name more than a
+    /// reservation.
     ///
     /// # Errors
     /// `LimitReached`.
-    pub(crate) fn check_names(
+    pub(crate) fn check_reviewed(
         &self,
         state: &State,
         overlay: &Overlay,
         namespace: &str,
         resources: &ResourceList,
     ) -> Result<(), Refusal> {
+        self.check_names(state, overlay, namespace, resources, REVIEWED)
+    }
+
+    /// Checks the number of resources that are named in a namespace against so many times the bound. Only a request that names new ones is refused: facts
+    /// may exceed the bound.
+    ///
+    /// # Errors
+    /// `LimitReached`.
+    fn check_names(
+        &self,
+        state: &State,
+        overlay: &Overlay,
+        namespace: &str,
+        resources: &ResourceList,
+        times: usize,
+    ) -> Result<(), Refusal> {
+        let most = self.resources_per_namespace.saturating_mul(times);
         let [used, reserved] = state.sums_in(namespace);
         let granted = overlay.names_in(namespace);
         // The usual case, whichever of the names are new.
-        let most = self.resources_per_namespace;
         if used.len() + reserved.len() + granted.len() + resources.len() <= most {
             return Ok(());
         }
@@ -103,7 +122,15 @@ impl Bounds {
             true => larger,
             false => used.len() + reserved.len() - used.common(reserved).count(),
         };
-        within("limits.resources_per_namespace", known + new.len(), most)
+        let requested = known + new.len();
+        match requested <= most {
+            true => Ok(()),
+            false => within(
+                "limits.resources_per_namespace",
+                requested,
+                self.resources_per_namespace,
+            ),
+        }
     }
 
     /// Checks whether one more reservation of a namespace may be committed.

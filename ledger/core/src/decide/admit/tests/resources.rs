@@ -34,12 +34,12 @@ fn kept(world: &World) -> usize {
 }
 
 #[test]
-fn a_namespace_names_no_more_resources_than_the_bound() {
-    let mut world = bounded(100);
+fn pods_name_at_most_four_times_as_many_resources_as_the_bound() {
+    let mut world = bounded(25);
     world.admit(&wide("a", 0, 60)).unwrap();
     let full = world.admit(&wide("b", 60, 60)).unwrap_err();
-    let told = "limits.resources_per_namespace is 100, and this would make ";
-    assert!(full.starts_with(told), "{full}");
+    let message = "limits.resources_per_namespace is 25, and this would make ";
+    assert!(full.starts_with(message), "{full}");
     world.observe(&wide("a", 0, 60), 1);
     assert_eq!(world.admit(&wide("b", 60, 60)).unwrap_err(), full);
     world.admit(&wide("c", 0, 60)).unwrap();

@@ -1,7 +1,7 @@
 //! The HTTP API, `/v1`: reservations, quotas, usage, entries.
 //!
 //! A handler reads the request into plain data, passes a decision to the writer or reads the state, and renders the
-//! response. Every refusal leaves as a [`problem`].
+//! response. Every refusal leaves as `application/problem+json`.
 
 mod answer;
 mod backup;

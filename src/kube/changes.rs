@@ -280,7 +280,7 @@ impl Window {
             window.floor = head;
             records
                 .into_iter()
-                .for_each(|record| window.know(record, 0));
+                .for_each(|record| window.remember(record, 0));
             let Some(last) = last else { break };
             after = last;
         }
@@ -290,7 +290,7 @@ impl Window {
             window.floor = head;
             records
                 .into_iter()
-                .for_each(|record| window.know(record, 0));
+                .for_each(|record| window.remember(record, 0));
             let Some(last) = last else { return window };
             after = last;
         }
@@ -311,7 +311,7 @@ impl Window {
     }
 
     /// Records an object that an entry has set; what has its name already, was not created by that entry.
-    fn know(&mut self, record: Record, entry: Sequence) {
+    fn remember(&mut self, record: Record, entry: Sequence) {
         let key = record.key();
         if entry > 0 {
             self.sets.insert(entry, key.clone());
@@ -372,7 +372,7 @@ impl Window {
             _ => None,
         };
         if let Some(record) = set {
-            self.know(record, entry.sequence);
+            self.remember(record, entry.sequence);
         }
         if let Some(Live { record, born, set }) = gone {
             self.delete(Deletion {

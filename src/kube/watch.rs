@@ -158,7 +158,7 @@ impl Watch {
             if scope.kind == Kind::Group || scope.namespace.is_some() || !scope.labels.is_empty() {
                 // With a selector, a later change may remove an object from the selection. And many entries that may
                 // have changed a group leave it unchanged.
-                self.send_objects(Purpose::Known).await?;
+                self.send_objects(Purpose::Received).await?;
             }
             self.send_changes().await?;
             tokio::time::sleep(pause).await;

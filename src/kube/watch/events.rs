@@ -72,7 +72,7 @@ pub(super) struct Span {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// To record an object that the client has already; no event is made.
-    Known,
+    Received,
     /// To send an object of the initial list.
     Initial,
     /// To send an object if it has changed with this entry.
@@ -136,7 +136,7 @@ impl EventMaker<'_> {
                 self.turn.pause();
                 let key = view.key();
                 match purpose {
-                    Purpose::Known => self.know(view, head)?,
+                    Purpose::Received => self.receive(view, head)?,
                     Purpose::Initial => self.first(view, head)?,
                     Purpose::Change(sequence) => self.change(view, head, sequence)?,
                 }
@@ -149,7 +149,7 @@ impl EventMaker<'_> {
     }
 
     /// Records an object that the client has already.
-    fn know(&mut self, view: View, head: Sequence) -> Result<()> {
+    fn receive(&mut self, view: View, head: Sequence) -> Result<()> {
         if self.kube.version(&view, head) > self.span.seen {
             return Ok(());
         }

@@ -86,8 +86,8 @@ impl Bounds {
         self.check_names(state, overlay, namespace, resources, REVIEWED)
     }
 
-    /// Checks the number of resources that are named in a namespace against so many times the bound. Only a request that names new ones is refused: facts
-    /// may exceed the bound.
+    /// Checks the number of resources that are named in a namespace against a multiple of the bound. Only a request that
+    /// names new ones is refused: facts may exceed the bound.
     ///
     /// # Errors
     /// `LimitReached`.
@@ -97,9 +97,9 @@ impl Bounds {
         overlay: &Overlay,
         namespace: &str,
         resources: &ResourceList,
-        times: usize,
+        multiple: usize,
     ) -> Result<(), Refusal> {
-        let most = self.resources_per_namespace.saturating_mul(times);
+        let most = self.resources_per_namespace.saturating_mul(multiple);
         let [used, reserved] = state.sums_in(namespace);
         let granted = overlay.names_in(namespace);
         // The usual case, whichever of the names are new.
@@ -118,11 +118,11 @@ impl Bounds {
         let new: BTreeSet<&Name> = granted.iter().filter(is_new).chain(own()).collect();
         // Without a look at very many names, if the facts alone exceed the bound.
         let larger = used.len().max(reserved.len());
-        let known = match larger > most {
+        let counted = match larger > most {
             true => larger,
             false => used.len() + reserved.len() - used.common(reserved).count(),
         };
-        let requested = known + new.len();
+        let requested = counted + new.len();
         match requested <= most {
             true => Ok(()),
             false => within(

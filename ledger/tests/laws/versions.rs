@@ -29,6 +29,7 @@ enum Act {
     Update {
         name: u8,
         amount: u64,
+        terminating: bool,
         is_stored: bool,
     },
     /// A write that is not reviewed: the status of an object.
@@ -53,8 +54,8 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     let act = prop_oneof![
         2 => (name.clone(), 1..5_u64, any::<bool>())
             .prop_map(|(name, amount, terminating)| Act::Create { name, amount, terminating }),
-        6 => (name.clone(), 1..7_u64, prop::bool::weighted(0.7))
-            .prop_map(|(name, amount, is_stored)| Act::Update { name, amount, is_stored }),
+        6 => (name.clone(), 1..7_u64, any::<bool>(), prop::bool::weighted(0.7))
+            .prop_map(|(name, amount, terminating, is_stored)| Act::Update { name, amount, terminating, is_stored }),
         2 => name.clone().prop_map(|name| Act::Touch { name }),
         1 => name.clone().prop_map(|name| Act::Delete { name }),
         5 => name.clone().prop_map(|name| Act::Show { name }),
@@ -118,13 +119,12 @@ impl Cluster {
             Act::Update {
                 name,
                 amount,
+                terminating,
                 is_stored,
             } => {
                 let Some(old) = self.stored.remove(&name) else {
                     return;
                 };
-                let terminating =
-                    matches!(&old.footprint.traits, Traits::Pod(pod) if pod.terminating);
                 let footprint = footprint(amount, true, terminating);
                 let before = Some((old.version, old.footprint.clone()));
                 let is_admitted = self.review(old.uid, name, &footprint, before);
@@ -253,7 +253,9 @@ proptest! {
         let mut cluster = Cluster::with_quotas();
         for act in &acts {
             let act = match act.clone() {
-                Act::Update { name, amount, .. } => Act::Update { name, amount, is_stored: true },
+                Act::Update { name, amount, terminating, .. } => {
+                    Act::Update { name, amount, terminating, is_stored: true }
+                }
                 // A name that is taken: what is held for it has no event.
                 Act::Create { name, .. } if cluster.stored.contains_key(&name) => continue,
                 act => act,

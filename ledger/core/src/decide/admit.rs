@@ -216,6 +216,7 @@ fn settle(
     };
     let counts = !charged.is_empty()
         || case.is_new_workload()
+        || case.holds_more(&limits)
         || needs_later(state, &case)
         || versions::grows_unseen(state, &case, &limits);
     let events = if holds && counts {
@@ -270,7 +271,7 @@ fn grow_unseen(
     let growth = request.footprint.resources.delta_over(&before.resources);
     let grows = |name: &Name, _: &Quantity| growth.get(name).is_some_and(Quantity::is_positive);
     let mut footprint = request.footprint.clone();
-    if footprint.traits == before.traits {
+    if footprint.is_like(before) {
         footprint.resources.retain(grows);
     }
     let mut seen = before.clone();

@@ -158,6 +158,7 @@ impl<'a> Case<'a> {
         now: Timestamp,
         policy: &Policy,
     ) -> Result<Vec<Charge>, Refusal> {
+        self.refuse_move(state)?;
         let wanted = self.wanted();
         if let Some(group) = state.undecided_group(&self.request.namespace, &wanted) {
             return Err(Refusal::NotReady {
@@ -254,19 +255,58 @@ impl<'a> Case<'a> {
     /// them: such a quota has to bear more than the growth of the object.
     fn refuse_excess(&self, limits: &[Counted<'_>]) -> Result<(), Denial> {
         for limit in limits {
-            if let Some(growth) = limit.own_growth() {
-                admission::refuse_excess(limit, growth)?;
-                continue;
-            }
-            let before = self
-                .pending
-                .and_then(|pending| limit.hold(&pending.footprint, self.observed));
-            let before = before.unwrap_or_default();
-            let after = limit.hold(&self.target, self.observed);
-            let delta = after.unwrap_or_default().delta_over(&before);
-            admission::refuse_excess(limit, &delta.without_zeros())?;
+            admission::refuse_excess(limit, &self.more_of(limit))?;
         }
         Ok(())
+    }
+
+    /// Whether a limit has to hold more than the pending reservation holds.
+    pub(super) fn holds_more(&self, limits: &[Counted<'_>]) -> bool {
+        let holds_more = |limit: &Counted<'_>| {
+            let more = self.more_of(limit);
+            more.common(limit.hard()).next().is_some()
+        };
+        self.pending.is_some() && limits.iter().any(holds_more)
+    }
+
+    /// The amounts of a limit that the request takes beyond those of the pending reservation; no zeros.
+    fn more_of<'l>(&self, limit: &'l Counted<'_>) -> Cow<'l, ResourceList> {
+        if let Some(growth) = limit.own_growth() {
+            return Cow::Borrowed(growth);
+        }
+        let hold = |footprint| limit.hold(footprint, self.observed).unwrap_or_default();
+        let before = self.pending.map(|pending| hold(&pending.footprint));
+        let more = hold(&self.target).delta_over(&before.unwrap_or_default());
+        Cow::Owned(more.without_zeros())
+    }
+
+    /// Refuses to move an object to other quotas or groups while an earlier version of it is held and not observed: either
+    /// version may be the stored one, and a reservation has the traits and labels of one only.
+    fn refuse_move(&self, state: &State) -> Result<(), Refusal> {
+        let Some(Reservation {
+            footprint: held, ..
+        }) = self.pending
+        else {
+            return Ok(());
+        };
+        if held.is_like(&self.target) {
+            return Ok(());
+        }
+        let limits = state.counted(&self.request.namespace, held, &self.overlay);
+        let loses = |limit: &&Counted<'_>| {
+            let hold = |footprint| limit.hold(footprint, self.observed).unwrap_or_default();
+            let lost = hold(held).delta_over(&hold(&self.target));
+            let mut limited = lost.common(limit.hard());
+            limit.is_enforced() && limited.any(|(_, lost, _)| lost.is_positive())
+        };
+        let Some(limit) = limits.iter().find(loses) else {
+            return Ok(());
+        };
+        Err(Refusal::Moved {
+            uid: self.request.uid.clone(),
+            limit: limit.name().clone(),
+            kind: limit.kind(),
+        })
     }
 
     /// Whether the request adds a pending reservation.

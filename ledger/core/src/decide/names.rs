@@ -12,7 +12,7 @@ use crate::{
     event::{Event, Observed},
     state::{Overlay, State, Tracked},
 };
-use quota_semantics::{admission::Limit as _, object::Footprint, quantity::Quantity, uid::Uid};
+use quota_semantics::{admission::Limit as _, quantity::Quantity, uid::Uid};
 
 /// An object that an API server is about to store, in the context of the state.
 pub(super) fn case<'a>(state: &'a State, by: &By, request: &'a FingerprintedRequest) -> Case<'a> {
@@ -32,15 +32,10 @@ fn in_place<'a>(state: &'a State, by: &By, request: &'a FingerprintedRequest) ->
         Some(&pending.reservation.footprint)
     };
     let mut alike = case::namesakes(state, by, request, &overlay).own;
-    alike.retain(|uid| pending(uid).is_some_and(|held| are_alike(held, &request.footprint)));
+    alike.retain(|uid| pending(uid).is_some_and(|held| held.is_like(&request.footprint)));
     let held: Vec<_> = alike.iter().filter_map(pending).collect();
     let case = Case::taking_the_place_of(state, by, request, alike, overlay);
     held.into_iter().fold(case, Case::no_less_than)
-}
-
-/// Whether the same quotas and groups count both footprints: quotas choose by traits, groups also by labels.
-fn are_alike(one: &Footprint, other: &Footprint) -> bool {
-    one.traits == other.traits && one.labels == other.labels
 }
 
 /// The object that bears the name of the new object. If another reservation waits for the end of that object already,
@@ -93,7 +88,7 @@ pub(super) fn settled(state: &State, object: &Observed) -> Vec<Event> {
     let is_covered = |tracked: &&&Tracked| {
         let footprint = &tracked.reservation.footprint;
         let beyond = footprint.resources.delta_over(&held.resources);
-        are_alike(footprint, held) && beyond.without_zeros().is_empty()
+        footprint.is_like(held) && beyond.without_zeros().is_empty()
     };
     let superseded = others.iter().filter(is_covered);
     let superseded = superseded.map(|tracked| Event::ReservationSuperseded {

@@ -93,6 +93,20 @@ pub enum Refusal {
         /// The group.
         group: Name,
     },
+    /// The request moves an object to other quotas or groups while an earlier version of the object is held and not
+    /// observed: either version may be the stored one.
+    #[error(
+        "the change takes {uid} out of {kind:?} {limit}, which holds an earlier version of the object: try again when that is \
+         observed, or its reservation has ended"
+    )]
+    Moved {
+        /// The object.
+        uid: quota_semantics::uid::Uid,
+        /// The quota or group.
+        limit: Name,
+        /// Which of the two it is.
+        kind: LimitKind,
+    },
     /// The request is not valid.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Invalid(Vec<FieldError>),

@@ -109,6 +109,12 @@ impl Footprint {
         }
         self
     }
+
+    /// Whether the same quotas and groups count both footprints: quotas choose by traits, groups also by labels.
+    #[must_use]
+    pub fn is_like(&self, other: &Self) -> bool {
+        self.traits == other.traits && self.labels == other.labels
+    }
 }
 
 /// The traits of a pod that scopes match.

@@ -159,3 +159,54 @@ fn objects_of_one_name_in_different_groups_are_all_held() {
     given.counts(&[("web", "0+1+0"), ("db", "0+1+0")]);
     assert!(given.admits("q", labelled("c", "web", "pods=1")).is_err());
 }
+
+/// The object of `request` is to be changed from its version 1, which is not observed yet.
+fn relabelled(request: &Request, app: &str) -> Request {
+    let mut changed = request.clone();
+    changed.basis = Basis::Update { version: 1 };
+    changed.before = Some(request.footprint.clone());
+    changed.footprint.labels = [("app".into(), app.into())].into();
+    changed
+}
+
+/// The change may be refused after its review. So it does not take what is held for the creation to another group.
+#[test]
+fn what_is_held_in_one_group_is_not_moved_to_another_before_it_is_observed() {
+    let mut given = Given::default();
+    given.records_labels(&["app"]).unwrap();
+    for app in ["web", "db"] {
+        let labels = format!(r#"{{"matchLabels":{{"app":"{app}"}}}}"#);
+        given.group(&choosing(app, "pods=1", &labels));
+    }
+    let stored = labelled("a", "web", "pods=1");
+    given.admits("p", stored.clone()).unwrap();
+    let refused = given.admits("p", relabelled(&stored, "db")).unwrap_err();
+    assert!(
+        matches!(&refused, Refusal::Moved { limit, .. } if **limit == *"web"),
+        "{refused}"
+    );
+    assert!(refused.to_string().contains("try again"), "{refused}");
+    given.counts(&[("web", "0+1+0"), ("db", "0+0+0")]);
+
+    // Its creation is observed: now it counts for the one group, and is held for the other.
+    given.sees_labelled("p", &stored);
+    given.admits("p", relabelled(&stored, "db")).unwrap();
+    given.counts(&[("web", "1+0+0"), ("db", "0+1+0")]);
+}
+
+/// An object that no group counted was not held. If it moves to a group, it needs room there although it does not grow.
+#[test]
+fn what_moves_to_a_group_before_it_is_observed_is_held_there() {
+    let mut given = Given::default();
+    given.records_labels(&["app"]).unwrap();
+    let web = r#"{"matchLabels":{"app":"web"}}"#;
+    given.group(&choosing("web", "pods=1", web));
+    let [one, two] = ["a", "b"].map(|id| labelled(id, "none", "pods=1"));
+    for (name, stored) in [("p", &one), ("q", &two)] {
+        let admitted = given.admits(name, stored.clone()).unwrap();
+        assert!(admitted.events.is_empty());
+    }
+    given.admits("p", relabelled(&one, "web")).unwrap();
+    given.counts(&[("web", "0+1+0")]);
+    assert!(given.admits("q", relabelled(&two, "web")).is_err());
+}

@@ -91,7 +91,11 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
     );
     parts.cluster = cluster.clone();
     let app = App::new(parts);
-    let hook = Hook::new(opened.ledger.clone(), rules(&config, charging)?);
+    let hook = Hook::new(
+        opened.ledger.clone(),
+        intake.sources(),
+        rules(&config, charging)?,
+    );
     let health = hook.clone();
     readiness.register_computed("quota-plugin", move || health.plugin_health());
     let is_shared = config.quotas.adopt && !config.quotas.plugin_is_off;

@@ -48,6 +48,9 @@ pub fn recover(config: &Config, throttle: Throttle) -> Result<Recovered, replay:
     for damage in &recovery.damaged_snapshots {
         tracing::error!(%damage, "a snapshot is damaged and not used");
     }
+    if let Some(damage) = &recovery.missing_archive {
+        tracing::error!(%damage, "the archive lacks its beginning: the entries in there are lost");
+    }
     if let Some(error) = unusable {
         tracing::error!(%error, "a snapshot cannot be used");
     }

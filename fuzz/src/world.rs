@@ -188,7 +188,7 @@ fn start() -> (Ledger, CancellationToken, Threads<FileJournal>, Router) {
     let mut routes = with_state(api::routes(), &app);
     routes.extend(with_state(
         admission::routes(),
-        &Hook::new(ledger.clone(), rules),
+        &Hook::new(ledger.clone(), Arc::new(NoSources), rules),
     ));
     routes.extend(with_state(kube::routes(), &kube));
     let router = Router::new(routes);

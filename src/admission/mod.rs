@@ -52,6 +52,7 @@ use crate::{
     api,
     auth::{Access::Role, Principal, Role::Reserve, Scope::Everywhere},
     config::Period,
+    intake::sources::Sources,
     log_limiter::{LogLimiter, cut, shortened},
     metrics::{self, Decision, Operation},
     problem::{Problem, Reason},
@@ -100,6 +101,7 @@ pub struct Hook(Arc<Shared>);
 
 struct Shared {
     ledger: Ledger,
+    sources: Arc<dyn Sources>,
     rules: Rules,
     seal: Seal,
     plugin: Plugin,
@@ -108,9 +110,10 @@ struct Shared {
 impl Hook {
     /// A webhook that decides by these rules.
     #[must_use]
-    pub fn new(ledger: Ledger, rules: Rules) -> Self {
+    pub fn new(ledger: Ledger, sources: Arc<dyn Sources>, rules: Rules) -> Self {
         Self(Arc::new(Shared {
             ledger,
+            sources,
             rules,
             seal: Seal::new(),
             plugin: Plugin::default(),
@@ -268,7 +271,7 @@ impl Hook {
 
     /// Whether the ledger has not caught up with the sources and decides nevertheless.
     fn is_behind(&self) -> Result<bool, Failure> {
-        let behind = !self.0.ledger.watermark().is_known();
+        let behind = !self.0.sources.are_caught_up();
         match behind && !self.0.rules.allow_when_behind {
             true => Err(Failure::Behind),
             false => Ok(behind),
@@ -283,26 +286,36 @@ impl Hook {
         if question::is_none_of_ours(&review, &self.0.rules.charging) {
             return Ok(answer::pass(&review));
         }
-        self.is_behind()?;
-        if !review.namespace.is_empty() && self.unlimited(&review.namespace).await?.is_some() {
-            return Ok(answer::pass(&review));
+        // A denial is right whether or not the state is recent. An error would not be: `Ignore` would let the object in.
+        if !review.namespace.is_empty() && !self.has_limits(&review.namespace) {
+            self.is_behind()?;
+            if self.unlimited(&review.namespace).await?.is_some() {
+                return Ok(answer::pass(&review));
+            }
         }
         metrics::decisions(Decision::Denied, Some(fault.reason));
         log_undecided(fault.reason, &fault.detail);
         Ok(answer::undecidable(&review, &fault))
     }
 
+    /// Whether the state as it is now, which may be old, has limits that apply to a namespace.
+    fn has_limits(&self, namespace: &str) -> bool {
+        let Shared { ledger, rules, .. } = &*self.0;
+        ledger.peek(|state| !decide::is_unlimited(state, namespace, &rules.policy))
+    }
+
     /// The ledger's sequence if nothing limits a namespace: then a review needs no decision. It is certain that no other
     /// node can have set a limit before.
     async fn unlimited(&self, namespace: &str) -> Result<Option<Sequence>, Failure> {
-        let Shared { ledger, rules, .. } = &*self.0;
-        let is_unlimited =
-            |state: &LedgerState| decide::is_unlimited(state, namespace, &rules.policy);
         // The writer confirms its own decisions. So only a state without limits has to be confirmed here.
-        if !ledger.peek(is_unlimited) {
+        if self.has_limits(namespace) {
             return Ok(None);
         }
-        let read = ledger.read(|state| (is_unlimited(state), state.head().sequence));
+        let Shared { ledger, rules, .. } = &*self.0;
+        let read = ledger.read(|state| {
+            let is_unlimited = decide::is_unlimited(state, namespace, &rules.policy);
+            (is_unlimited, state.head().sequence)
+        });
         let (unlimited, sequence) = read.await?;
         match ledger.decides() {
             true => Ok(unlimited.then_some(sequence)),

@@ -7,6 +7,7 @@ use quota_journal::{Batch, Durable, Error, Journal};
 
 use super::*;
 use crate::{
+    intake::sources::NoSources,
     router::Router,
     routes::with_state,
     writer::{self, Lease, Watermark},
@@ -71,7 +72,10 @@ async fn a_leader_that_is_cut_off_does_not_take_a_namespace_for_unlimited() {
         allow_when_behind: false,
         request_timeout: Duration::from_secs(10),
     };
-    let router = Router::new(with_state(routes(), &Hook::new(ledger.clone(), rules)));
+    let router = Router::new(with_state(
+        routes(),
+        &Hook::new(ledger.clone(), Arc::new(NoSources), rules),
+    ));
     let send = async |object: &str| {
         let body = Body::from(REVIEW.replace("OBJECT", object));
         let request = Request::post(ROUTE)

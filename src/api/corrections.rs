@@ -31,9 +31,6 @@ use crate::{
 /// Most corrections of one call.
 const ITEMS_MAX: usize = 1000;
 
-/// Bytes of entries that are decided in one job, so that they fit into one batch with entries of other jobs.
-const CHUNK_BYTES: usize = 4 * 1024 * 1024;
-
 /// Most entries of one correction: one for the object, and one for the quota if the object is a quota.
 const ENTRIES_EACH: usize = 2;
 
@@ -49,11 +46,8 @@ pub(super) async fn correct(
     measured(Operation::Correct, async {
         let request = text.read::<CorrectionsRequest<'_>>()?;
         let actor = because(&actor, request.reason.as_deref())?;
-        let repairs = repairs(&app, &request.items)?;
-        let mut items = Vec::with_capacity(repairs.len());
-        for chunk in chunks(repairs, app.max_batch_entries) {
-            items.extend(record(&app, &actor, chunk).await?);
-        }
+        let repairs = Arc::from(repairs(&app, &request.items)?);
+        let items = record(&app, &actor, &repairs).await?;
         Ok(answer::ok(&CorrectionsAnswer {
             items,
             as_of: answer::as_of(app.ledger.read(LedgerState::head).await?),
@@ -83,10 +77,7 @@ fn because(actor: &Actor, reason: Option<&str>) -> Result<Arc<Actor>, Problem> {
     }))
 }
 
-/// A repair, and the approximate size of its entries in bytes.
-type Sized = (Repair, usize);
-
-fn repairs(app: &App, items: &[CorrectionRequest<'_>]) -> Result<Vec<Sized>, Problem> {
+fn repairs(app: &App, items: &[CorrectionRequest<'_>]) -> Result<Vec<Repair>, Problem> {
     if items.len() > ITEMS_MAX {
         let (count, wrong) = (
             items.len().to_string(),
@@ -112,7 +103,7 @@ fn repairs(app: &App, items: &[CorrectionRequest<'_>]) -> Result<Vec<Sized>, Pro
     }
 }
 
-fn repair(app: &App, item: &CorrectionRequest<'_>, now: Timestamp) -> Result<Sized, Cause> {
+fn repair(app: &App, item: &CorrectionRequest<'_>, now: Timestamp) -> Result<Repair, Cause> {
     let seen = item.known.as_ref().map(seen).transpose()?;
     match (item.object, &item.uid) {
         (Some(object), None) => {
@@ -121,27 +112,24 @@ fn repair(app: &App, item: &CorrectionRequest<'_>, now: Timestamp) -> Result<Siz
                 listed.ok_or_else(|| "it is of no concern to quotas".to_owned())
             });
             let listed = listed.map_err(|why| Cause::invalid("object", "…", &why))?;
-            let bytes = listed.size();
             let Listed { object, quota } = listed;
-            let repair = Repair::Set {
+            Ok(Repair::Set {
                 object,
                 quota,
                 seen,
                 quota_seen: item.quota_sequence,
-            };
-            Ok((repair, bytes))
+            })
         }
         (None, Some(uid)) => {
             let why = "what was known of the object that is gone";
             let seen = seen.ok_or_else(|| Cause::required("known", why))?;
             let uid = uid.clone();
             let namespace = item.namespace.clone();
-            let repair = Repair::End {
+            Ok(Repair::End {
                 namespace,
                 uid,
                 seen,
-            };
-            Ok((repair, ENTRIES_EACH * size::ENTRY))
+            })
         }
         _ => Err(Cause::required(
             "object",
@@ -163,62 +151,66 @@ fn seen(expected: &ExpectedObject) -> Result<Seen, Cause> {
     })
 }
 
-/// Splits repairs into parts that each fit into a batch.
-fn chunks(repairs: Vec<Sized>, max_entries: usize) -> Vec<Vec<Repair>> {
-    let most = (max_entries / ENTRIES_EACH).max(1);
-    let mut chunks: Vec<Vec<Repair>> = Vec::new();
-    let mut room = 0;
-    for (repair, bytes) in repairs {
-        match chunks
-            .last_mut()
-            .filter(|chunk| chunk.len() < most && bytes <= room)
-        {
-            Some(chunk) => {
-                room -= bytes;
-                chunk.push(repair);
-            }
-            None => {
-                room = CHUNK_BYTES.saturating_sub(bytes);
-                chunks.push(vec![repair]);
-            }
-        }
-    }
-    chunks
-}
-
+/// Records the repairs, in as many decisions as their entries need.
 async fn record(
     app: &App,
     actor: &Arc<Actor>,
-    chunk: Vec<Repair>,
+    repairs: &Arc<[Repair]>,
 ) -> Result<Vec<Corrected>, Problem> {
-    let by = actor.clone();
-    let decision = move |context: &mut DecisionContext<'_>| {
-        let put_right = |repair: &Repair| {
-            let transaction = &mut context.transaction;
+    let most = (app.max_batch_entries / ENTRIES_EACH).max(1);
+    let mut outcomes = Vec::with_capacity(repairs.len());
+    while outcomes.len() < repairs.len() {
+        let (by, repairs, from) = (actor.clone(), repairs.clone(), outcomes.len());
+        let decision = move |context: &mut DecisionContext<'_>| {
+            put_right(context, &by, repairs.iter().skip(from).take(most))
+        };
+        let made = app.ledger.decide_for(&actor.principal, decision).await?;
+        report(actor, &made);
+        outcomes.extend(made.into_iter().map(|(outcome, _)| Corrected { outcome }));
+    }
+    Ok(outcomes)
+}
+
+/// The outcome of a repair, and the correction that it made.
+type Outcome = (CorrectionOutcome, Option<Correction>);
+
+fn report(actor: &Actor, made: &[Outcome]) {
+    for kind in made.iter().filter_map(|(_, kind)| *kind) {
+        metrics::drift_corrected(kind, CorrectionCause::Drift, 1);
+    }
+    let corrected = made.iter().filter(|(_, kind)| kind.is_some()).count();
+    let (principal, reason) = (&actor.principal, actor.reason.as_deref());
+    tracing::warn!(%principal, reason, corrected, of = made.len(), "objects were corrected");
+}
+
+/// Makes the first of these repairs: as many as one batch can hold. An entry names all amounts of the object that was
+/// there, so a short request can make long entries.
+fn put_right<'r>(
+    context: &mut DecisionContext<'_>,
+    by: &Arc<Actor>,
+    repairs: impl Iterator<Item = &'r Repair>,
+) -> Vec<Outcome> {
+    let transaction = &mut context.transaction;
+    let (mut outcomes, mut bytes) = (Vec::new(), 0);
+    for repair in repairs {
+        outcomes.push(
             match decide::repair(transaction.state(), repair, transaction.now()) {
                 Repaired::Done(events) => {
+                    bytes += events.iter().map(size::of_event).sum::<usize>();
                     let kind = events.first().and_then(correction);
-                    transaction.record(&by, events);
+                    transaction.record(by, events);
                     (CorrectionOutcome::Corrected, kind)
                 }
                 Repaired::Right => (CorrectionOutcome::Right, None),
                 Repaired::Changed => (CorrectionOutcome::Conflict, None),
                 Repaired::Early => (CorrectionOutcome::Awaited, None),
-            }
-        };
-        chunk.iter().map(put_right).collect::<Vec<_>>()
-    };
-    let outcomes = app.ledger.decide_for(&actor.principal, decision).await?;
-    for kind in outcomes.iter().filter_map(|(_, kind)| *kind) {
-        metrics::drift_corrected(kind, CorrectionCause::Drift, 1);
+            },
+        );
+        if bytes >= size::AT_ONCE {
+            break;
+        }
     }
-    let corrected = outcomes.iter().filter(|(_, kind)| kind.is_some()).count();
-    let (principal, reason) = (&actor.principal, actor.reason.as_deref());
-    tracing::warn!(%principal, reason, corrected, of = outcomes.len(), "objects were corrected");
-    let done = outcomes
-        .into_iter()
-        .map(|(outcome, _)| Corrected { outcome });
-    Ok(done.collect())
+    outcomes
 }
 
 const fn correction(event: &Event) -> Option<Correction> {
@@ -226,44 +218,5 @@ const fn correction(event: &Event) -> Option<Correction> {
         Event::ObjectCorrected(_) => Some(Correction::Set),
         Event::ObjectEnded(_) => Some(Correction::Ended),
         _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use quota_semantics::uid::Uid;
-
-    use super::*;
-
-    fn end(bytes: usize) -> Sized {
-        let seen = Seen {
-            entry: 1,
-            version: 1,
-        };
-        let uid = Uid::from_uuid([1; 16]);
-        let namespace = None;
-        let repair = Repair::End {
-            namespace,
-            uid,
-            seen,
-        };
-        (repair, bytes)
-    }
-
-    #[test]
-    fn parts_fit_into_a_batch_and_lose_nothing() {
-        let lengths = |sizes: &[usize], most| {
-            let repairs = sizes.iter().map(|size| end(*size)).collect();
-            let chunks = chunks(repairs, most);
-            chunks.iter().map(Vec::len).collect::<Vec<_>>()
-        };
-        assert!(lengths(&[], 10).is_empty());
-        assert_eq!(lengths(&[1; 11], 10), [5, 5, 1]);
-        assert_eq!(lengths(&[1; 3], 1), [1, 1, 1]);
-        let half = CHUNK_BYTES / 2;
-        assert_eq!(
-            lengths(&[half, half, 1, CHUNK_BYTES * 2, 1], 10),
-            [2, 1, 1, 1]
-        );
     }
 }

@@ -12,45 +12,69 @@ use serde_json::value::RawValue;
 use std::{borrow::Cow, sync::Arc};
 
 use super::{
-    App, answer,
+    App, Caller, answer,
     body::JsonText,
     measure::{Operation, measured},
     objects::{believed, listed as as_listed},
     problem::{Cause, Problem},
 };
-use crate::{intake::payload::Listed, writer::now};
+use crate::{
+    intake::payload::Listed,
+    large::{BYTES_PER_AMOUNT, Permit, Turn},
+    writer::now,
+};
 
-/// Most objects of one call: they are compared while the state is locked once.
+/// Most objects of one call.
 const LISTING_MAX: usize = 500;
 
 /// `POST /v1/drift`: compares listed objects with the ledger's objects, one by one. Writes nothing.
-pub(super) async fn compare(State(app): State<App>, text: JsonText) -> Result<Response, Problem> {
+pub(super) async fn compare(
+    State(app): State<App>,
+    Caller(actor): Caller,
+    text: JsonText,
+) -> Result<Response, Problem> {
     measured(Operation::Compare, async {
-        let request = text.read::<DriftRequest<'_>>()?;
-        let count = request.listing.len();
-        if count > LISTING_MAX {
-            let wrong = format!("at most {LISTING_MAX} objects");
-            let cause = Cause::invalid("listing", &count.to_string(), &wrong);
-            return Err(Problem::invalid(vec![cause]));
-        }
-        let now = now();
-        let read = |object: &&RawValue| app.events.read_listed(object.get().as_bytes(), now);
-        let listing: Vec<_> = request.listing.iter().map(read).collect();
-        let compared = app.ledger.read(|state| {
-            let found = listing.iter().map(|listed| find(state, listed, now));
-            (found.collect::<Vec<_>>(), state.head())
-        });
-        let (found, as_of) = compared.await?;
-        let items = listing.iter().zip(&found);
-        Ok(answer::ok(&DriftAnswer {
-            items: items
-                .map(|(listed, found)| compared_of(listed, found))
-                .collect(),
-            as_of: answer::as_of(as_of),
-            lagging: app.lags(),
-        }))
+        let amounts = text.len() / BYTES_PER_AMOUNT;
+        let permit = Permit::to_read(&actor.principal)?;
+        let comparing = app.clone();
+        let compare = move |turn: &Turn| compare_all(&comparing, &text, turn);
+        let compared = permit.make(amounts, compare).await?;
+        // The compared objects are durable once the ledger is durable up to this head.
+        let as_of = app.ledger.read(LedgerState::head).await?;
+        let make = move |turn: &Turn| {
+            let items = compared.iter();
+            let items = items.map(|(listed, found)| compared_of(listed, found));
+            let body = DriftAnswer {
+                items: items.collect(),
+                as_of: answer::as_of(as_of),
+                lagging: app.lags(),
+            };
+            answer::large(turn, &body)
+        };
+        Ok(permit.make(amounts, make).await)
     })
     .await
+}
+
+/// A listed object, or why it cannot be read; and the ledger's counterpart of it.
+type ComparedObject = (Result<Option<Listed>, String>, Found);
+
+fn compare_all(app: &App, text: &JsonText, turn: &Turn) -> Result<Vec<ComparedObject>, Problem> {
+    let request = text.read::<DriftRequest<'_>>()?;
+    let count = request.listing.len();
+    if count > LISTING_MAX {
+        let wrong = format!("at most {LISTING_MAX} objects");
+        let cause = Cause::invalid("listing", &count.to_string(), &wrong);
+        return Err(Problem::invalid(vec![cause]));
+    }
+    let now = now();
+    let compare = |object: &&RawValue| {
+        turn.pause();
+        let listed = app.events.read_listed(object.get().as_bytes(), now);
+        let found = app.ledger.peek(|state| find(state, &listed, now));
+        (listed, found)
+    };
+    Ok(request.listing.iter().map(compare).collect())
 }
 
 /// The ledger's counterpart of a listed object.

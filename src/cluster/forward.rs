@@ -12,7 +12,6 @@ use axum::{
 };
 use bytes::Bytes;
 use http::{HeaderValue, Method, StatusCode, header, request::Parts};
-use http_body_util::BodyExt as _;
 use quota_replication::NodeName;
 
 use super::{
@@ -24,6 +23,7 @@ use crate::{
     metrics,
     problem::{NotDecided, NotReady, Problem, Reason},
     routes::{Answering, BodyLimit, Spec},
+    server::{is_foreign_page, whole},
 };
 
 /// Poll interval while there is no leader.
@@ -126,13 +126,15 @@ impl Cluster {
     }
 
     async fn write(self, is_idempotent: bool, request: Request, handler: Handler) -> Response {
+        // The leader cannot check this: the address in the request is not its own.
+        if is_foreign_page(request.uri(), request.headers()) {
+            return handler(request, ()).await;
+        }
         let (parts, body) = request.into_parts();
-        let body = match body.collect().await {
-            Ok(body) => body.to_bytes(),
-            // The body exceeded a limit of the listener, which answers with the reason.
-            Err(_) => {
-                return Problem::new(Reason::Malformed, "the body ended early").into_response();
-            }
+        let body = match whole(body).await {
+            Ok(body) => body,
+            // If the body exceeded a limit, the listener answers with that.
+            Err(problem) => return problem.into_response(),
         };
         let is_forwarded = parts.extensions.get::<FromNode>().is_some();
         let here = || handler(with_body(&parts, body.clone()), ());

@@ -279,15 +279,15 @@ impl Cluster {
         if member.status.borrow().role != Role::Leader {
             return Err(Error::NotLeader);
         }
-        match tokio::time::timeout(DRAIN, self.0.replica.shut()).await {
-            Ok(Shut::Durable) => {}
-            Ok(Shut::Void) => return Err(Error::NotLeader),
-            Err(_) => {
-                self.0.replica.stay();
-                return Err(Error::Busy);
+        // If the caller gives up meanwhile, this node goes on.
+        match tokio::time::timeout(DRAIN, self.0.replica.prepare_handover()).await {
+            Ok((handover, Shut::Durable)) => {
+                member.hand_over(to.clone());
+                handover.complete();
             }
+            Ok((_, Shut::Void)) => return Err(Error::NotLeader),
+            Err(_) => return Err(Error::Busy),
         }
-        member.hand_over(to.clone());
         let mut status = member.status.clone();
         let taken = status.wait_for(|status| {
             let leader = status.leader.as_ref();

@@ -40,11 +40,12 @@ const IDLE_MAX: usize = 512;
 const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Headers that belong to one connection, or that are set anew.
-const NOT_PASSED: [HeaderName; 9] = [
+const NOT_PASSED: [HeaderName; 10] = [
     header::CONNECTION,
     header::CONTENT_LENGTH,
     header::EXPECT,
     header::HOST,
+    header::ORIGIN,
     header::TE,
     header::TRAILER,
     header::TRANSFER_ENCODING,

@@ -22,9 +22,53 @@ pub(crate) async fn whole(mut body: Body) -> Result<Bytes, Problem> {
     if body.is_end_stream() {
         return Ok(first);
     }
-    let mut pieces = vec![first];
+    // Copied as it arrives: a piece of one byte, if it was kept, would keep a buffer of the connection.
+    let mut all = Vec::from(first);
     while let Some(frame) = body.frame().await {
-        pieces.extend(frame.map_err(not_arrived)?.into_data());
+        if let Ok(piece) = frame.map_err(not_arrived)?.into_data() {
+            all.extend_from_slice(&piece);
+        }
     }
-    Ok(pieces.concat().into())
+    Ok(all.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
+
+    use futures::{StreamExt as _, stream::iter};
+
+    use super::*;
+
+    /// A buffer of a connection, of which a piece is one byte.
+    struct Buffer(Arc<AtomicUsize>);
+
+    impl AsRef<[u8]> for Buffer {
+        fn as_ref(&self) -> &[u8] {
+            b"x"
+        }
+    }
+
+    impl Drop for Buffer {
+        fn drop(&mut self) {
+            self.0.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    #[tokio::test]
+    async fn no_piece_is_kept_however_small_the_pieces_are() {
+        let kept = Arc::new(AtomicUsize::new(0));
+        let counted = kept.clone();
+        let pieces = iter(0..1000).map(move |_| {
+            let before = counted.fetch_add(1, Ordering::Relaxed);
+            assert!(before < 2, "{before} pieces are kept");
+            Ok::<_, std::io::Error>(Bytes::from_owner(Buffer(counted.clone())))
+        });
+        let all = whole(Body::from_stream(pieces)).await.unwrap();
+        assert_eq!(all, "x".repeat(1000));
+        assert_eq!(kept.load(Ordering::Relaxed), 0);
+    }
 }

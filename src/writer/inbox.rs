@@ -53,6 +53,8 @@ struct Waiting {
     gate: Gate,
     /// The state may be wrong: the gate is not opened any more.
     is_barred: bool,
+    /// Whether the gate that is being shut can be opened again: no other node has led since.
+    may_stay_open: bool,
     /// How often the gate was opened.
     term: u64,
     /// What the sleeping decider waits for; none while it is awake.
@@ -143,6 +145,7 @@ impl Inbox {
                 ended: false,
                 gate,
                 is_barred: false,
+                may_stay_open: false,
                 term: 0,
                 sleeps_for: None,
             }),

@@ -8,7 +8,12 @@ use quota_journal::{Durable, Journal, StoredBatch};
 use quota_semantics::Span;
 use tokio::sync::mpsc;
 
-use super::{Ledger, Marked, inbox::Gate, marks::Marks, syncer::Syncer};
+use super::{
+    Ledger, Marked,
+    inbox::{Gate, Inbox},
+    marks::Marks,
+    syncer::Syncer,
+};
 use crate::metrics;
 
 /// The replica of a node. Cheap to clone.
@@ -34,6 +39,24 @@ pub enum Shut {
     Durable,
     /// Another node leads, and some decisions were dropped: [`Replica::rebuild`] has to follow.
     Void,
+}
+
+/// The end of this node's decisions, so that another node can lead. If it is dropped before it is complete, this node
+/// accepts decisions again.
+#[must_use]
+pub(crate) struct Handover<'a>(&'a Inbox);
+
+impl Handover<'_> {
+    /// The other node is asked to lead.
+    pub(crate) fn complete(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Handover<'_> {
+    fn drop(&mut self) {
+        self.0.stay_open();
+    }
 }
 
 impl<J: Journal + 'static> Replica<J> {
@@ -130,9 +153,11 @@ impl<J: Journal + 'static> Replica<J> {
         }
     }
 
-    /// Accepts decisions again, since the handover was cancelled.
-    pub(crate) fn stay(&self) {
-        self.ledger.inbox.stay_open();
+    /// As [`Replica::shut`], for a handover.
+    pub(crate) async fn prepare_handover(&self) -> (Handover<'_>, Shut) {
+        let handover = Handover(&self.ledger.inbox);
+        let shut = self.shut().await;
+        (handover, shut)
     }
 
     /// Ends all decisions on this node, whichever node leads: requests, events and due events. Earlier decisions become

@@ -28,6 +28,7 @@ use quota_semantics::{
 use quotad::{
     admission::{self, Hook, Rules},
     config::Config,
+    intake::sources::Sources,
     recovery::recover,
     router::Router,
     routes::with_state,
@@ -132,6 +133,18 @@ pub(crate) fn rules() -> Rules {
     }
 }
 
+/// Sources that have been caught up with as soon as the watermark is known.
+struct Watermarked(Ledger);
+
+impl Sources for Watermarked {
+    fn are_caught_up(&self) -> bool {
+        self.0.watermark().is_known()
+    }
+    fn lag(&self) -> bool {
+        false
+    }
+}
+
 impl World {
     pub(crate) fn new() -> Self {
         Self::with(rules(), Watermark::without_sources(), SPACIOUS)
@@ -179,7 +192,11 @@ impl World {
         Self {
             router: Router::new(with_state(
                 admission::routes(),
-                &Hook::new(ledger.clone(), rules.clone()),
+                &Hook::new(
+                    ledger.clone(),
+                    Arc::new(Watermarked(ledger.clone())),
+                    rules.clone(),
+                ),
             )),
             ledger,
             rules,

@@ -355,6 +355,10 @@ async fn while_the_ledger_is_behind_only_what_does_not_count_is_allowed() {
     assert!(!answer.retry_after);
     assert_eq!(answer.body["reason"], "NotReady");
     assert!(world.send(&recorded("pod-delete")).await.allowed());
+    // What is too large to be decided is denied: an error would let it in wherever errors are ignored.
+    let mut large = pod("large");
+    large["request"]["object"]["metadata"]["annotations"] = json!({"notes": "x".repeat(9 << 20)});
+    assert_eq!(world.send(&large).await.code(), 413);
     let mut elsewhere = pod("a");
     elsewhere["request"]["namespace"] = json!("team-b");
     assert_eq!(

@@ -338,3 +338,36 @@ async fn all_objects_are_listed_page_by_page_each_once() {
         reply.is_refused(400, "Malformed");
     }
 }
+
+/// A request of a few hundred bytes ends objects whose entries, with all their amounts, are longer than a batch may be.
+#[tokio::test]
+async fn long_entries_of_corrections_become_several_batches() {
+    const OBJECTS: usize = 15;
+    let world = World::new();
+    let names: Vec<_> = (0..OBJECTS)
+        .map(|object| format!("wide-{object}"))
+        .collect();
+    for name in &names {
+        let amounts = (0..9_000).map(|number| {
+            let label = name.repeat(8);
+            (
+                format!("requests.{label}.{label}.example.com/{number}"),
+                json!("1"),
+            )
+        });
+        let usage: serde_json::Map<_, _> = amounts.collect();
+        let object = json!({
+            "type": "ADDED", "namespace": "a", "resource": "widgets.example.com", "name": name, "uid": name,
+            "resourceVersion": "1", "usage": usage
+        });
+        world.events(&[object]).await;
+    }
+    let listed = world.get("/v1/objects").await;
+    let ended: Vec<_> = listed
+        .items()
+        .iter()
+        .map(|object| json!({"uid": object["uid"], "known": record(object)}))
+        .collect();
+    assert_eq!(ended.len(), OBJECTS);
+    assert_eq!(correct(&world, &ended).await, ["corrected"; OBJECTS]);
+}

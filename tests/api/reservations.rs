@@ -102,11 +102,13 @@ async fn an_object_is_refused_if_it_is_too_complex_or_needs_less_than_nothing() 
     let refused = world.post(ALL, &json!({ "object": negative })).await;
     refused.is_refused(403, "NegativeUsage");
     let mut complex = pod("u2", &json!({}));
-    let container = json!({"name": "", "resources": {"requests": {"a.io/1": "1"}}});
-    complex["spec"]["containers"] = vec![container; 5_000].into();
-    let refused = world.post(ALL, &json!({ "object": complex })).await;
-    refused.is_refused(422, "Invalid");
-    assert_eq!(refused.body["errors"][0]["field"], "object");
+    for resources in [json!({"requests": {"a.io/1": "1"}}), json!({})] {
+        let container = json!({"name": "", "resources": resources});
+        complex["spec"]["containers"] = vec![container; 5_000].into();
+        let refused = world.post(ALL, &json!({ "object": complex })).await;
+        refused.is_refused(422, "Invalid");
+        assert_eq!(refused.body["errors"][0]["field"], "object");
+    }
 }
 
 #[tokio::test]

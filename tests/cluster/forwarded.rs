@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use serde_json::{Value, json};
+
 use crate::{
     producer,
     rolling::pod,
@@ -40,4 +42,44 @@ fn decides(cluster: &Nodes, node: usize, secret: &str) -> bool {
     let answer = answer.unwrap();
     assert!([200, 503].contains(&answer.status().as_u16()), "{answer:?}");
     !answer.headers().contains_key("quotad-not-leader")
+}
+
+/// A follower decides nothing itself: what a browser or an API server sends to it gets the leader's answer, or the same.
+#[test]
+fn a_node_that_does_not_lead_answers_pages_and_large_reviews_as_the_leader_does() {
+    let directory = scratch();
+    let cluster = producer::start(directory.path());
+    let leader = cluster.leader();
+    let quota = json!({
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "limits", "namespace": "web"},
+        "spec": {"hard": {"pods": "1"}}
+    });
+    let path = "/v1/namespaces/web/quotas/limits";
+    let set = agent(PATIENCE).put(format!("{}{path}", cluster.daemon(leader).api));
+    assert_eq!(set.send_json(quota).unwrap().status(), 201);
+    cluster.wait_until_same();
+    let mut large = pod(1);
+    let notes = "x".repeat(9 << 20);
+    large["request"]["object"]["metadata"]["annotations"] = json!({"notes": notes});
+    for node in 0..NODES {
+        let api = &cluster.daemon(node).api;
+        let check = |origin: &str| {
+            let path = format!("{api}/v1/namespaces/web/check");
+            let request = agent(PATIENCE).post(path).header("origin", origin);
+            let wanted = json!({"reserved": {"pods": "1"}});
+            request.send_json(wanted).unwrap().status().as_u16()
+        };
+        assert_eq!(check(api), 200, "n{node}, where n{leader} leads");
+        assert_eq!(
+            check("http://elsewhere.example"),
+            403,
+            "n{node}, where n{leader} leads"
+        );
+        let mut answer = agent(PATIENCE)
+            .post(format!("{api}/admit"))
+            .send_json(&large)
+            .unwrap();
+        let answer: Value = answer.body_mut().read_json().unwrap();
+        assert_eq!(answer["response"]["allowed"], false, "n{node}: {answer}");
+    }
 }

@@ -22,7 +22,6 @@ use axum::{
     extract::{Request, State},
     response::{IntoResponse as _, Response},
 };
-use http_body_util::{BodyExt as _, Limited};
 use quota_core::{decide, event::Actor};
 use quota_semantics::Name;
 use quota_service::health::Health;
@@ -33,11 +32,12 @@ pub(super) use plugin::Plugin;
 pub(super) use seal::{Hold, Seal};
 
 use self::wire::Event;
-use super::{BODY_BYTES_MAX, Failure, Hook, USER_BYTES_MAX, actor, is_json};
+use super::{Failure, Hook, USER_BYTES_MAX, actor, is_json};
 use crate::{
     log_limiter::{LogLimiter, cut, shortened},
     metrics::{self, AuditEvent},
     problem::Problem,
+    server::whole,
     writer::{DecisionContext, Unavailable, now},
 };
 
@@ -89,9 +89,8 @@ impl Hook {
         if !is_json(&parts.headers) {
             return Err(Failure::NotJson);
         }
-        let body = Limited::new(body, BODY_BYTES_MAX).collect().await;
-        let body = body.map_err(|error| Failure::Malformed(error.to_string()))?;
-        let body = body.to_bytes();
+        let body = whole(body).await;
+        let body = body.map_err(|problem| Failure::Malformed(problem.detail().to_owned()))?;
         let items = wire::items(&body).map_err(Failure::Malformed)?;
         let caller = actor(&parts, "")?;
         let mut failed = Vec::new();

@@ -70,7 +70,7 @@ impl World {
             allow_when_behind: false,
             request_timeout: Duration::from_secs(1),
         };
-        let hook = Hook::new(ledger.clone(), rules);
+        let hook = Hook::new(ledger.clone(), Arc::new(NoSources), rules);
         let kube = Kube::start(ledger.clone(), (&config).into(), CancellationToken::new());
         Self {
             router: Router::new(of_api(app, hook, kube, Readiness::default()))

@@ -87,15 +87,6 @@ pub struct Listed {
     pub quota: Option<Box<Adopted>>,
 }
 
-impl Listed {
-    /// Approximate size of the entries of its correction, in bytes.
-    #[must_use]
-    pub fn size(&self) -> usize {
-        let quota = self.quota.as_deref();
-        check::size_of(&self.object, quota).saturating_mul(2)
-    }
-}
-
 /// The content of an event.
 #[derive(Debug)]
 enum Content {

@@ -43,6 +43,7 @@ impl Inbox {
             return;
         }
         waiting.term += 1;
+        waiting.may_stay_open = false;
         self.set_gate(&mut waiting, Gate::Open);
         self.wake_at_once(waiting);
     }
@@ -52,6 +53,7 @@ impl Inbox {
     pub(in crate::writer) fn begin_to_shut(&self) {
         let mut waiting = self.waiting.lock();
         if waiting.gate == Gate::Open {
+            waiting.may_stay_open = true;
             self.set_gate(&mut waiting, Gate::Closing);
         }
         self.wake_decider(waiting);
@@ -61,6 +63,7 @@ impl Inbox {
     pub(in crate::writer) fn bar(&self) {
         let mut waiting = self.waiting.lock();
         waiting.is_barred = true;
+        waiting.may_stay_open = false;
         let dropped = std::mem::take(&mut waiting.jobs);
         if waiting.gate == Gate::Open {
             self.set_gate(&mut waiting, Gate::Closing);
@@ -69,10 +72,10 @@ impl Inbox {
         drop(dropped);
     }
 
-    /// Accepts jobs again, since the handover was cancelled.
+    /// Accepts jobs again after [`Inbox::begin_to_shut`], unless another node has led since.
     pub(in crate::writer) fn stay_open(&self) {
         let mut waiting = self.waiting.lock();
-        if !waiting.is_barred && matches!(waiting.gate, Gate::Closing | Gate::Shut) {
+        if std::mem::take(&mut waiting.may_stay_open) {
             self.set_gate(&mut waiting, Gate::Open);
         }
         self.wake_at_once(waiting);
@@ -107,6 +110,7 @@ impl Inbox {
         if dropped.0.is_some() {
             waiting.idle = Some(waiting.idle_now());
         }
+        waiting.may_stay_open = false;
         self.set_gate(&mut waiting, Gate::Voiding);
         self.wake_decider(waiting);
         drop(dropped);

@@ -200,3 +200,24 @@ fn the_end_drops_what_waits_and_wakes_both() {
     assert!(wait(&inbox, Wants::Syncer, LONG).is_none());
     assert_eq!(push(&inbox), Err(Unavailable::Stopped));
 }
+
+#[test]
+fn a_handover_that_ends_early_is_undone_unless_another_node_has_led_since() {
+    let inbox = Inbox::new(8, Gate::Shut);
+    inbox.open();
+    for has_shut in [false, true] {
+        inbox.begin_to_shut();
+        assert!(push(&inbox).is_err());
+        if has_shut {
+            inbox.has_shut();
+        }
+        inbox.stay_open();
+        assert!(inbox.is_open());
+    }
+    inbox.begin_to_shut();
+    inbox.void(inbox.term());
+    inbox.has_voided();
+    inbox.is_rebuilt();
+    inbox.stay_open();
+    assert!(!inbox.is_open());
+}

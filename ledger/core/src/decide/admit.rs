@@ -18,11 +18,11 @@ use super::{
     case::Case, explain, names, names::needs_later, reserve, versions,
 };
 use crate::{
-    event::{Event, Sequence},
+    event::{Event, Reservation, Sequence},
     state::{self, Counted, Overlay, State, Tracked},
 };
 use quota_semantics::{
-    Name, Timestamp,
+    Name, Span, Timestamp,
     admission::{Charge, Denial, Limit as _},
     object::Footprint,
     quantity::Quantity,
@@ -99,7 +99,7 @@ fn consider(
     }
     let footprint = match &review.measure {
         Measure::Given => None,
-        Measure::Scaled { replicas } => match scaled(state, request, *replicas) {
+        Measure::Scaled { replicas } => match scaled(state, by, request, *replicas) {
             Some(footprint) => Some(footprint),
             None => {
                 return Ok(Admitted {
@@ -138,7 +138,10 @@ fn decide(
     match held_before(state, by, request) {
         Ok(None) => {}
         Ok(Some(granted)) => {
+            let pending = Some(&*granted.reservation).filter(|_| granted.ended.is_none() && holds);
+            let prolonged = pending.and_then(|pending| prolonged(pending, now, policy));
             return Ok(Admitted {
+                events: prolonged.into_iter().collect(),
                 replayed: Some(granted.entry),
                 ..Admitted::default()
             });
@@ -173,6 +176,17 @@ fn held_before<'s>(
         Err(Refusal::Ended(_)) => Ok(None),
         tracked => tracked,
     }
+}
+
+/// Lets a reservation that holds a request already last as long as one that is granted now. A request that is repeated
+/// soon leaves no entry.
+fn prolonged(pending: &Reservation, now: Timestamp, policy: &Policy) -> Option<Event> {
+    let half = Span::from_nanoseconds(policy.default_ttl.nanoseconds() / 2);
+    (pending.expiration < now.plus(half)).then(|| Event::ReservationExtended {
+        uid: pending.uid.clone(),
+        namespace: pending.namespace.clone(),
+        expiration: now.plus(policy.default_ttl),
+    })
 }
 
 /// Decides a repeated creation whose footprint has changed: other webhooks changed the object, or the workload that
@@ -219,10 +233,13 @@ fn settle(
         || case.holds_more(&limits)
         || needs_later(state, &case)
         || versions::grows_unseen(state, &case, &limits);
-    let events = if holds && counts {
-        case.grant(state, now, policy.default_ttl, policy)?
-    } else {
-        Vec::new()
+    let events = match case.pending {
+        _ if !holds => Vec::new(),
+        _ if counts => case.grant(state, now, policy.default_ttl, policy)?,
+        Some(pending) if case.relies_on_pending(&limits) => {
+            prolonged(pending, now, policy).into_iter().collect()
+        }
+        _ => Vec::new(),
     };
     Ok(Admitted {
         events,
@@ -275,8 +292,8 @@ fn grow_unseen(
         footprint.resources.retain(grows);
     }
     let mut seen = before.clone();
-    if let Some(pending) = state.pending_of(&request.namespace, &request.uid) {
-        seen.resources.max(&pending.reservation.footprint.resources);
+    if let Some(pending) = own_pending(state, by, request) {
+        seen.resources.max(&pending.footprint.resources);
     }
     let needs_room = if footprint.traits.is_plain() {
         let mut by_its_word = Case::of(state, by, request, Overlay::default());
@@ -306,13 +323,16 @@ fn grow_unseen(
 }
 
 /// The footprint of a workload with this many replicas, scaled from its reservation or its observed object.
-fn scaled(state: &State, request: &Request, replicas: u64) -> Option<Footprint> {
-    match state.pending_of(&request.namespace, &request.uid) {
-        Some(tracked) => tracked.reservation.footprint.scaled(replicas),
-        None => state
-            .footprint_in(&request.namespace, &request.uid)?
-            .scaled(replicas),
-    }
+fn scaled(state: &State, by: &By, request: &Request, replicas: u64) -> Option<Footprint> {
+    let pending = own_pending(state, by, request).map(|pending| &pending.footprint);
+    let observed = state.footprint_in(&request.namespace, &request.uid);
+    pending.or(observed)?.scaled(replicas)
+}
+
+/// The pending reservation that the requester has made for the object. Those of others say what they like.
+fn own_pending<'s>(state: &'s State, by: &By, request: &Request) -> Option<&'s Reservation> {
+    let pending = state.pending_of(&request.namespace, &request.uid)?;
+    by.made(&pending.owner).then_some(&*pending.reservation)
 }
 
 fn no_previous_version(state: &State, case: &Case<'_>, policy: &Policy) -> Refusal {

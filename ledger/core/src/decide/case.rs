@@ -269,6 +269,21 @@ impl<'a> Case<'a> {
         self.pending.is_some() && limits.iter().any(holds_more)
     }
 
+    /// Whether an amount of the request does not count yet, so that a reservation has to hold it.
+    pub(super) fn relies_on_pending(&self, limits: &[Counted<'_>]) -> bool {
+        let Request {
+            footprint, before, ..
+        } = &**self.request;
+        limits.iter().any(|limit| {
+            let mut seen = [self.observed, before.as_ref()].into_iter();
+            seen.any(|before| {
+                let growth = limit.hold(footprint, before).unwrap_or_default();
+                let mut limited = growth.common(limit.hard());
+                limited.any(|(_, growth, _)| growth.is_positive())
+            })
+        })
+    }
+
     /// The amounts of a limit that the request takes beyond those of the pending reservation; no zeros.
     fn more_of<'l>(&self, limit: &'l Counted<'_>) -> Cow<'l, ResourceList> {
         if let Some(growth) = limit.own_growth() {
@@ -293,11 +308,13 @@ impl<'a> Case<'a> {
             return Ok(());
         }
         let limits = state.counted(&self.request.namespace, held, &self.overlay);
+        // The observed version does not matter: the next one to be observed may be smaller.
         let loses = |limit: &&Counted<'_>| {
-            let hold = |footprint| limit.hold(footprint, self.observed).unwrap_or_default();
-            let lost = hold(held).delta_over(&hold(&self.target));
-            let mut limited = lost.common(limit.hard());
-            limit.is_enforced() && limited.any(|(_, lost, _)| lost.is_positive())
+            let mut limited = held.resources.common(limit.hard());
+            limit.is_enforced()
+                && limit.counts(held)
+                && !limit.counts(&self.target)
+                && limited.any(|(_, held, _)| held.is_positive())
         };
         let Some(limit) = limits.iter().find(loses) else {
             return Ok(());

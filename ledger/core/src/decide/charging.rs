@@ -3,9 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{RELISTS_MAX, Refusal};
+use super::{RELISTS_MAX, Refusal, relist::over};
 use crate::{
-    event::{Event, RelistScope},
+    event::{Event, RelistOutcome, RelistScope},
     state::State,
 };
 use quota_semantics::{Name, quota::FieldError};
@@ -39,7 +39,7 @@ pub fn set_charging(state: &State, kinds: &BTreeSet<Name>, source: Option<&Name>
 /// Records labels with these keys of every object from now on. Returns nothing if they were recorded before.
 ///
 /// Recorded objects lack the labels with new keys: objects that `source` lists replace them, whatever their version,
-/// until it has listed all.
+/// until it has listed all. A relist that is under way has listed some without the labels, so it is incomplete.
 ///
 /// # Errors
 /// `Invalid` if a group selects objects by a key that is removed: its members would leave it one by one.
@@ -61,8 +61,12 @@ pub fn set_object_labels(
     };
     let is_more = !keys.is_subset(state.object_labels());
     let source = source.filter(|_| is_more);
+    let under_way = state
+        .relists()
+        .filter(|relist| Some(&relist.scope.source) == source);
+    let cut_off = under_way.map(|relist| over(&relist, RelistOutcome::Incomplete));
     let resets = listed_anew(state, state.resources_of_objects(), source);
-    Ok([changed].into_iter().chain(resets).collect())
+    Ok([changed].into_iter().chain(cut_off).chain(resets).collect())
 }
 
 /// Lets the objects of these kinds that a source lists replace the recorded ones, whatever their version.

@@ -11,14 +11,18 @@ use quota_semantics::{Name, uid::Uid};
 /// Observes a namespace. Returns nothing if the recorded version is newer, or if the version is unknown and the
 /// namespace unchanged. A newer version without changes is recorded, so that a late earlier one does not count.
 pub(super) fn observe(state: &State, seen: &Arc<NamespaceRecord>) -> Option<Event> {
-    let is_news = match state.observed_namespace(&seen.name) {
+    let recorded = state.observed_namespace(&seen.name);
+    let recorded = recorded.map(|recorded| &recorded.record);
+    let is_news = match recorded {
         None => true,
         Some(recorded) => match seen.version {
-            0 => !recorded.record.says_the_same(seen),
-            version => version > recorded.record.version,
+            0 => !recorded.says_the_same(seen),
+            version => version > recorded.version,
         },
     };
-    let is_news = is_news && !state.is_deleted(&seen.name, &seen.uid);
+    // A namespace that was restored after its deletion is recorded again.
+    let is_alive = recorded.is_some_and(|recorded| recorded.uid == seen.uid);
+    let is_news = is_news && (is_alive || !state.is_deleted(&seen.name, &seen.uid));
     is_news.then(|| Event::NamespaceObserved(seen.clone()))
 }
 

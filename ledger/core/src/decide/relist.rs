@@ -144,7 +144,7 @@ fn open_relist(state: &State, source: &Name, finish: &Finish) -> Option<RelistVi
     open.next().is_none().then_some(only)
 }
 
-fn over(relist: &RelistView, outcome: RelistOutcome) -> Event {
+pub(super) fn over(relist: &RelistView, outcome: RelistOutcome) -> Event {
     Event::RelistEnded(Box::new(RelistEnd {
         scope: relist.scope.clone(),
         began: relist.began,

@@ -16,8 +16,9 @@ use crate::{
     epoch::{Epoch, Seal},
 };
 
-/// Most databases of sealed epochs that are open at once; each has a cache.
-const OPEN_EPOCHS: usize = 3;
+/// Most databases of sealed epochs that are open at once; each has a small cache. As many as there are readers: opening
+/// one reads all its files, and readers must not close each other's.
+const OPEN_EPOCHS: usize = 8;
 
 /// A sealed epoch.
 #[derive(Clone)]

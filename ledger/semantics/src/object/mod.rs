@@ -103,7 +103,7 @@ pub struct Error {
     source: serde_json::Error,
 }
 
-/// Most containers of a pod times the resources that they name, for a request: some milliseconds.
+/// Most containers of a pod times the containers and the resources that they name, for a request: some milliseconds.
 pub const STEPS_MAX: usize = 1_000_000;
 
 impl Object {

@@ -191,7 +191,8 @@ impl Pod {
         counted
     }
 
-    /// An upper bound of the steps in which its amounts are computed: each container may name every resource.
+    /// An upper bound of the steps in which its amounts are computed and its containers are checked: each container may
+    /// name every resource.
     pub(super) fn steps(&self) -> usize {
         let Status {
             container_statuses,
@@ -202,7 +203,7 @@ impl Pod {
             |requirements: &Requirements| requirements.requests.len() + requirements.limits.len();
         let of_containers = self
             .containers()
-            .map(|container| names(&container.resources));
+            .map(|container| 1 + names(&container.resources));
         let statuses = container_statuses.iter().chain(init_container_statuses);
         let of_statuses = statuses.map(|status| {
             let running = status.resources.as_ref().map_or(0, names);

@@ -1,6 +1,9 @@
 //! Groups that choose objects by their own labels.
 
-use quota_core::decide::{Admitted, Measure, Review, admit, set_object_labels};
+use quota_core::{
+    decide::{self, Admitted, Measure, Review, admit, set_object_labels},
+    event::{RelistBegin, RelistScope},
+};
 
 use super::*;
 
@@ -160,13 +163,19 @@ fn objects_of_one_name_in_different_groups_are_all_held() {
     assert!(given.admits("q", labelled("c", "web", "pods=1")).is_err());
 }
 
-/// The object of `request` is to be changed from its version 1, which is not observed yet.
-fn relabelled(request: &Request, app: &str) -> Request {
-    let mut changed = request.clone();
-    changed.basis = Basis::Update { version: 1 };
-    changed.before = Some(request.footprint.clone());
-    changed.footprint.labels = [("app".into(), app.into())].into();
+/// An object is to be changed from this version.
+fn changed(before: &Request, after: &Request, version: u64) -> Request {
+    let mut changed = after.clone();
+    changed.basis = Basis::Update { version };
+    changed.before = Some(before.footprint.clone());
     changed
+}
+
+/// The object of `request` is to be changed from its version 1.
+fn relabelled(request: &Request, app: &str) -> Request {
+    let mut after = request.clone();
+    after.footprint.labels = [("app".into(), app.into())].into();
+    changed(request, &after, 1)
 }
 
 /// The change may be refused after its review. So it does not take what is held for the creation to another group.
@@ -209,4 +218,47 @@ fn what_moves_to_a_group_before_it_is_observed_is_held_there() {
     given.admits("p", relabelled(&one, "web")).unwrap();
     given.counts(&[("web", "0+1+0")]);
     assert!(given.admits("q", relabelled(&two, "web")).is_err());
+}
+
+/// Nothing more than what is observed is held, but a version with less is on its way.
+#[test]
+fn what_is_held_behind_a_smaller_version_is_not_moved_either() {
+    let mut given = Given::default();
+    given.records_labels(&["app"]).unwrap();
+    for app in ["web", "db"] {
+        let labels = format!(r#"{{"matchLabels":{{"app":"{app}"}}}}"#);
+        given.group(&choosing(app, "pods=4", &labels));
+    }
+    let [large, small] = ["pods=4", "pods=1"].map(|amounts| labelled("a", "web", amounts));
+    given.sees_labelled("p", &large);
+    given.admits("p", changed(&large, &small, 1)).unwrap();
+    let grown = given.admits("p", changed(&small, &large, 2)).unwrap();
+    assert_eq!(grown.events.len(), 1);
+    given.counts(&[("web", "4+0+0")]);
+    let moved = changed(&large, &relabelled(&large, "db"), 3);
+    assert!(matches!(
+        given.admits("p", moved),
+        Err(Refusal::Moved { .. })
+    ));
+}
+
+/// Some objects were listed without the label already.
+#[test]
+fn a_list_that_is_under_way_when_labels_are_added_is_not_the_list_with_them() {
+    let mut given = Given::default();
+    assert!(given.sees(&alive("a", 1, "pods=4")));
+    let scope = RelistScope {
+        resource: "pods".into(),
+        namespace: None,
+        source: "stream".into(),
+    };
+    let begin = RelistBegin {
+        scope: scope.clone(),
+        id: None,
+        allow_empty: true,
+    };
+    given.record(decide::begin_relist(&given.state, begin, false));
+    given.records_labels(&["app"]).unwrap();
+    assert!(given.state.relist(&scope).is_none());
+    assert!(given.state.version_resets().contains(&scope));
 }

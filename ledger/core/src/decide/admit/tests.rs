@@ -469,6 +469,49 @@ fn a_charged_workload_is_scaled_by_what_one_replica_counts_for() {
     assert_eq!(world.counted("pods"), "0+4");
 }
 
+/// Anyone who may reserve can reserve anything under any uid.
+#[test]
+fn what_others_reserve_under_the_uid_of_an_object_does_not_measure_it() {
+    let reserve = |world: &mut World, review: &Review| {
+        let reserved = of_another(review.clone(), |request| {
+            request.footprint = Footprint::default();
+        });
+        let by = By::holder("tenant");
+        let granted =
+            crate::decide::reserve(&world.state, NOW, &by, &reserved.request, &world.policy);
+        WriteTransaction::new(&mut world.state, &mut world.open, NOW)
+            .record(&Actor::named("tenant"), granted.unwrap().events);
+    };
+    let mut world = World::with_quota(&[("requests.cpu", "5")]);
+    world.see(&deployment("web", 1, CORE), 1);
+    reserve(&mut world, &deployment("web", 1, CORE));
+    let scaled = world.admit(&scale("web", 9));
+    assert!(scaled.unwrap_err().contains("requested: requests.cpu=8"));
+
+    // An object that is not observed.
+    let mut world = World::with_quota(&[("requests.cpu", "5")]);
+    let by = By::holder("tenant");
+    let all = crate::decide::reserve(
+        &world.state,
+        NOW,
+        &by,
+        &pod("a", "5").request,
+        &world.policy,
+    );
+    WriteTransaction::new(&mut world.state, &mut world.open, NOW)
+        .record(&Actor::named("tenant"), all.unwrap().events);
+    let before = pod("a", "1").request.footprint.clone();
+    world
+        .admit(&update(pod("a", "5"), Some(before), 1))
+        .unwrap();
+    assert!(
+        world
+            .state
+            .pending_of("team", &uid("a"))
+            .is_some_and(|it| &*it.owner == "test")
+    );
+}
+
 #[test]
 fn a_template_has_to_specify_what_a_quota_on_cpu_demands() {
     let mut world = World::with_quota(&[("limits.cpu", "5"), ("count/pods", "0")]);

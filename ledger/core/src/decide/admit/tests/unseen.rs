@@ -136,3 +136,39 @@ fn what_is_held_for_an_update_that_is_never_stored_expires() {
     world.record(due);
     assert_eq!(world.counted("requests.cpu"), "20+0");
 }
+
+/// An update is refused after its review, and tried again when the reservation has nearly expired: the object may be
+/// stored now.
+#[test]
+fn what_a_later_review_relies_on_is_held_as_long_as_what_is_granted_then() {
+    let later = NOW.plus(Span::from_seconds(20));
+    let retries = [
+        changed("a", ["10", "20"], 10),
+        changed("a", ["10", "15"], 10),
+        changed("a", ["15", "20"], 11),
+    ];
+    for retry in retries {
+        let mut world = World::with_one_of_ten();
+        world.admit(&changed("a", ["10", "20"], 10)).unwrap();
+        let asked_only = Review {
+            holds: false,
+            ..retry.clone()
+        };
+        for (now, review, is_prolonged) in [
+            (NOW, &retry, false),
+            (later, &asked_only, false),
+            (later, &retry, true),
+            (later, &retry, false),
+        ] {
+            let by = By::holder("test");
+            let admitted = admit(&world.state, now, &by, review, &world.policy).unwrap();
+            let expirations = admitted.events.iter().filter_map(|event| match event {
+                Event::ReservationExtended { expiration, .. } => Some(*expiration),
+                _ => None,
+            });
+            let until = is_prolonged.then(|| later.plus(world.policy.default_ttl));
+            assert_eq!(expirations.collect::<Vec<_>>(), Vec::from_iter(until));
+            world.record(admitted.events);
+        }
+    }
+}

@@ -47,7 +47,8 @@ pub(super) async fn list(
     }
     let (labels, fields) = (params.labels()?, params.fields()?);
     let permit = read_permit(&actor)?;
-    let names = |state: &state::State| state.groups_of(&namespace).cloned().collect::<Vec<_>>();
+    let named = Name::from(&*namespace);
+    let names = |state: &state::State| state.groups_of(&named);
     let (mut names, head) = kube.read(names).await?;
     params.check_version(head)?;
     names.sort_unstable();
@@ -152,8 +153,9 @@ impl Kube {
         name: &str,
         principal: &Principal,
     ) -> Result<Option<Object>> {
+        let named = Name::from(namespace);
         let counts =
-            |state: &state::State| state.groups_of(namespace).any(|group| **group == *name);
+            |state: &state::State| state.groups_of(&named).iter().any(|group| **group == *name);
         if !self.read(counts).await?.0 {
             return Ok(None);
         }

@@ -157,6 +157,15 @@ impl Changes {
         entry.max(changed.min(head))
     }
 
+    /// The last recorded change of a quota that `entry` set. There may be later ones that are not recorded any more.
+    pub(super) fn last_recorded(&self, namespace: &str, entry: Sequence) -> Sequence {
+        let window = self.window.lock();
+        let figures = window.figures.get(namespace).copied();
+        entry
+            .max(figures.unwrap_or_default())
+            .max(window.everything)
+    }
+
     /// The version of a group that `entry` set, in a state at `head`: no figure of any namespace has changed since.
     pub(super) fn version_of_group(&self, entry: Sequence, head: Sequence) -> Sequence {
         let window = self.window.lock();
@@ -366,6 +375,10 @@ impl Window {
             Event::GroupSet(record) => Some(Record::Group(record.clone())),
             _ => None,
         };
+        let appears = match &entry.event {
+            Event::QuotaSet(quota) => !self.records.contains_key(&quota.namespace),
+            _ => false,
+        };
         let gone = match &entry.event {
             Event::QuotaDeleted { namespace, name } => self.forget(namespace, name),
             Event::GroupDeleted { name } => self.forget(&Name::default(), name),
@@ -382,7 +395,12 @@ impl Window {
                 set,
             });
         }
-        if changes_groups(&entry.event) {
+        let vanishes = match &entry.event {
+            Event::QuotaDeleted { namespace, .. } => !self.records.contains_key(namespace),
+            _ => false,
+        };
+        // A namespace may be a member of groups for as long as it has a quota.
+        if changes_groups(&entry.event) || appears || vanishes {
             self.groups = entry.sequence;
         }
         if changes_everything(&entry.event) {

@@ -5,10 +5,13 @@ use quota_semantics::Name;
 
 use super::{
     kind::Kind,
-    page::{Position, Scope},
     resource::View,
+    scope::{Position, Scope},
 };
-use crate::{api::groups, large::BYTES_PER_AMOUNT};
+use crate::{
+    api::groups,
+    large::{BYTES_PER_AMOUNT, Turn},
+};
 
 /// Groups and members of them that are copied while the state is locked once.
 const GROUP_PLACES: usize = 2_000;
@@ -61,15 +64,17 @@ impl Copied {
         }
     }
 
-    /// Their views.
-    pub(super) fn views(self) -> Box<dyn Iterator<Item = View>> {
+    /// Their views, with pauses.
+    pub(super) fn views(self, turn: &Turn) -> Box<dyn Iterator<Item = View> + '_> {
         match self {
             Self::Quotas(quotas) => {
                 let views = quotas.into_iter().flat_map(QuotasView::into_views);
                 Box::new(views.map(View::Quota))
             }
             Self::Groups(groups) => {
-                let views = groups.into_iter().map(|copied| copied.seen(|| ()));
+                let views = groups
+                    .into_iter()
+                    .map(|copied| copied.seen(|| turn.pause()));
                 Box::new(views.map(View::Group))
             }
             Self::Views(views) => Box::new(views.into_iter()),
@@ -106,15 +111,12 @@ pub(super) fn some_of(
 fn some_groups_of(state: &state::State, after: &str, limit: usize) -> (Vec<groups::Copied>, bool) {
     let (page, more) = state.groups_page(after, limit);
     let all = page.len();
-    let (groups, count) = with_members(state, page.into_iter().map(Some));
+    let (groups, count) = with_members(state, page);
     (groups, more || count < all)
 }
 
 /// The first of these groups with their members, as many as take little work; and how many were looked at.
-fn with_members(
-    state: &state::State,
-    groups: impl Iterator<Item = Option<CopiedGroup>>,
-) -> (Vec<groups::Copied>, usize) {
+fn with_members(state: &state::State, groups: Vec<CopiedGroup>) -> (Vec<groups::Copied>, usize) {
     let (mut copied, mut count) = (Vec::new(), 0);
     let (mut places, mut amounts) = (0, 0);
     for group in groups {
@@ -123,7 +125,7 @@ fn with_members(
         }
         count += 1;
         places += 1;
-        if let Some(group) = group.and_then(|group| groups::Copied::with(state, group)) {
+        if let Some(group) = groups::Copied::with(state, group) {
             places += group.places();
             amounts += group.amounts();
             copied.push(group);

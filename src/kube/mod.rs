@@ -40,6 +40,7 @@ mod request;
 mod resource;
 mod reviews;
 mod routes;
+mod scope;
 mod services;
 mod status;
 mod table;

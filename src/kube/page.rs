@@ -3,13 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use axum::response::{IntoResponse, Response};
-use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::header;
-use quota_core::{
-    event::{QuotaRecord, Sequence},
-    state,
-};
-use quota_semantics::Name;
+use quota_core::{event::Sequence, state};
 use serde::Serialize;
 use serde_json::{
     Value, json,
@@ -19,73 +14,22 @@ use serde_json::{
 use super::{
     Kube,
     accept::Shape,
-    field_selector::FieldSelector,
+    copied::{Copied, some_of},
     kind::Kind,
     object::Object,
     params::Params,
-    resource::{CopiedView, Key, ObjectPath},
+    resource::{CopiedView, Key},
+    scope::{Position, Scope},
     status::{Failure, Result},
     table::{self, Attachment},
 };
 use crate::{
-    label_selector::LabelSelector,
     large::{BYTES_PER_AMOUNT, Permit, Turn},
     writer::now,
 };
 
-// Watches find them here.
-pub(super) use super::copied::{Copied, some_of};
-
 /// Most amounts in one list, counting limits and the reservations' amounts for them; the rest is left for `continue`.
 const LIST_WORK: usize = 200_000;
-
-/// Selects objects.
-#[derive(Clone, Debug)]
-pub(super) struct Scope {
-    pub(super) kind: Kind,
-    /// The namespace of the objects; none for all.
-    pub(super) namespace: Option<Name>,
-    pub(super) fields: FieldSelector,
-    pub(super) labels: LabelSelector,
-}
-
-impl Scope {
-    pub(super) fn new(path: &ObjectPath, params: &Params) -> Result<Self> {
-        let (fields, labels) = (params.fields()?, params.labels()?);
-        let namespace = match path.kind {
-            Kind::Quota => path
-                .namespace
-                .clone()
-                .or_else(|| fields.namespace().cloned()),
-            Kind::Group => None,
-        };
-        Ok(Self {
-            kind: path.kind,
-            namespace,
-            fields,
-            labels,
-        })
-    }
-
-    /// Whether the scope may contain this object, regardless of its labels.
-    pub(super) fn is_about(&self, key: &Key) -> bool {
-        let is_there = |own: &Name| *own == key.namespace;
-        self.kind == key.kind
-            && self.namespace.as_ref().is_none_or(is_there)
-            && self.fields.matches(&key.namespace, &key.name)
-    }
-
-    pub(super) fn is_about_quota(&self, quota: &QuotaRecord) -> bool {
-        let is_there = |own: &Name| *own == quota.namespace;
-        self.kind == Kind::Quota
-            && self.namespace.as_ref().is_none_or(is_there)
-            && self.fields.matches(&quota.namespace, &quota.name)
-    }
-
-    pub(super) fn is_about_group(&self, name: &Name) -> bool {
-        self.kind == Kind::Group && self.fields.matches("", name)
-    }
-}
 
 /// A list with these entries.
 fn as_list(kind: Kind, shape: Shape, metadata: &Value, entries: Vec<Value>) -> Value {
@@ -225,39 +169,6 @@ pub(super) fn as_table(kind: Kind, version: &str, metadata: &Value, rows: Vec<Va
     })
 }
 
-/// The position after which a page begins.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Position(pub(super) Name, pub(super) Name);
-
-impl From<Key> for Position {
-    fn from(key: Key) -> Self {
-        Self(key.namespace, key.name)
-    }
-}
-
-impl Position {
-    fn of(object: &Object) -> Self {
-        Self(object.namespace().clone(), object.name().clone())
-    }
-
-    pub(super) fn read(token: &str) -> Result<Self> {
-        if token.is_empty() {
-            return Ok(Self::default());
-        }
-        let bytes = URL_SAFE_NO_PAD.decode(token).ok();
-        let position = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        position
-            .map(|(namespace, name)| Self(namespace, name))
-            .ok_or_else(|| Failure::bad_request("continue key is not valid"))
-    }
-
-    fn token(&self) -> Result<String> {
-        let json =
-            serde_json::to_vec(&(&self.0, &self.1)).map_err(|error| Failure::internal(&error))?;
-        Ok(URL_SAFE_NO_PAD.encode(json))
-    }
-}
-
 impl Kube {
     /// An object, and the head of the state. It is made in the turn of the principal if it shows many amounts.
     pub(super) async fn find(
@@ -275,7 +186,7 @@ impl Kube {
     /// The object of a copy from a state at `head`, made in the turn of the principal if it shows many amounts.
     pub(super) async fn made(&self, permit: &Permit, copied: CopiedView, head: Sequence) -> Object {
         let (kube, amounts) = (self.clone(), copied.amounts());
-        let make = move |_: &Turn| kube.object(copied.view(), head);
+        let make = move |turn: &Turn| kube.object(copied.view(turn), head);
         permit.make(amounts, make).await
     }
 
@@ -365,7 +276,7 @@ impl<M: Making> Filling<M> {
         turn: &Turn,
     ) -> Result<bool> {
         for (some, head) in copied {
-            for view in some.views() {
+            for view in some.views(turn) {
                 turn.pause();
                 let work = view.work();
                 let object = kube.object(view, head);

@@ -15,9 +15,10 @@ use super::{
     Caller, Kube,
     accept::Shape,
     object::Object,
-    page::{self, Listing, Position, Scope},
+    page::{self, Listing},
     params::Params,
     resource::ObjectPath,
+    scope::{Position, Scope},
     status::{Failure, Result},
     table::{self, Attachment},
     watch,
@@ -39,7 +40,7 @@ pub(super) async fn get(
     params.check_version(head)?;
     let copied = copied.ok_or_else(|| Failure::not_found(path.kind, &path.name))?;
     let amounts = copied.amounts();
-    let make = move |_: &Turn| one(&kube.object(copied.view(), head), shape, &params);
+    let make = move |turn: &Turn| one(&kube.object(copied.view(turn), head), shape, &params);
     let made = make_sized(&actor.principal, amounts, make).await;
     made.map_err(|_| Unavailable::Overloaded)?
 }

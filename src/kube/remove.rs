@@ -16,11 +16,12 @@ use super::{
     accept::Shape,
     body::{Body, JSON, PROTOBUF, YAML},
     object::Object,
-    page::{Listing, Making, Position, Scope},
+    page::{Listing, Making},
     params::Params,
     protobuf, read,
     request::ATTEMPTS,
     resource::{Change, Key, ObjectPath},
+    scope::{Position, Scope},
     status::{Failure, Result},
 };
 use crate::{

@@ -33,7 +33,7 @@ use super::{
 };
 use crate::{
     api::{groups, render},
-    large::BYTES_PER_AMOUNT,
+    large::{BYTES_PER_AMOUNT, Turn},
     problem::Problem,
     routes::Target,
 };
@@ -299,11 +299,11 @@ impl CopiedView {
         }
     }
 
-    /// The object with its numbers.
-    pub(super) fn view(self) -> View {
+    /// The object with its numbers, made with pauses.
+    pub(super) fn view(self, turn: &Turn) -> View {
         match self {
             Self::Quota(view) => View::Quota(view),
-            Self::Group(copied) => View::Group(copied.seen(|| ())),
+            Self::Group(copied) => View::Group(copied.seen(|| turn.pause())),
         }
     }
 }

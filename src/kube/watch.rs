@@ -30,10 +30,11 @@ use super::{
     Kube,
     accept::Shape,
     changes::{Change, Deletion, Since},
+    copied::{self, Copied},
     kind::Kind,
-    page::{self, Copied, Position, Scope},
     params::Params,
     resource::Key,
+    scope::{Position, Scope},
     status::{Failure, Result},
     table::{self, Attachment},
 };
@@ -103,6 +104,7 @@ pub(super) async fn watch(
         lines,
         client: ClientState::default(),
         span: Span {
+            before: seen,
             seen,
             upto: seen,
             again: from.is_some(),
@@ -181,6 +183,7 @@ impl Watch {
     async fn send_all(&mut self) -> std::result::Result<(), Failed> {
         let ((), head) = self.kube.read(|_| ()).await?;
         self.span = Span {
+            before: head,
             seen: head,
             upto: head,
             again: false,
@@ -197,7 +200,7 @@ impl Watch {
         let scope = self.manner.scope.clone();
         let mut after = Some(Position::default());
         while let Some(position) = after {
-            let some = |state: &State| page::some_of(state, &scope, &position, self.kube.chunk());
+            let some = |state: &State| copied::some_of(state, &scope, &position, self.kube.chunk());
             let ((copied, next), head) = self.kube.read(some).await?;
             let last = self.send_copied(vec![(purpose, copied)], head).await?;
             after = last.map(|(_, last)| Position::from(last)).or(next);
@@ -271,6 +274,7 @@ impl Watch {
             }
             tokio::task::yield_now().await;
         }
+        self.span.before = self.span.seen;
         self.span.seen = self.span.upto;
         self.span.again = false;
         Ok(())

@@ -123,21 +123,8 @@ impl World {
                 let uid = self.groups.entry(name.clone()).or_insert(new).clone();
                 // Each namespace is counted by one group at most.
                 let of = name.replace('g', "n");
-                let selector =
-                    json!({"labels": {"matchLabels": {"kubernetes.io/metadata.name": of}}});
-                let limits = json!({"hard": {"pods": self.count.to_string()}});
-                let spec = group::Spec {
-                    selector: serde_json::from_value(selector).unwrap(),
-                    quota: serde_json::from_value(limits).unwrap(),
-                    ..group::Spec::default()
-                };
-                server.record(Event::GroupSet(Arc::new(GroupRecord {
-                    name: name.as_str().into(),
-                    uid,
-                    created: writer::now(),
-                    spec,
-                    metadata: self.metadata(),
-                })));
+                let metadata = self.metadata();
+                server.record(group(&name, uid, (&of, self.count), metadata));
             }
             6 => {
                 let name = self.random.name("g", 3);
@@ -158,6 +145,24 @@ impl World {
             }
         }
     }
+}
+
+/// A group that limits the pods of a namespace.
+fn group(name: &str, uid: Uid, (of, pods): (&str, u64), metadata: Box<str>) -> Event {
+    let selector = json!({"labels": {"matchLabels": {"kubernetes.io/metadata.name": of}}});
+    let limits = json!({"hard": {"pods": pods.to_string()}});
+    let spec = group::Spec {
+        selector: serde_json::from_value(selector).unwrap(),
+        quota: serde_json::from_value(limits).unwrap(),
+        ..group::Spec::default()
+    };
+    Event::GroupSet(Arc::new(GroupRecord {
+        name: name.into(),
+        uid,
+        created: writer::now(),
+        spec,
+        metadata,
+    }))
 }
 
 /// The objects that a client has, by namespace and name.
@@ -390,4 +395,43 @@ fn all_quotas_of_a_namespace_that_changed_at_once_come_again() {
     create(&server, "q4", json!({}));
     let (_, from) = list(&server, view);
     assert_eq!(names(&events(server.address, view, from, 1)), [""; 0]);
+}
+
+/// No source shows the namespace: it is there as long as it has a quota or an object.
+#[test]
+fn a_group_changes_with_a_namespace_that_comes_and_goes() {
+    let server = Server::start();
+    server.record(group("g", Uid::new("g").unwrap(), ("n", 9), "{}".into()));
+    let quota = |name: &str| QuotaRecord {
+        namespace: "n".into(),
+        name: name.into(),
+        uid: Uid::new(name).unwrap(),
+        created: writer::now(),
+        spec: Spec::default(),
+        metadata: "{}".into(),
+    };
+    let set = || server.record(Event::QuotaSet(Arc::new(quota("q"))));
+    let unset = || {
+        server.record(Event::QuotaDeleted {
+            namespace: "n".into(),
+            name: "q".into(),
+        });
+    };
+    let observe = || server.observe("n", "p", &[("pods", "1")]);
+    let delete = || server.delete("n", "p");
+    let steps: [(&str, &dyn Fn()); 4] = [
+        ("an object", &observe),
+        ("no object", &delete),
+        ("a quota", &set),
+        ("no quota", &unset),
+    ];
+    let view = (GROUPS, "");
+    for (step, change) in steps {
+        let (mut store, from) = list(&server, view);
+        change();
+        let (there, _) = list(&server, view);
+        assert_ne!(shown(&store), shown(&there), "{step}");
+        take(&mut store, &events(server.address, view, from, 1));
+        assert_eq!(shown(&store), shown(&there), "{step}");
+    }
 }

@@ -450,6 +450,25 @@ fn what_was_committed_is_given_back_once_unless_a_source_has_shown_it() {
     ));
 }
 
+/// Watches look only at entries that may change what counts.
+#[test]
+fn an_event_that_ends_a_commit_is_more_than_a_new_version() {
+    let mut given = Given::hard("pods=9");
+    given.sees(&alive("a", 5, "pods=1"));
+    given.reserve(&reserve_request("a", "pods=2")).unwrap();
+    let bounds = &given.policy.bounds;
+    let committed = decide::commit(&given.state, &by(), "team-a", &uid("a"), None, bounds);
+    given.record(committed.unwrap());
+    assert_eq!(given.counted(), ("2".into(), "0".into()));
+    let verdict = decide::observe(&given.state, alive("a", 6, "pods=1"));
+    let decide::Verdict::Accepted(events) = verdict else {
+        panic!("{verdict:?}")
+    };
+    assert!(matches!(&*events, [Event::ObjectObserved(_)]), "{events:?}");
+    given.record(events);
+    assert_eq!(given.counted(), ("1".into(), "0".into()));
+}
+
 #[test]
 fn of_what_is_pending_for_the_name_of_an_observed_object_the_latest_waits_and_what_it_covers_ends()
 {

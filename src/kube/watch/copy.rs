@@ -9,9 +9,9 @@ use super::{
     super::{
         Kube,
         changes::Change,
+        copied::Copied,
         kind::Kind,
-        page::Copied,
-        resource::{CopiedView, Key},
+        resource::{CopiedView, Key, View},
         status::Result,
     },
     events::Purpose,
@@ -85,9 +85,10 @@ pub(super) fn some_of(
 fn one(state: &State, key: &Key) -> (Copied, usize) {
     match key.copied(state) {
         None => (Copied::Views(Vec::new()), 1),
-        Some(copied @ CopiedView::Quota(_)) => {
-            let work = SUMS + COMPUTED * copied.amounts();
-            (Copied::Views(vec![copied.view()]), work)
+        Some(CopiedView::Quota(quota)) => {
+            let view = View::Quota(quota);
+            let work = SUMS + COMPUTED * (1 + view.work());
+            (Copied::Views(vec![view]), work)
         }
         Some(CopiedView::Group(group)) => {
             let work = group.amounts().max(MEMBER * group.places());
@@ -113,7 +114,7 @@ pub(super) async fn of_groups(
     for some in figures.chunks(CHANGES_AT_ONCE) {
         let groups = |state: &State| -> Vec<(Name, Sequence)> {
             let of = |(sequence, namespace): &(Sequence, Name)| {
-                let groups = state.groups_of(namespace).cloned();
+                let groups = state.groups_of(namespace).into_iter();
                 groups.map(|group| (group, *sequence)).collect::<Vec<_>>()
             };
             some.iter().flat_map(of).collect()

@@ -19,9 +19,10 @@ use super::super::{
     Kube,
     accept::Shape,
     changes::Deletion,
+    copied::Copied,
     object::Object,
-    page::{Copied, Scope},
     resource::{Key, View},
+    scope::Scope,
     status::{Failure, Result},
     table::{self, Attachment},
 };
@@ -59,6 +60,8 @@ struct Sent {
 /// The versions between which changes are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
+    /// The same as `seen`, before the last round.
+    pub(super) before: Sequence,
     /// The version up to which the client has received all changes.
     pub(super) seen: Sequence,
     /// The version up to which changes are sent next. Objects that are created later are sent later: the deletion
@@ -132,7 +135,7 @@ impl EventMaker<'_> {
         head: Sequence,
     ) -> Result<Option<(usize, Key)>> {
         for (part, (purpose, copied)) in parts.into_iter().enumerate() {
-            for view in copied.views() {
+            for view in copied.views(self.turn) {
                 self.turn.pause();
                 let key = view.key();
                 match purpose {
@@ -185,11 +188,13 @@ impl EventMaker<'_> {
     /// sent one. It is shown with that version, even if it has changed again since: the changes of other objects in
     /// between follow.
     fn change(&mut self, view: View, head: Sequence, sequence: Sequence) -> Result<()> {
-        let Span { seen, upto, again } = self.span;
+        let Span {
+            seen, upto, again, ..
+        } = self.span;
         let version = self.kube.version(&view, head);
         let is_again = again && sequence == seen;
         // An entry that sets an object is sent before its other effects: so the client has the object.
-        if self.comes_later(&view, version, sequence) || (is_again && view.entry() == sequence) {
+        if self.comes_later(&view, head, sequence) || (is_again && view.entry() == sequence) {
             return Ok(());
         }
         let (key, uid) = (view.key(), view.record().uid().clone());
@@ -228,14 +233,17 @@ impl EventMaker<'_> {
         Ok(())
     }
 
-    /// Whether an object at this version has changed again in this round: then it is sent at that change. If it has
+    /// Whether an object of a state at `head` has changed again in this round: then it is sent at that change. If it has
     /// changed after this round, it is sent now, too: it may change all the time. With the entry that set it, it is
     /// always sent: this entry may have removed it from the selection. The version of a group is that of the last
     /// change of any namespace, so it says nothing.
-    fn comes_later(&self, view: &View, version: Sequence, sequence: Sequence) -> bool {
+    fn comes_later(&self, view: &View, head: Sequence, sequence: Sequence) -> bool {
         match view {
             View::Quota(quota) => {
-                quota.entry != sequence && version > sequence && version <= self.span.upto
+                let changes = &self.kube.0.changes;
+                let last = changes.last_recorded(&quota.record.namespace, quota.entry);
+                let last = last.min(head);
+                quota.entry != sequence && last > sequence && last <= self.span.upto
             }
             View::Group(_) => false,
         }
@@ -272,10 +280,11 @@ impl EventMaker<'_> {
         }
         let object = Object::deleted(record, deletion.sequence);
         // An entry that set it may have removed it from the selection. That was not sent if the object was deleted in
-        // the same round; and the client may have been cut off between this entry and the deletion.
+        // the same round, or in the next one before it was read; and the client may have been cut off between this entry
+        // and the deletion.
         let was_set = match self.span.again {
             true => deletion.set > deletion.born,
-            false => deletion.set > self.span.seen,
+            false => deletion.set > self.span.before,
         };
         if was_sent || was_set || scope.labels.matches(object.labels()) {
             self.send("DELETED", &object)?;

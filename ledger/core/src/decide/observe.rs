@@ -252,11 +252,15 @@ fn alive(state: &State, mut object: Box<Observed>, quota: Option<Box<Adopted>>) 
     if !same || adopted.is_some() {
         return accepted(object, ends_reservation, adopted);
     }
-    let ends_any = ends_reservation || state.replaces(&object.namespace, &object.uid, 0);
-    if object.version == 0 && !ends_any {
+    let version = object.version.max(recorded.version);
+    if state.replaces(&object.namespace, &object.uid, version) {
+        // A commit ends, so there is more to it than a new version.
+        object.version = version;
+        return accepted(object, ends_reservation, None);
+    }
+    if object.version == 0 && !ends_reservation {
         return Verdict::Ignored(Sighting::Alive { object, quota });
     }
-    let version = object.version.max(recorded.version);
     Verdict::Accepted(vec![Event::ObjectRefreshed {
         uid: object.uid,
         namespace: object.namespace,

@@ -239,14 +239,14 @@ impl State {
         (page, false)
     }
 
-    /// The groups that count objects of a namespace, nearest first.
-    pub fn groups_of(&self, namespace: &str) -> impl Iterator<Item = &Name> {
-        let chain = self
-            .namespaces
-            .find(namespace)
-            .map(|namespace| &namespace.chain);
-        let links = chain.into_iter().flat_map(|chain| chain.iter());
-        links.map(|link| &self.groups.get(link.group).record.name)
+    /// The groups that count objects of a namespace, or would if it had any, nearest first.
+    #[must_use]
+    pub fn groups_of(&self, namespace: &Name) -> Vec<Name> {
+        let chain = self.chain_of(namespace);
+        let names = chain
+            .iter()
+            .map(|link| self.groups.get(link.group).record.name.clone());
+        names.collect()
     }
 
     /// The `limit` first namespaces of a group after a name, by name, and whether there are more. None if there is no

@@ -1,0 +1,96 @@
+//! The objects that a request is about, and the place in their order where a page begins.
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use quota_core::event::QuotaRecord;
+use quota_semantics::Name;
+
+use super::{
+    field_selector::FieldSelector,
+    kind::Kind,
+    object::Object,
+    params::Params,
+    resource::{Key, ObjectPath},
+    status::{Failure, Result},
+};
+use crate::label_selector::LabelSelector;
+
+/// Selects objects.
+#[derive(Clone, Debug)]
+pub(super) struct Scope {
+    pub(super) kind: Kind,
+    /// The namespace of the objects; none for all.
+    pub(super) namespace: Option<Name>,
+    pub(super) fields: FieldSelector,
+    pub(super) labels: LabelSelector,
+}
+
+impl Scope {
+    pub(super) fn new(path: &ObjectPath, params: &Params) -> Result<Self> {
+        let (fields, labels) = (params.fields()?, params.labels()?);
+        let namespace = match path.kind {
+            Kind::Quota => path
+                .namespace
+                .clone()
+                .or_else(|| fields.namespace().cloned()),
+            Kind::Group => None,
+        };
+        Ok(Self {
+            kind: path.kind,
+            namespace,
+            fields,
+            labels,
+        })
+    }
+
+    /// Whether the scope may contain this object, regardless of its labels.
+    pub(super) fn is_about(&self, key: &Key) -> bool {
+        let is_there = |own: &Name| *own == key.namespace;
+        self.kind == key.kind
+            && self.namespace.as_ref().is_none_or(is_there)
+            && self.fields.matches(&key.namespace, &key.name)
+    }
+
+    pub(super) fn is_about_quota(&self, quota: &QuotaRecord) -> bool {
+        let is_there = |own: &Name| *own == quota.namespace;
+        self.kind == Kind::Quota
+            && self.namespace.as_ref().is_none_or(is_there)
+            && self.fields.matches(&quota.namespace, &quota.name)
+    }
+
+    pub(super) fn is_about_group(&self, name: &Name) -> bool {
+        self.kind == Kind::Group && self.fields.matches("", name)
+    }
+}
+
+/// The position after which a page begins.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Position(pub(super) Name, pub(super) Name);
+
+impl From<Key> for Position {
+    fn from(key: Key) -> Self {
+        Self(key.namespace, key.name)
+    }
+}
+
+impl Position {
+    pub(super) fn of(object: &Object) -> Self {
+        Self(object.namespace().clone(), object.name().clone())
+    }
+
+    pub(super) fn read(token: &str) -> Result<Self> {
+        if token.is_empty() {
+            return Ok(Self::default());
+        }
+        let bytes = URL_SAFE_NO_PAD.decode(token).ok();
+        let position = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        position
+            .map(|(namespace, name)| Self(namespace, name))
+            .ok_or_else(|| Failure::bad_request("continue key is not valid"))
+    }
+
+    pub(super) fn token(&self) -> Result<String> {
+        let json =
+            serde_json::to_vec(&(&self.0, &self.1)).map_err(|error| Failure::internal(&error))?;
+        Ok(URL_SAFE_NO_PAD.encode(json))
+    }
+}

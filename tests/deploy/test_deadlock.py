@@ -76,11 +76,12 @@ class Deadlock(unittest.TestCase):
 
     def test_the_webhook_is_not_asked_about_its_own_removal(self):
         for rendered, hook in self.hooks():
-            groups = {group for rule in hook["rules"] for group in rule["apiGroups"]}
+            rules = hook.get("rules", [])
+            groups = {group for rule in rules for group in rule["apiGroups"]}
             self.assertNotIn("*", groups)
             self.assertNotIn("admissionregistration.k8s.io", groups)
             self.assertNotIn("coordination.k8s.io", groups)
-            self.assertNotIn("DELETE", {operation for rule in hook["rules"] for operation in rule["operations"]})
+            self.assertNotIn("DELETE", {operation for rule in rules for operation in rule["operations"]})
 
     def test_it_is_an_ordinary_template(self):
         # A hook of Helm would stay after the chart was removed.

@@ -65,6 +65,22 @@ class Objects(unittest.TestCase):
                     self.assertEqual(metadata["namespace"], NAMESPACE)
                 self.assertEqual(metadata["labels"]["app.kubernetes.io/part-of"], "quota-ledger")
 
+    def test_labels_of_stateful_sets_are_short_enough_and_upgrades_replace_pods_that_are_not_ready(self):
+        for names in ({}, {"nameOverride": "x" * 50}, {"fullnameOverride": "x" * 45}):
+            rendered = Rendered({"nats": {"embedded": {"enabled": True}}} | names)
+            for made in rendered.all("StatefulSet"):
+                with self.subTest(name=made["metadata"]["name"]):
+                    # A pod's label controller-revision-hash: the name, and a hash of ten characters.
+                    self.assertLessEqual(len(made["metadata"]["name"]) + 11, 63)
+                    self.assertEqual(made["spec"]["podManagementPolicy"], "Parallel")
+
+    def test_pods_may_call_what_is_configured(self):
+        rule = {"ports": [{"port": 4318}]}
+        rendered = Rendered({"networkPolicy": {"quotadEgress": [rule]}, "nats": {"ports": [4333], "embedded": {"enabled": True}}})
+        egress = rendered.one("NetworkPolicy", "-quotad")["spec"]["egress"]
+        self.assertIn(rule, egress)
+        self.assertIn({"ports": [{"port": 4333}, {"port": 4222}]}, egress)
+
     def test_selectors_find_their_pods_and_no_others(self):
         for rendered in self.each():
             pods = {item["metadata"]["name"]: item["spec"]["template"]["metadata"]["labels"] for item in rendered.all_workloads()}

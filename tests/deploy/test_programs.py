@@ -185,7 +185,11 @@ class Programs(unittest.TestCase):
                     f"--exempt={','.join(hook['namespaceSelector']['matchExpressions'][0]['values'])}",
                 )
                 hook["clientConfig"].pop("caBundle", None)
+                (expected,) = wanted["webhooks"]
+                if values["keepRules"]:
+                    # The bridge writes them: an upgrade must not take them away.
+                    expected.pop("rules")
                 with self.subTest(values=case):
-                    self.assertEqual(hook, wanted["webhooks"][0])
+                    self.assertEqual(hook, expected)
                 compared += 1
         self.assertGreater(compared, 2)

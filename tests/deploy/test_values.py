@@ -74,6 +74,8 @@ class Values(unittest.TestCase):
             ({"webhook": {"certificates": {"mode": "existing", "existing": {"caBundle": "x"}}}}, "existing.secret"),
             ({"webhook": {"certificates": {"mode": "existing", "existing": {"secret": "s"}}}}, "existing.caBundle"),
             ({"quotad": {"hostNetwork": True}}, "tokensSecret"),
+            ({"webhook": {"client": {"caSecret": "s"}}}, "allowedNames"),
+            ({"fullnameOverride": "x" * 46}, "fullnameOverride"),
             ({"groups": {"status": {"tokenSecret": "t"}}}, "quotad.tokensSecret"),
             ({"groups": {"status": {"tokenSecret": "t"}}, "quotad": {"tokensSecret": "t"}, "bridge": {"namespaces": ["a"]}}, "all namespaces"),
         ]:

@@ -3,11 +3,11 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
-{{/* Short enough for a part to be appended. */}}
+{{/* Short enough for a part and the hash of a StatefulSet's revision to be appended: together they are a label. */}}
 {{- define "quota-ledger.fullname" -}}
 {{- $name := default .Chart.Name .Values.nameOverride }}
 {{- $full := ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) }}
-{{- default $full .Values.fullnameOverride | trunc 50 | trimSuffix "-" }}
+{{- default $full .Values.fullnameOverride | trunc 45 | trimSuffix "-" }}
 {{- end }}
 
 {{- define "quota-ledger.quotad" -}}

@@ -64,6 +64,10 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
         Maintenance::new(opened.ledger.clone(), opened.reader.clone(), config.clone());
     let maintained = tokio::spawn(maintenance.clone().run(stop.clone()));
     tokio::spawn(disk_space_guard(&config, &opened.ledger, &readiness)?.run(stop.clone()));
+    tokio::spawn(stop_waiting_for_space(
+        signals.stop.clone(),
+        opened.ledger.clone(),
+    ));
     let signer = sign(&config, &opened, &stop).await?;
     let charging = charging(&config)?;
     let (cluster, member) = join(&config, &opened, &readiness, &metrics).await?.unzip();
@@ -143,6 +147,12 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
     admin.await.context("the admin listener failed")?;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Lets the daemon stop although its disk is low.
+async fn stop_waiting_for_space(stop: CancellationToken, ledger: Ledger) {
+    stop.cancelled().await;
+    ledger.stop_waiting_for_space();
 }
 
 /// The tasks that use the ledger. They end after `stop` was cancelled.

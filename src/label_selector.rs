@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use quota_semantics::quota::syntax;
+
 /// Requirements that labels must all meet; without requirements every object matches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LabelSelector(Vec<Requirement>);
@@ -25,8 +27,10 @@ enum Operator {
 impl LabelSelector {
     /// Parses `a=b,c!=d,e in (f, g),h notin (i),j,!k,l>1,m<2`.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let parts = split(text)?;
-        let parts = parts.into_iter().filter(|part| !part.is_empty());
+        if text.trim().is_empty() {
+            return Ok(Self::default());
+        }
+        let parts = split(text)?.into_iter();
         let requirements: Result<_, _> = parts.map(Requirement::parse).collect();
         requirements.map(Self)
     }
@@ -79,16 +83,28 @@ impl Requirement {
         } else {
             (text, Operator::Exists)
         };
-        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
-        if key.is_empty() || !key.chars().all(fits) {
-            return Err(wrong(
-                "key: name part must consist of alphanumeric characters, '-', '_' or '.'",
-            ));
-        }
-        Ok(Self {
+        let requirement = Self {
             key: key.to_owned(),
             operator,
-        })
+        };
+        match requirement.complaint() {
+            Some(complaint) => Err(wrong(&complaint)),
+            None => Ok(requirement),
+        }
+    }
+
+    /// What is wrong with the key or a value, if anything.
+    fn complaint(&self) -> Option<String> {
+        let wrong = syntax::qualified_name(&self.key).into_iter();
+        let wrong = wrong.map(|why| format!("key: {why}")).next();
+        let (Operator::In(values) | Operator::NotIn(values)) = &self.operator else {
+            return wrong;
+        };
+        let of = |value: &String| {
+            let wrong = syntax::label_value(value).into_iter();
+            wrong.map(|why| format!("value {value:?}: {why}")).next()
+        };
+        wrong.or_else(|| values.iter().find_map(of))
     }
 
     fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
@@ -179,6 +195,14 @@ mod tests {
             "a like (b)",
             "((",
             "!",
+            ",",
+            "a,",
+            "a,,b",
+            "a in (b c)",
+            "a notin (b c)",
+            "a!=b c",
+            "a=b=c",
+            "-a",
         ] {
             assert!(LabelSelector::parse(text).is_err(), "{text}");
         }

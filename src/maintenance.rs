@@ -22,6 +22,9 @@ const TICK: Duration = Duration::from_secs(1);
 /// How often compaction looks for data to remove, besides after each snapshot.
 const COMPACTION: Duration = Duration::from_secs(60);
 
+/// How often the free space is looked at while relists are finished.
+const LOOK_AT_DISK: Duration = Duration::from_millis(200);
+
 /// The wait before a failed snapshot is retried.
 const SNAPSHOT_RETRY: Duration = Duration::from_secs(60);
 
@@ -106,7 +109,11 @@ impl Maintenance {
                 self.compact().await;
             }
             if self.ledger.decides() {
-                self.finish_relists().await;
+                // Ending objects needs space, which the next compaction may make.
+                tokio::select! {
+                    () = self.finish_relists() => {}
+                    () = self.until_disk_low() => {}
+                }
             }
             self.record_figures().await;
             self.stop_if_poisoned();
@@ -202,13 +209,23 @@ impl Maintenance {
         }
     }
 
+    async fn until_disk_low(&self) {
+        let mut ticks = tokio::time::interval(LOOK_AT_DISK);
+        while !self.ledger.is_disk_low() {
+            ticks.tick().await;
+        }
+    }
+
     async fn record_figures(&self) {
         metrics::ledger_last_sequence(self.ledger.durable().sequence);
         let oldest = self.ledger.peek(|state| {
             metrics::relists_open(state.relist_count() as u64);
             metrics::uid_collisions(state.uid_collisions() as u64);
             metrics::ended_reservations_bytes(state.ended_bytes() as u64);
-            metrics::reservations(ReservationState::Pending, state.pending_count() as u64);
+            let held = state.held_count(writer::now()) as u64;
+            let pending = state.pending_count() as u64 - held;
+            metrics::reservations(ReservationState::Held, held);
+            metrics::reservations(ReservationState::Pending, pending);
             metrics::reservations(ReservationState::Committed, state.committed_count() as u64);
             state.oldest_pending()
         });

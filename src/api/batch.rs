@@ -18,7 +18,7 @@ use super::{
     App, Caller, answer,
     body::JsonText,
     caller,
-    measure::{Operation, decided, log_denied, measured},
+    measure::{Operation, decided, limited, log_denied, measured},
     problem::{Cause, Problem, Reason},
     reservations::{
         Granted, LAGGING, grant, note, remembered, warnings, whole, write_fields, write_head,
@@ -81,7 +81,10 @@ pub(super) async fn reserve(
             for result in &results {
                 match result {
                     Ok(granted) => decided(None, granted.replayed),
-                    Err(problem) => decided(Some(problem), false),
+                    Err(problem) => {
+                        decided(Some(problem), false);
+                        limited(problem);
+                    }
                 }
             }
             let amounts = results.iter().map(amounts_of).sum();

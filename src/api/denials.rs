@@ -50,13 +50,13 @@ async fn page(
         Some(denials) => denials.list(query).await,
         None => Vec::new(),
     };
-    // A denial that was decided on entries that are not durable yet could still be lost with them.
-    let durable = app.ledger.durable().sequence;
-    kept.retain(|denial| denial.sequence <= durable);
     let more = kept.len() > limit;
     kept.truncate(limit);
     let last = kept.last().filter(|_| more);
     let next = last.map(|denial| token(&denial.id)).transpose()?;
+    // A denial that was decided on entries that are not durable yet could still be lost with them.
+    let durable = app.ledger.durable().sequence;
+    kept.retain(|denial| denial.sequence <= durable);
     let head = app.ledger.read(quota_core::state::State::head).await?;
     let bytes: usize = kept.iter().map(|denial| denial.json.get().len()).sum();
     let make = move |turn: &Turn| {

@@ -14,7 +14,10 @@ use super::{
     page::{self, Page, PageQuery, Params, token},
     problem::Problem,
 };
-use crate::large::{BYTES_PER_AMOUNT, Permit, Turn};
+use crate::{
+    auth::Principal,
+    large::{BYTES_PER_AMOUNT, Permit, Turn},
+};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -42,6 +45,7 @@ enum Order {
 pub(super) async fn list(
     State(app): State<App>,
     Caller(actor): Caller,
+    caller: Principal,
     Params(query): Params<EntriesQuery>,
 ) -> Result<Response, Problem> {
     let permit = Permit::to_read(&actor.principal)?;
@@ -54,8 +58,8 @@ pub(super) async fn list(
         .transpose()?;
     let from = token_from.or(query.from);
     let head = app.ledger.read(quota_core::state::State::head).await?;
-    let wanted = Namespaced::new(query.namespace);
-    let pick = move |entry| wanted.keeps(&entry).then_some(entry);
+    let wanted = Namespaced::new(query.namespace, &caller);
+    let pick = move |entry| wanted.keeps(&entry).then(|| wanted.shown(entry));
     let walked = match query.order {
         Order::Asc => {
             let from = from.unwrap_or_else(|| app.reader.first_sequence());

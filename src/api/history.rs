@@ -4,14 +4,17 @@ use std::collections::VecDeque;
 
 use quota_core::{
     codec,
-    event::{Entry, Sequence},
+    event::{Entry, Event, Sequence},
     size,
 };
 use quota_journal::{Reader, StoredBatch};
 use quota_semantics::Name;
 
 use super::{App, problem::Problem, readers::Reading};
-use crate::cpu_throttle;
+use crate::{
+    auth::{Principal, Role},
+    cpu_throttle,
+};
 
 /// Most entries that one request reads; matching entries may lie further on.
 pub(super) const SCANNED_MAX: usize = 20_000;
@@ -56,18 +59,35 @@ pub(super) struct Walk<T> {
     pub(super) turn: Reading,
 }
 
-/// Selects the entries of one namespace, or all.
-pub(super) struct Namespaced(Option<String>);
+/// Selects the entries of one namespace, or all, for a caller.
+pub(super) struct Namespaced {
+    namespace: Option<String>,
+    sees_rejected: bool,
+}
 
 impl Namespaced {
-    pub(super) fn new(namespace: Option<String>) -> Self {
-        Self(namespace.filter(|namespace| !namespace.is_empty()))
+    pub(super) fn new(namespace: Option<String>, caller: &Principal) -> Self {
+        Self {
+            namespace: namespace.filter(|namespace| !namespace.is_empty()),
+            sees_rejected: caller.may_everywhere(Role::Admin),
+        }
     }
 
     pub(super) fn keeps(&self, entry: &Entry) -> bool {
-        self.0
+        self.namespace
             .as_deref()
             .is_none_or(|wanted| entry.event.namespace().is_some_and(|own| *own == *wanted))
+    }
+
+    /// The entry as the caller may see it. A rejected message may hold anything, so only administrators see its text.
+    pub(super) fn shown(&self, mut entry: Entry) -> Entry {
+        if let Event::MessageRejected(letter) | Event::EventRejected { letter, .. } =
+            &mut entry.event
+            && !self.sees_rejected
+        {
+            letter.payload = Box::default();
+        }
+        entry
     }
 }
 

@@ -17,13 +17,23 @@ use crate::{
 /// Denials that are logged per second.
 static DENIED: LogLimiter = LogLimiter::new(10);
 
-/// Runs an operation and records its duration.
+/// Runs an operation, and records its duration and the limit that it hit.
 pub(super) fn measured<T>(
     operation: Operation,
     work: impl Future<Output = Result<T, Problem>>,
 ) -> impl Future<Output = Result<T, Problem>> {
     let began = Instant::now();
-    work.inspect(move |_| metrics::decision_duration(operation, began.elapsed()))
+    work.inspect(move |done| {
+        metrics::decision_duration(operation, began.elapsed());
+        done.as_ref().err().into_iter().for_each(limited);
+    })
+}
+
+/// Counts the limit that a problem is about, if any.
+pub(super) fn limited(problem: &Problem) {
+    if let Some(limit) = problem.limit() {
+        metrics::limit_reached(limit);
+    }
 }
 
 /// Counts the decision on one request.
@@ -37,9 +47,6 @@ pub(super) fn decided(problem: Option<&Problem>, replayed: bool) {
         Some(_) => Decision::Error,
     };
     metrics::decisions(decision, problem.map(Problem::reason));
-    if let Some(limit) = problem.and_then(Problem::limit) {
-        metrics::limit_reached(limit);
-    }
 }
 
 /// Logs a denied request as the webhook does.

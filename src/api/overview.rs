@@ -1,6 +1,9 @@
 //! Lists namespaces by how full their quotas are: those that need attention first.
 
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use axum::{extract::State, response::Response};
 use quota_client::wire::{Fullest, NamespaceUsage};
@@ -18,7 +21,10 @@ use super::{
     problem::{Cause, Problem},
     series::{FIGURES_MAX, SeriesQuery},
 };
-use crate::{large::Permit, writer};
+use crate::{
+    large::{Permit, Turn},
+    writer,
+};
 
 /// Limits that are read while the state is locked once; a namespace without limits counts as one.
 const LIMITS_AT_ONCE: usize = 10_000;
@@ -139,18 +145,34 @@ pub(super) async fn list(
         found: BTreeMap::new(),
     };
     let search = query.search.unwrap_or_default();
-    let is_wanted = |name: &Name| name.contains(&*search);
+    let is_wanted = move |name: &Name| name.contains(&*search);
     let (at, sequence) = (query.at, query.sequence);
-    let (as_of, lagging) = if at.is_none() && sequence.is_none() {
-        of_now(&app, &mut best, is_wanted).await?
-    } else {
-        past::query(&app, &actor.principal, &When { at, sequence }, |state| {
-            let wanted = state.namespaces("").filter(|name| is_wanted(name));
-            wanted.for_each(|name| best.offer(name, &Seen::of(state, name)));
-            state.head()
-        })
-        .await?
+    if at.is_none() && sequence.is_none() {
+        let (as_of, lagging) = of_now(&app, &mut best, is_wanted).await?;
+        return page_of(best, limit, as_of, lagging);
+    }
+    let view = move |state: &state::State| {
+        let wanted = state.namespaces("").filter(|name| is_wanted(name));
+        let seen = wanted.map(|name| (name.clone(), Seen::of(state, name)));
+        (seen.collect::<Vec<_>>(), state.head())
     };
+    let amounts = |(seen, _): &(Vec<(Name, Seen)>, Head)| {
+        let of = |(_, seen): &(Name, Seen)| 1 + seen.quotas.amounts();
+        seen.iter().map(of).sum()
+    };
+    let make = move |(seen, as_of): (Vec<(Name, Seen)>, Head), lagging, turn: &Turn| {
+        for (name, seen) in &seen {
+            turn.pause();
+            best.offer(name, seen);
+        }
+        page_of(best, limit, as_of, lagging)
+    };
+    let when = When { at, sequence };
+    past::answer(&app, &actor.principal, &when, view, amounts, make).await?
+}
+
+/// The page of the best namespaces, and where the next one begins if there are more than `limit`.
+fn page_of(best: Best, limit: usize, as_of: Head, lagging: bool) -> Result<Response, Problem> {
     let more = best.found.len() > limit;
     let mut found: Vec<(FullnessOrder, NamespaceUsage)> = best.found.into_iter().collect();
     found.truncate(limit);
@@ -235,6 +257,8 @@ pub(super) async fn trend(
     Params(query): Params<TrendQuery>,
 ) -> Result<Response, Problem> {
     let names = query.namespaces.split(',').filter(|name| !name.is_empty());
+    let mut seen = BTreeSet::new();
+    let names = names.filter(|name| seen.insert(*name));
     let names: Vec<String> = names.map(str::to_owned).collect();
     let series = SeriesQuery {
         from: query.from,

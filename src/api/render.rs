@@ -68,7 +68,7 @@ impl<'a> ResourceQuota<'a> {
             metadata: metadata(&view.record, view.entry),
             spec: Cow::Borrowed(&view.record.spec),
             status: QuotaStatus {
-                hard: Cow::Borrowed(&view.record.spec.hard),
+                hard: Cow::Owned(numbers(&view.figures, |figure| Some(figure.hard.clone()))),
                 used: numbers(&view.figures, |figure| figure.used.clone()),
                 reserved: numbers(&view.figures, |figure| Some(figure.reserved.clone())),
                 reservations: holds.collect(),

@@ -7,12 +7,22 @@ use quota_core::{
     state,
 };
 use quota_semantics::{Name, Timestamp};
+use std::time::Instant;
 
-use super::{App, answer, history::walk, page::Params, problem::Problem};
+use super::{
+    App, answer,
+    history::{Walk, walk},
+    page::Params,
+    problem::Problem,
+};
 use crate::{
     auth::{Principal, Role},
     cluster::Cluster,
+    log_limiter::LogLimiter,
 };
+
+/// Failures to read the oldest entry that are logged per second.
+static UNREAD: LogLimiter = LogLimiter::new(1);
 
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -54,7 +64,7 @@ pub(super) async fn status(
                 .collect(),
             reads_all_namespaces: caller.may_everywhere(Role::Read),
         },
-        oldest: oldest.await?.found.pop(),
+        oldest: oldest_of(oldest.await),
         caught_up: app.sources.are_caught_up(),
         disk_low: app.ledger.is_disk_low(),
         sources,
@@ -62,6 +72,20 @@ pub(super) async fn status(
         as_of: answer::as_of(as_of),
         lagging: app.lags(),
     }))
+}
+
+/// The oldest entry. The status is shown although the entry cannot be read, or was just removed.
+fn oldest_of(read: Result<Walk<AsOf>, Problem>) -> Option<AsOf> {
+    match read {
+        Ok(mut walk) => walk.found.pop(),
+        Err(problem) => {
+            if let Some(held_back) = UNREAD.pass(Instant::now()) {
+                let detail = problem.detail();
+                tracing::warn!(detail, held_back, "the oldest entry cannot be read");
+            }
+            None
+        }
+    }
 }
 
 /// The sources that have positions, and those that have sent bookmarks: mostly the same.

@@ -28,7 +28,7 @@ use super::{
     page::Params,
     problem::{Problem, Reason},
 };
-use crate::watches::Slot;
+use crate::{auth::Principal, watches::Slot};
 
 /// Interval of heartbeats on a silent watch.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -56,6 +56,7 @@ pub(super) async fn watch(
     State(app): State<App>,
     Params(query): Params<WatchQuery>,
     Caller(actor): Caller,
+    caller: Principal,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let slot = app.watches().open(&actor);
@@ -82,7 +83,7 @@ pub(super) async fn watch(
     let follower = Follower {
         app,
         actor,
-        wanted: Arc::new(Namespaced::new(query.namespace)),
+        wanted: Arc::new(Namespaced::new(query.namespace, &caller)),
         news,
         next,
         // At once: the client learns where the watch begins.
@@ -191,7 +192,7 @@ impl Follower {
             self.next = entry.sequence + 1;
             if self.wanted.keeps(entry) {
                 bytes += size::of_event(&entry.event);
-                found.push(entry.clone());
+                found.push(self.wanted.shown(entry.clone()));
             }
         }
         found
@@ -200,7 +201,7 @@ impl Follower {
     /// Some wanted entries of the journal. None if there are no entries at all, which ends the watch.
     async fn read(&mut self) -> Option<Vec<Entry>> {
         let wanted = self.wanted.clone();
-        let pick = move |entry| wanted.keeps(&entry).then_some(entry);
+        let pick = move |entry| wanted.keeps(&entry).then(|| wanted.shown(entry));
         let walked = walk(&self.app, &self.actor.principal, self.next, PAGE, pick);
         let walked = walked.await.ok()?;
         self.next = walked.last? + 1;

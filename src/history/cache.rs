@@ -8,8 +8,9 @@ use quota_ledger::replay::Until;
 /// Most states that are kept.
 const STATES: usize = 4;
 
-/// A larger state is not kept, to save memory for current requests.
+/// A larger state is not kept, to save memory for current requests: so many objects, or bytes of ended reservations.
 const OBJECTS: u32 = 250_000;
+const ENDED_BYTES: usize = 32 * 1024 * 1024;
 
 /// The cached states, most recently used last.
 #[derive(Default)]
@@ -25,7 +26,7 @@ impl Cache {
     }
 
     pub(super) fn put(&mut self, until: Until, state: &Arc<State>) {
-        if state.object_count() > OBJECTS {
+        if state.object_count() > OBJECTS || state.ended_bytes() > ENDED_BYTES {
             return;
         }
         self.0.retain(|(key, _)| *key != until);

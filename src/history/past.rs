@@ -57,6 +57,7 @@ impl Past {
                 && *point < entry.time
             {
                 samples.push(sample(state));
+                pause();
             }
             if samples.len() == points.len() {
                 return ControlFlow::Break(());
@@ -67,7 +68,10 @@ impl Past {
         if let Some(error) = failed {
             return Err(error);
         }
-        samples.extend((samples.len()..points.len()).map(|_| sample(&state)));
+        while samples.len() < points.len() {
+            samples.push(sample(&state));
+            pause();
+        }
         Ok(samples)
     }
 

@@ -81,7 +81,7 @@ fn refuse_foreign_pages(uri: &Uri, headers: &HeaderMap) -> Result<()> {
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
     pub(super) json: Value,
-    odd: Vec<String>,
+    pub(super) odd: Vec<String>,
 }
 
 impl Sent {
@@ -131,10 +131,36 @@ impl Sent {
 
     /// Reads JSON, or else YAML.
     pub(super) fn yaml_or_json(text: &[u8]) -> Result<Self> {
-        match text.trim_ascii_start().starts_with(b"{") {
-            true => Self::json(text),
-            false => Self::yaml(text),
+        match Self::json(text) {
+            Ok(sent) => Ok(sent),
+            Err(unread) if text.trim_ascii_start().starts_with(b"{") => {
+                Self::yaml(text).map_err(|_| unread)
+            }
+            Err(_) => Self::yaml(text),
         }
+    }
+
+    /// Checks that an apply patch says what it is, and has only fields of its kind: a field that is misspelled would take
+    /// away the one that its manager has applied before.
+    pub(super) fn is_typed(&self, kind: Kind) -> Result<()> {
+        let said = self.json["apiVersion"].as_str().unwrap_or_default();
+        if said != kind.api_version() {
+            return Err(Failure::bad_request(format!(
+                "Incorrect version specified in apply patch. Specified patch version: {said}, expected: {}",
+                kind.api_version()
+            )));
+        }
+        match unknown_fields(kind.name(), &self.json).first() {
+            None => Ok(()),
+            Some(path) => Err(Failure::bad_request(format!(
+                "failed to create typed patch object: .{path}: field not declared in schema"
+            ))),
+        }
+    }
+
+    /// The object, which other problems are added to.
+    pub(super) fn with(json: Value, odd: Vec<String>) -> Self {
+        Self { json, odd }
     }
 
     /// Checks unknown and duplicate fields: an error, warnings, or nothing.

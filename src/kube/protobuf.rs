@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use prost::Message;
+use quota_semantics::embedded::plain_value;
 use serde_json::{Map, Value, json};
 
 use super::kind::Kind;
@@ -265,7 +266,7 @@ fn metadata(from: ObjectMeta) -> Value {
             json["time"] = time;
         }
         if let Some(fields) = entry.fields_v1 {
-            json["fieldsV1"] = serde_json::from_slice(&fields.raw).unwrap_or_default();
+            json["fieldsV1"] = plain_value(&fields.raw).unwrap_or_default();
         }
         if !entry.subresource.is_empty() {
             json["subresource"] = entry.subresource.into();
@@ -324,6 +325,24 @@ mod tests {
     use base64::{Engine as _, engine::general_purpose::STANDARD};
 
     use super::*;
+
+    #[test]
+    fn texts_in_managed_fields_are_not_read_as_json() {
+        let embedded = br#"{"$serde_json::private::RawValue":"{\"f:spec\":{}}"}"#;
+        let of = |raw: &[u8]| {
+            let entry = ManagedFieldsEntry {
+                fields_v1: Some(FieldsV1 { raw: raw.to_vec() }),
+                ..ManagedFieldsEntry::default()
+            };
+            let json = metadata(ObjectMeta {
+                managed_fields: vec![entry],
+                ..ObjectMeta::default()
+            });
+            json["managedFields"][0]["fieldsV1"].clone()
+        };
+        assert_eq!(of(br#"{"f:spec":{}}"#), json!({"f:spec": {}}));
+        assert_eq!(of(embedded), Value::Null);
+    }
 
     #[test]
     fn what_kubectl_create_quota_sends_is_read() {

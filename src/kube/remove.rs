@@ -155,9 +155,7 @@ impl Removal {
                 metadata.deletion_timestamp = Some(now().whole_seconds());
                 metadata.deletion_grace_period_seconds = Some(0);
             }
-            if self.dry_run {
-                return Ok(live);
-            }
+            let dry_run = self.dry_run;
             let decision = Decision::new(&live, waits)?;
             let actor = self.actor.clone();
             let decided = self
@@ -168,7 +166,8 @@ impl Removal {
                     let transaction = &mut context.transaction;
                     let (state, now) = (transaction.state(), transaction.now());
                     let events = decision.decide(state, now, context.policy)?;
-                    Ok(transaction.record(&actor, events))
+                    let recorded = if dry_run { Vec::new() } else { events };
+                    Ok(transaction.record(&actor, recorded))
                 });
             match decided.await.map_err(Failure::from)? {
                 Ok(head) => {

@@ -19,12 +19,17 @@ use super::{
     Caller, Kube,
     body::{Warnings, undecodable},
     fields,
+    kind::Kind,
     object::Object,
     params::Params,
     resource::{Key, Manifest, ObjectPath},
     status::{Failure, Result},
 };
-use crate::{large::Permit, writer::now};
+use crate::{
+    large::Permit,
+    metrics::{Limit, limit_reached},
+    writer::now,
+};
 
 /// How often a change is retried after a concurrent change.
 pub(super) const ATTEMPTS: usize = 5;
@@ -76,7 +81,8 @@ impl Request {
         let mut manifest = Manifest::from_json(kind, json.to_string().as_bytes())
             .map_err(|error| undecodable(kind, &error))?;
         let metadata = manifest.metadata_mut();
-        if metadata.namespace.is_empty() {
+        // As in Kubernetes, that of a cluster-scoped object is ignored.
+        if metadata.namespace.is_empty() || kind == Kind::Group {
             metadata.namespace = self.key.namespace.clone();
         }
         if metadata.name.is_empty() {
@@ -144,7 +150,10 @@ impl Request {
     fn failure(&self, name: &str, refusal: &Refusal) -> Failure {
         match refusal {
             Refusal::Invalid(errors) => Failure::invalid(self.key.kind, name, errors),
-            Refusal::LimitReached { .. } => Failure::forbidden(refusal.to_string()),
+            Refusal::LimitReached { .. } => {
+                Limit::hit_by(refusal).into_iter().for_each(limit_reached);
+                Failure::forbidden(refusal.to_string())
+            }
             Refusal::Adopted { .. } => Failure::conflict(self.key.kind, name, &refusal.to_string()),
             other => Failure::internal(other),
         }

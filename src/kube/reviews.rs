@@ -74,9 +74,18 @@ impl Rights {
                 && matches(&action.resource, rule.resource)
                 && action.subresource == rule.subresource
         });
+        let is_any = action.resource == ANY || action.group == ANY;
         let granted = |verb: &str| {
             let mut rules = rules.clone().filter(|rule| rule.verbs.contains(&verb));
-            rules.any(|rule| rule.allows(principal, namespace))
+            match is_any {
+                false => rules.any(|rule| rule.allows(principal, namespace)),
+                // What is open to all says nothing about the rest.
+                true => {
+                    let mut guarded = rules.filter(|rule| rule.is_guarded()).peekable();
+                    guarded.peek().is_some()
+                        && guarded.all(|rule| rule.allows(principal, namespace))
+                }
+            }
         };
         let mut all_verbs = rules.clone().flat_map(|rule| rule.verbs);
         match action.verb.as_str() {
@@ -132,6 +141,10 @@ impl Rule {
     }
 
     /// Whether this caller has the right in a namespace, or in all if it is empty.
+    const fn is_guarded(&self) -> bool {
+        matches!(self.access, Access::Role(..))
+    }
+
     fn allows(&self, principal: &Principal, namespace: &str) -> bool {
         match self.access {
             Public | Authenticated => true,

@@ -69,6 +69,12 @@ pub(super) async fn replace(
     let request = Request::new(kube, caller, &path, &headers, &params)?;
     let (json, warnings) =
         Sent::object(path.kind, &body)?.check(path.kind, params.field_validation()?)?;
+    if name_of(&json).is_empty() {
+        return Err(Failure::bad_request(format!(
+            "the name of the object ({} based on URL) was undeterminable: name must be provided",
+            path.name
+        )));
+    }
     let object = request
         .update(|_| Ok((json.clone(), Managing::Update)))
         .await?;
@@ -87,17 +93,30 @@ pub(super) async fn patch(
 ) -> Result<Response> {
     let request = Request::new(kube, caller, &path, &headers, &params)?;
     let validation = params.field_validation()?;
+    let mut odd = Vec::new();
     let patched: Box<dyn Fn(Value) -> Result<Value> + Send + Sync> = match Patch::read(&body)? {
         Patch::Apply(config) => return apply(&request, config, validation, shape, &params).await,
         _ if params.force => return Err(Failure::bad_request("force is for apply patches only")),
-        Patch::Merge(patch) => Box::new(move |object| Ok(patch::merge(object, &patch))),
-        Patch::Strategic(patch) => Box::new(move |object| patch::strategic(object, &patch)),
+        Patch::Merge(patch) => {
+            odd = patch.odd;
+            Box::new(move |object| Ok(patch::merge(object, &patch.json)))
+        }
+        Patch::Strategic(patch) => {
+            odd = patch.odd;
+            Box::new(move |object| patch::strategic(object, &patch.json))
+        }
         Patch::Json(operations) => Box::new(move |object| patch::json(object, &operations)),
     };
     let warnings = parking_lot::Mutex::new(Warnings::default());
     let change = |live: &Object| {
-        let patched = Sent::of(patched(live.to_json()?)?);
+        let patched = Sent::with(patched(live.to_json()?)?, odd.clone());
         let (json, odd) = patched.check(path.kind, validation)?;
+        if name_of(&json).is_empty() {
+            let why = "Required value: name or generateName is required".to_owned();
+            let causes = vec![("FieldValueRequired", "metadata.name".to_owned(), why)];
+            let kind = path.kind.qualified_name();
+            return Err(Failure::unprocessable(&kind, &path.name, causes));
+        }
         *warnings.lock() = odd;
         Ok((json, Managing::Update))
     };
@@ -111,6 +130,11 @@ pub(super) async fn patch(
         &params,
     )
     .await
+}
+
+/// The name in an object: an update without it is not about the object, whatever the path says.
+fn name_of(json: &Value) -> &str {
+    json["metadata"]["name"].as_str().unwrap_or_default()
 }
 
 async fn apply(
@@ -132,6 +156,7 @@ async fn apply(
         return Err(required("fieldManager", "is required for apply patch"));
     }
     let kind = request.key.kind;
+    config.is_typed(kind)?;
     let (config, mut warnings) = config.check(kind, validation)?;
     let sent = request.decode(&config)?;
     let metadata = sent.metadata();

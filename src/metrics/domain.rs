@@ -33,7 +33,13 @@ const ENDS: [End; 6] = [
 
 fn ended(event: &Event) -> Option<End> {
     match event {
-        Event::ObjectObserved(object) => object.ends_reservation.then_some(End::Observed),
+        Event::ObjectObserved(object) | Event::ObjectReplaced(object) => {
+            object.ends_reservation.then_some(End::Observed)
+        }
+        Event::ObjectCorrected(correction) => {
+            let ends = correction.object.ends_reservation;
+            ends.then_some(End::Observed)
+        }
         Event::ObjectRefreshed {
             ends_reservation, ..
         } => ends_reservation.then_some(End::Observed),

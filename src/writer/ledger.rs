@@ -42,6 +42,8 @@ pub struct Ledger {
     pub(super) recent: Arc<Recent>,
     pub(super) watermark: Arc<Watermark>,
     pub(super) disk_low: Arc<AtomicBool>,
+    /// Whether the daemon stops, so that nobody waits for disk space any more.
+    pub(super) is_stopping: Arc<AtomicBool>,
     pub(super) denials: Option<Denials>,
     pub(super) coverage: Arc<Coverage>,
     /// How often the state was rebuilt without decisions that it had held.
@@ -169,11 +171,14 @@ impl Ledger {
     }
 
     fn unless_disk_low(&self) -> Result<(), Unavailable> {
-        if self.is_disk_low() {
-            metrics::limit_reached(metrics::Limit::MinFree);
-            return Err(Unavailable::DiskLow);
+        if !self.is_disk_low() {
+            return Ok(());
         }
-        Ok(())
+        metrics::limit_reached(metrics::Limit::MinFree);
+        Err(match self.is_stopping.load(Ordering::Acquire) {
+            true => Unavailable::Stopped,
+            false => Unavailable::DiskLow,
+        })
     }
 
     fn decide_one<R, D>(
@@ -342,6 +347,11 @@ impl Ledger {
     /// Sets whether disk space is low.
     pub(crate) fn set_disk_low(&self, low: bool) {
         self.disk_low.store(low, Ordering::Release);
+    }
+
+    /// The daemon stops: what the low disk refuses is refused for good, so that no task waits for space.
+    pub(crate) fn stop_waiting_for_space(&self) {
+        self.is_stopping.store(true, Ordering::Release);
     }
 
     /// Whether disk space is too low for decisions that grow the ledger.

@@ -191,6 +191,7 @@ fn start_at<J: Journal + 'static>(
         recent,
         watermark,
         disk_low: Arc::new(AtomicBool::new(false)),
+        is_stopping: Arc::new(AtomicBool::new(false)),
         denials: None,
         coverage: Arc::new(Coverage::everything()),
         rebuilt: Arc::default(),

@@ -454,3 +454,22 @@ async fn a_text_within_a_manifest_is_not_read_as_json() {
         refused.is_refused(400, "Malformed");
     }
 }
+
+#[tokio::test]
+async fn the_status_shows_the_limits_in_force() {
+    let world = World::new();
+    let quota = json!({
+        "metadata": {"annotations": {
+            "quota-ledger.io/override": r#"{"hard":{"pods":"3"},"until":"2100-01-01T00:00:00Z"}"#
+        }},
+        "spec": {"hard": {"pods": "1", "services": "2"}}
+    });
+    let set = world.put("/v1/namespaces/a/quotas/q", &quota).await;
+    set.is(201);
+    let shown = world.get("/v1/namespaces/a/quotas/q").await;
+    assert_eq!(shown.body["spec"]["hard"]["pods"], "1");
+    assert_eq!(
+        shown.body["status"]["hard"],
+        json!({"pods": "3", "services": "2"})
+    );
+}

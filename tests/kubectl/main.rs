@@ -10,6 +10,7 @@ mod much;
 mod read;
 mod resume;
 mod server;
+mod strict;
 use quota_test_support as support;
 mod watch;
 mod wire;

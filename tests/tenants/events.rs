@@ -50,6 +50,27 @@ fn a_version_that_no_server_gives_keeps_no_later_event_out() {
     assert_eq!(letters["items"].as_array().unwrap().len(), 4, "{letters}");
 }
 
+/// A message that cannot be read may hold anything, a Secret for example.
+#[test]
+fn the_text_of_a_rejected_event_is_for_administrators() {
+    let who = [
+        ("bridge", "ingest", "*"),
+        ("root", "admin,read", "*"),
+        ("reader", "read", "*"),
+    ];
+    let callers = Callers::start(&who, &[]);
+    let secret = json!([{"type": "ADDED", "object": {"kind": "Secret", "data": {"key": "hidden"}, "metadata": 7}}]);
+    let answer = callers.expect(200, "bridge", "POST", "/v1/events", &secret);
+    assert_eq!(answer["rejected"].as_array().unwrap().len(), 1, "{answer}");
+    let entries = |who: &str| callers.get(who, "/v1/entries?from=1").to_string();
+    assert!(entries("root").contains("hidden"));
+    let seen = entries("reader");
+    assert!(
+        seen.contains("Rejected") && !seen.contains("hidden"),
+        "{seen}"
+    );
+}
+
 /// A pod of one tenant that names more resources than others can imagine.
 fn wide(namespace: &str, count: usize) -> Value {
     let amounts = (0..count).map(|number| (format!("a.b/{number:0>5}"), json!("1")));

@@ -218,6 +218,22 @@ class OfARealCluster(unittest.TestCase):
         expect(cpu).to_contain_text("96%")
         self.assertFalse(page.complaints)
 
+    def test_the_keyboard_goes_on_where_a_link_leads_and_nothing_with_the_focus_is_covered(self):
+        page = self.open(viewport={"width": 1000, "height": 600})
+        page.get_by_role("link", name="demo", exact=True).first.click()
+        expect(page.get_by_role("heading", name="demo")).to_be_visible()
+        expect(page.locator("#main")).to_be_focused()
+        covered = """() => {
+            const bar = document.querySelector(".timebar").getBoundingClientRect();
+            const own = document.activeElement;
+            const place = own.getBoundingClientRect();
+            const isInBar = own.closest(".timebar") || own.closest("header");
+            return !isInBar && bar.top <= place.top && place.bottom <= bar.bottom;
+        }"""
+        for key in ["Tab"] * 60 + ["Shift+Tab"] * 60:
+            page.keyboard.press(key)
+            self.assertFalse(page.evaluate(covered), page.evaluate("document.activeElement.outerHTML"))
+
     def test_what_is_asked_for_fits_or_not_and_why(self):
         page = self.open("#/why?ns=demo")
         text = page.get_by_label("Amounts, or an object in YAML or JSON")

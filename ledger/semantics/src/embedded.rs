@@ -3,6 +3,7 @@
 use std::{borrow::Cow, fmt};
 
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
 
 /// Below this key, serde_json reads a text as JSON of its own when it reads a [`serde_json::Value`], each time with a
 /// new limit of depth: a short body could nest without end, and overflow the stack.
@@ -17,6 +18,15 @@ pub fn refuse_embedded(json: &[u8]) -> Result<(), serde_json::Error> {
         Err(error) if error.is_data() => Err(error),
         Ok(Plain) | Err(_) => Ok(()),
     }
+}
+
+/// Reads untrusted JSON as a [`Value`].
+///
+/// # Errors
+/// It is no JSON, or a text in it would be read as further JSON.
+pub fn plain_value(json: &[u8]) -> Result<Value, serde_json::Error> {
+    refuse_embedded(json)?;
+    serde_json::from_slice(json)
 }
 
 /// Any JSON without the key.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use quota_semantics::{Timestamp, quota::manifest::LAST_APPLIED};
+use quota_semantics::{Timestamp, embedded::plain_value, quota::manifest::LAST_APPLIED};
 use serde_json::{Map, Value};
 
 use super::{
@@ -186,6 +186,8 @@ fn places(list: &[Value], config: &[Value]) -> Vec<usize> {
 
 fn is_whole(path: &[String]) -> bool {
     path == ["f:spec", "f:scopeSelector"]
+        || path == ["f:spec", "f:quota", "f:scopeSelector"]
+        || path == ["f:spec", "f:selector", "f:labels"]
 }
 
 fn is_keyed(path: &[String]) -> bool {
@@ -212,7 +214,7 @@ fn remove(object: &mut Value, gone: &FieldSet) {
                 let named = gone
                     .below()
                     .filter_map(move |(element, _)| element.strip_prefix(kind));
-                named.filter_map(|key| serde_json::from_str::<Value>(key).ok())
+                named.filter_map(|key| plain_value(key.as_bytes()).ok())
             };
             let values: HashSet<_> = keys("v:").collect();
             let uids: HashSet<_> = keys("k:").map(|key| key["uid"].clone()).collect();
@@ -261,6 +263,16 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    /// Managers name what they have set as they like.
+    #[test]
+    fn texts_in_the_names_of_items_are_not_read_as_json() {
+        let mut object = json!({"metadata": {"finalizers": ["x"]}});
+        let embedded = r#"v:{"$serde_json::private::RawValue":"\"x\""}"#;
+        let gone = json!({"f:metadata": {"f:finalizers": {embedded: {}}}});
+        remove(&mut object, &FieldSet::from_v1(&gone));
+        assert_eq!(object["metadata"]["finalizers"], json!(["x"]));
+    }
 
     const NOW: Timestamp = Timestamp::EPOCH;
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, btree_map::Entry};
 
+use quota_semantics::embedded::plain_value;
 use serde_json::{Map, Value};
 
 /// Fields that are never managed: the server sets them.
@@ -47,10 +48,14 @@ fn part(path: &[String], value: &Value) -> Part {
     match (at.as_slice(), value) {
         (["f:metadata", "f:finalizers"], Value::Array(_)) => Part::Set,
         (["f:metadata", "f:ownerReferences"], Value::Array(_)) => Part::ByUid,
-        // An owner reference and a scope selector change as a whole.
-        (["f:metadata", "f:ownerReferences", _], _) | (["f:spec", "f:scopeSelector"], _) => {
-            Part::Whole
-        }
+        // An owner reference and the selectors change as a whole.
+        (["f:metadata", "f:ownerReferences", _], _)
+        | (
+            ["f:spec", "f:scopeSelector"]
+            | ["f:spec", "f:quota", "f:scopeSelector"]
+            | ["f:spec", "f:selector", "f:labels"],
+            _,
+        ) => Part::Whole,
         (_, Value::Object(_)) => Part::Fields,
         _ => Part::Whole,
     }
@@ -285,9 +290,9 @@ pub(super) fn shown(path: &Path) -> String {
         Some(("f", name)) => format!(".{name}"),
         Some(("v", value)) => format!("[={value}]"),
         Some(("k", keys)) => {
-            let keys: Map<String, Value> = serde_json::from_str(keys).unwrap_or_default();
+            let keys = plain_value(keys.as_bytes()).unwrap_or_default();
+            let keys = keys.as_object().into_iter().flatten();
             let keys: Vec<_> = keys
-                .iter()
                 .map(|(name, value)| format!("{name}={value}"))
                 .collect();
             format!("[{}]", keys.join(","))

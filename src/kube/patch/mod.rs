@@ -30,9 +30,9 @@ const DEPTH_MAX: usize = 127;
 #[derive(Clone, Debug)]
 pub(super) enum Patch {
     /// JSON merge patch (RFC 7396).
-    Merge(Value),
+    Merge(Sent),
     /// Kubernetes' merge patch, which can merge lists.
-    Strategic(Value),
+    Strategic(Sent),
     /// JSON patch (RFC 6902).
     Json(Vec<PatchOperation>),
     /// Server-side apply.
@@ -63,9 +63,9 @@ fn decoded<T: DeserializeOwned>(text: &[u8]) -> Result<T> {
         .map_err(|error| Failure::bad_request(format!("error decoding patch: {error}")))
 }
 
-fn object(text: &[u8]) -> Result<Value> {
-    let patch: Value = decoded(text)?;
-    if !patch.is_object() {
+fn object(text: &[u8]) -> Result<Sent> {
+    let patch = Sent::json(text)?;
+    if !patch.json.is_object() {
         return Err(Failure::bad_request(
             "error decoding patch: it must be an object",
         ));

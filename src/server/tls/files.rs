@@ -120,7 +120,9 @@ impl Files {
             config.send_tls13_tickets = 0;
         }
         config.alpn_protocols = vec![HTTP2.to_vec(), HTTP1.to_vec()];
-        metrics::certificate_expiration(expiration);
+        if callers == Callers::Certified {
+            metrics::certificate_expiration(expiration);
+        }
         Ok(Arc::new(InForce {
             server: Arc::new(config),
             verifier,

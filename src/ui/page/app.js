@@ -1,6 +1,6 @@
 // The page: its frame, the token of its user, and the displayed view.
 
-import { html, render, useEffect, useState } from "./vendor/htm-preact.js";
+import { html, render, useEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { ask, of, token, useAnswer } from "./api.js";
 import { Entries } from "./entries.js";
 import { Group } from "./groups.js";
@@ -34,14 +34,17 @@ function Token({ refused, done }) {
     </form></main>`;
 }
 
+/** The namespace that a view is about, if it is about one. */
+const namespaceOf = ({ name, target, query }) => (name === "ns" ? target : query.namespace ?? query.ns);
+
 /** The requested moment, as the last entry before it, so that all parts of the page show the same state. */
 function useMoment(route, readsAll) {
   const { at, sequence } = route.query;
-  const path = readsAll || route.name !== "ns" ? "v1/usage" : of(route.target, "usage");
-  const query = path === "v1/usage" ? { at, sequence, limit: 1 } : { at, sequence };
-  const question = at || sequence ? [path, query] : null;
+  const namespace = namespaceOf(route);
+  const ask = readsAll ? ["v1/usage", { at, sequence, limit: 1 }] : namespace ? [of(namespace, "usage"), { at, sequence }] : null;
+  const question = at || sequence ? ask : null;
   const answer = useAnswer(question, 0);
-  if (!question) return { moment: {} };
+  if (!question) return { moment: moment(route.query), sequence, until: at };
   if (answer.error) return { error: answer.error };
   const asOf = answer.data?.asOf;
   if (!asOf || answer.stale) return { waits: true };
@@ -50,15 +53,19 @@ function useMoment(route, readsAll) {
 
 const MODES = { live: ["live", "streaming"], polling: ["polling", "polls every 5 seconds"], off: ["still", "does not follow"] };
 
+function toMain() {
+  const main = document.getElementById("main");
+  main.tabIndex = -1;
+  main.focus();
+}
+
 function Frame({ context, route, children, forget }) {
   const { status, live } = context;
   const { asOf, lagging, caughtUp, diskLow, cluster } = status.data;
   const [mode, meaning] = MODES[live];
   return html`<a class="skip" href="#main" onClick=${(event) => {
       event.preventDefault();
-      const main = document.getElementById("main");
-      main.tabIndex = -1;
-      main.focus();
+      toMain();
     }}>Skip to the content</a>
     <header class="top">
       <a class="brand" href=${address("overview", "", moment(route.query))}>Quota Ledger</a>
@@ -83,7 +90,7 @@ function Page({ again }) {
   const [greeted, greet] = useState(null);
   const readsAll = greeted?.caller.readsAllNamespaces ?? false;
   const isPast = Boolean(route.query.at || route.query.sequence);
-  const namespace = readsAll ? undefined : route.name === "ns" ? route.target : route.query.namespace;
+  const namespace = readsAll ? undefined : namespaceOf(route);
   const { version, mode } = useLive(Boolean(greeted) && !isPast, namespace);
   const [checks, check] = useState(0);
   const status = useAnswer(["v1/status", {}], `${version} ${checks}`);
@@ -96,6 +103,12 @@ function Page({ again }) {
   }, [isRefused]);
   useEffect(() => { if (status.data) greet(status.data); }, [status.data]);
   const when = useMoment(route, readsAll);
+  const shown = useRef(null);
+  useEffect(() => {
+    // The link that was followed is gone: the keyboard and screen readers go on at the view.
+    if (shown.current) toMain();
+    shown.current = route;
+  }, [route.name, route.target]);
   useEffect(() => {
     document.title = [route.target || (LINKS.find(([name]) => name === route.name) ?? LINKS[0])[1], "Quota Ledger"].join(" · ");
   }, [route.name, route.target]);

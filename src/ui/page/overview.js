@@ -88,7 +88,8 @@ export function Overview({ context }) {
   }, [text]);
   useEffect(() => {
     const focus = (event) => {
-      if (event.key === "/" && !/^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName)) {
+      const modified = event.ctrlKey || event.altKey || event.metaKey;
+      if (event.key === "/" && !modified && !/^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName)) {
         event.preventDefault();
         input.current?.focus();
       }

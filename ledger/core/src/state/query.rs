@@ -51,6 +51,12 @@ impl State {
         self.reservations.pending_count()
     }
 
+    /// The number of pending reservations whose expiration has passed: they are held while the sources are behind.
+    #[must_use]
+    pub fn held_count(&self, now: Timestamp) -> usize {
+        self.reservations.expiring(now).count()
+    }
+
     /// The number of pending reservations of a namespace.
     #[must_use]
     pub fn pending_count_in(&self, namespace: &str) -> usize {

@@ -219,6 +219,7 @@ impl Metadata {
         if self.resource_version.is_empty() {
             self.resource_version.clone_from(&stored.resource_version);
         }
+        self.generation = stored.generation;
         self.creation_timestamp = stored.creation_timestamp;
         self.deletion_timestamp = stored.deletion_timestamp;
         self.deletion_grace_period_seconds = stored.deletion_grace_period_seconds;

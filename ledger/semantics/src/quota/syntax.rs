@@ -83,7 +83,7 @@ pub fn dns_label(text: &str) -> Vec<String> {
 
 /// The value of a label.
 #[must_use]
-pub(crate) fn label_value(text: &str) -> Vec<String> {
+pub fn label_value(text: &str) -> Vec<String> {
     let long = (text.len() > MAX_LABEL).then(|| too_long(MAX_LABEL));
     let bad = !text.is_empty() && !is_label_like(text);
     long.into_iter()

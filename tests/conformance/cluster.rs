@@ -21,6 +21,7 @@ pub(crate) fn object(kind: &GroupResource, json: &str) -> Result<Option<Object>,
     }
     let object = Object::from_json(kind, json.as_bytes()).map_err(|error| error.to_string())?;
     pruned_counts_the_same(kind, &object)?;
+    condensed_counts_the_same(kind, &object)?;
     Ok(Some(object))
 }
 
@@ -43,6 +44,24 @@ fn pruned_counts_the_same(kind: &GroupResource, object: &Object) -> Result<(), S
         true => Ok(()),
         false => Err(format!(
             "pruned, it counts differently: {}",
+            String::from_utf8_lossy(&text)
+        )),
+    }
+}
+
+/// An object that was condensed counts the same.
+fn condensed_counts_the_same(kind: &GroupResource, object: &Object) -> Result<(), String> {
+    let mut condensed = object.clone();
+    let left_out = condensed.condense(usize::MAX);
+    let text = serde_json::to_vec(&condensed).map_err(|error| error.to_string())?;
+    let condensed = Object::from_json(kind, &text).map_err(|error| error.to_string())?;
+    let same = [Timestamp::EPOCH, Timestamp::MAX].iter().all(|now| {
+        condensed.footprint(kind, *now, &NoContext) == object.footprint(kind, *now, &NoContext)
+    });
+    match same && left_out == 0 && condensed.lapse() == object.lapse() {
+        true => Ok(()),
+        false => Err(format!(
+            "condensed, it counts differently: {}",
             String::from_utf8_lossy(&text)
         )),
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use quota_semantics::{Name, Timestamp, object::GroupResource};
+use quota_semantics::{Name, Timestamp, object::GroupResource, resource::ResourceList};
 use serde::Serialize;
 
 /// Longest line, in bytes. A NATS server takes messages of 1 MiB unless it is configured otherwise.
@@ -118,6 +118,9 @@ pub(crate) struct Plain<'a> {
     /// Its version.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub resource_version: &'a str,
+    /// What it counts for besides its number.
+    #[serde(skip_serializing_if = "ResourceList::is_empty")]
+    pub usage: ResourceList,
 }
 
 /// A plain event.

@@ -22,7 +22,7 @@ pub(crate) enum Kind {
 pub(crate) type Metric = (&'static str, Kind, &'static str, &'static str);
 
 /// All metrics.
-pub(crate) const ALL: [Metric; 15] = [
+pub(crate) const ALL: [Metric; 16] = [
     (
         "quota_bridge_leader",
         Kind::Gauge,
@@ -100,6 +100,12 @@ pub(crate) const ALL: [Metric; 15] = [
         Kind::Counter,
         "resource",
         "Objects that could not be read: while there are such, nothing of the kind is ended.",
+    ),
+    (
+        "quota_bridge_shortened_total",
+        Kind::Counter,
+        "resource",
+        "Objects that were published without some of what they count for, since they are too long.",
     ),
     (
         "quota_bridge_relists_asked_total",
@@ -227,6 +233,11 @@ pub(crate) fn unreadable(resource: &str) {
     counter!("quota_bridge_unreadable_total", "resource" => resource.to_owned()).increment(1);
 }
 
+/// An object was not published as a whole.
+pub(crate) fn shortened(resource: &str) {
+    counter!("quota_bridge_shortened_total", "resource" => resource.to_owned()).increment(1);
+}
+
 /// The status of a group was written.
 pub(crate) fn status_written() {
     counter!("quota_bridge_group_status_written_total").increment(1);
@@ -297,6 +308,7 @@ mod tests {
             watch_opened("pods");
             error("pods", &Failure::Silent);
             unreadable("pods");
+            shortened("pods");
             status_written();
             relist_requested();
         });

@@ -13,9 +13,9 @@ use crate::{kubernetes::Failure, queue::Closed};
 /// again; both together fit into the memory limit of the chart (512 MiB).
 const PAGES_MAX_BYTES: usize = 128 << 20;
 
-/// Every object fits into a page of this size: etcd stores at most 1.5 MiB of one, and JSON needs up to six bytes for a
-/// character of its text.
-const OBJECT_MAX_BYTES: usize = 16 << 20;
+/// Every object fits into a page of this size: an API server takes at most 3 MiB of one, however much etcd stores, and
+/// JSON needs up to six bytes for a character of its text.
+const OBJECT_MAX_BYTES: usize = 20 << 20;
 
 /// How long a list keeps its permit while nothing of it arrives. A server answers sooner, unless a part of it is down.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);

@@ -10,6 +10,7 @@ use quota_semantics::{
     admission::{Charging, counted_kind},
     object::{GroupResource, Metadata, NoContext, Object},
     quota::{extension, manifest::LAST_APPLIED},
+    resource::ResourceList,
     uid::Uid,
 };
 use serde::{Deserialize, Serialize, de::IgnoredAny};
@@ -65,6 +66,8 @@ pub struct Alive {
     pub line: Vec<u8>,
     /// For a quota or group: the kinds whose number it limits.
     pub limits: Vec<GroupResource>,
+    /// What is not published of it although it may count, and why.
+    pub lacks: Option<String>,
 }
 
 /// An object that was deleted.
@@ -134,6 +137,19 @@ type Annotations = BTreeMap<Name, String>;
 
 /// Longest annotation that is published, in bytes, unless it is a setting of the ledger.
 const ANNOTATION_MAX_BYTES: usize = 256;
+
+/// Most bytes of JSON that the amounts of a pod take besides those of cpu, memory and ephemeral storage. The rest of a
+/// condensed object has far less than what remains of a line.
+const AMOUNTS_MAX_BYTES: usize = 800 * 1024;
+
+/// Longest spec of a quota, in bytes. The ledger stores every quota that is shorter.
+const SPEC_MAX_BYTES: usize = 640 * 1024;
+
+/// Most bytes of JSON that the labels of a namespace take.
+const LABELS_MAX_BYTES: usize = 800 * 1024;
+
+/// The label with the name of a namespace, which Kubernetes sets, and by which groups select single namespaces.
+const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
 /// The metadata of a quota that are published however much of it there is: the identity, and the settings of the ledger
 /// among the annotations.
@@ -242,7 +258,8 @@ impl Reader {
                 line::whole("DELETED", &self.api_version, &self.kind, object.as_bytes())
             }
             Form::Whole | Form::Labelled | Form::Plain => {
-                line::plain(&self.event("DELETED", &metadata, version))
+                let usage = ResourceList::new();
+                line::plain(&self.event("DELETED", &metadata, version, usage))
             }
         };
         Ok(Deleted {
@@ -252,7 +269,13 @@ impl Reader {
         })
     }
 
-    fn event<'a>(&'a self, event: &'static str, metadata: &'a Metadata, version: u64) -> Plain<'a> {
+    fn event<'a>(
+        &'a self,
+        event: &'static str,
+        metadata: &'a Metadata,
+        version: u64,
+        usage: ResourceList,
+    ) -> Plain<'a> {
         Plain {
             event,
             namespace: &metadata.namespace,
@@ -263,29 +286,65 @@ impl Reader {
                 0 => "",
                 _ => &metadata.resource_version,
             },
+            usage,
         }
     }
 
-    fn whole(&self, event: &str, json: &str) -> Result<Alive, String> {
-        let mut object = match self.form {
-            Form::Labelled => Object::Other(Box::new(read::<OnlyMetadata>(json)?.metadata)),
-            _ => {
-                let object = self.charging.read(&self.resource, json.as_bytes());
-                object.map_err(|error| error.to_string())?
+    fn whole(&self, event: &'static str, json: &str) -> Result<Alive, String> {
+        let read = match self.form {
+            Form::Labelled => {
+                let OnlyMetadata { metadata } = read(json)?;
+                Ok(Object::Other(Box::new(metadata)))
             }
+            _ => self.charging.read(&self.resource, json.as_bytes()),
+        };
+        let mut object = match read {
+            Ok(object) => object,
+            // Definitions of workloads often allow anything in the template. No pods can be made from such a one.
+            Err(error) if self.charging.charges(&self.resource) => {
+                let itself = self.plain(event, json)?;
+                let lacks = Some(format!("its pods: {error}"));
+                return Ok(Alive { lacks, ..itself });
+            }
+            Err(error) => return Err(error.to_string()),
         };
         self.charging.prune(&mut object);
-        let metadata = object.metadata();
-        let (uid, version) = identity(metadata)?;
-        let text = serde_json::to_vec(&object).map_err(|error| error.to_string())?;
+        let (uid, version) = identity(object.metadata())?;
+        let fingerprint = self.fingerprint(&object);
+        let mut lacks = None;
+        let mut line = self.line(event, &object)?;
+        if line.len() > line::MAX_BYTES {
+            let left_out = object.condense(AMOUNTS_MAX_BYTES);
+            lacks =
+                (left_out > 0).then(|| format!("{left_out} of its resources: there are too many"));
+            line = self.line(event, &object)?;
+        }
+        if line.len() > line::MAX_BYTES {
+            lacks = Some("all but its amounts: it is too long".to_owned());
+            let usage = self.usage(&object);
+            line = line::plain(&self.event(event, object.metadata(), version, usage));
+        }
         Ok(Alive {
             uid,
             version,
-            shown: metadata.resource_version.clone(),
-            fingerprint: self.fingerprint(&object),
-            line: line::whole(event, &self.api_version, &self.kind, &text),
+            shown: object.metadata().resource_version.clone(),
+            fingerprint,
+            line,
             limits: Vec::new(),
+            lacks,
         })
+    }
+
+    fn line(&self, event: &str, object: &Object) -> Result<Vec<u8>, String> {
+        let text = serde_json::to_vec(object).map_err(|error| error.to_string())?;
+        Ok(line::whole(event, &self.api_version, &self.kind, &text))
+    }
+
+    /// What an object counts for besides its number, without regard to its pods: they count by themselves.
+    fn usage(&self, object: &Object) -> ResourceList {
+        let footprint = object.footprint(&self.resource, Timestamp::EPOCH, &NoContext);
+        let footprint = footprint.itself().unwrap_or(footprint);
+        footprint.resources.mask(|name| !name.starts_with("count/"))
     }
 
     /// A fingerprint of all fields that the ledger uses.
@@ -315,7 +374,7 @@ impl Reader {
         let (annotations, settings);
         let Quota { mut metadata, spec } = read(json)?;
         let of_all: OnlyMetadata = read(json)?;
-        let spec = spec.map_or("{}", RawValue::get);
+        let mut spec = spec.map_or("{}", RawValue::get);
         let (uid, version, limits) = match self.form {
             Form::Group => {
                 let (uid, version) = identity_of_cluster(&of_all.metadata)?;
@@ -334,16 +393,16 @@ impl Reader {
         }
         let limited = limits.unwrap_or_default().hard.unwrap_or_default();
         let limited = limited.into_keys();
-        let text = |metadata: &BTreeMap<&str, &RawValue>| {
+        let text = |metadata: &BTreeMap<&str, &RawValue>, spec: &str| {
             let metadata = serde_json::to_string(metadata).map_err(|error| error.to_string())?;
             Ok::<_, String>(format!(r#"{{"metadata":{metadata},"spec":{spec}}}"#))
         };
-        let line = |metadata: &BTreeMap<&str, &RawValue>| {
-            let object = text(metadata)?;
+        let line = |metadata: &BTreeMap<&str, &RawValue>, spec: &str| {
+            let object = text(metadata, spec)?;
             let line = line::whole(event, &self.api_version, &self.kind, object.as_bytes());
             Ok::<_, String>(one_line(line))
         };
-        let mut shown = line(&metadata)?;
+        let mut shown = line(&metadata, spec)?;
         if shown.len() > line::MAX_BYTES {
             // Labels and the like decide nothing.
             metadata.retain(|key, _| NEEDED_METADATA.contains(key));
@@ -351,19 +410,27 @@ impl Reader {
                 settings = kept(all, |key, _| is_setting(key))?;
                 metadata.insert("annotations", &settings);
             }
-            shown = line(&metadata)?;
+            shown = line(&metadata, spec)?;
+        }
+        let mut lacks = None;
+        if shown.len() > line::MAX_BYTES || spec.len() > SPEC_MAX_BYTES {
+            // The limits of others have to go on. Who wrote this one could have deleted it as well.
+            lacks = Some("its limits: they are too long".to_owned());
+            spec = "{}";
+            shown = line(&metadata, spec)?;
         }
         metadata.remove("resourceVersion");
         Ok(Alive {
             uid,
             version,
             shown: of_all.metadata.resource_version.clone(),
-            fingerprint: self.hasher.hash_one(text(&metadata)?),
+            fingerprint: self.hasher.hash_one(text(&metadata, spec)?),
             line: shown,
             limits: limited
                 .filter_map(|name| counted_kind(&name))
                 .filter(is_possible)
                 .collect(),
+            lacks,
         })
     }
 
@@ -373,22 +440,36 @@ impl Reader {
             annotations.retain(|key, value| is_short(key, value));
         }
         let uid = Uid::new(&metadata.uid).map_err(|error| error.to_string())?;
-        let object = serde_json::json!({ "metadata": metadata }).to_string();
+        let line = |metadata: &NamespaceMetadata| {
+            let object = serde_json::json!({ "metadata": metadata }).to_string();
+            line::whole(event, &self.api_version, &self.kind, object.as_bytes())
+        };
+        let (mut shown, mut lacks) = (line(&metadata), None);
+        if shown.len() > line::MAX_BYTES {
+            metadata.annotations = None;
+            let labels = metadata.labels.get_or_insert_default();
+            let left_out = shorten(labels, LABELS_MAX_BYTES);
+            lacks = Some(format!(
+                "its annotations, and {left_out} labels: there are too many"
+            ));
+            shown = line(&metadata);
+        }
         let chosen_by = (&metadata.labels, &metadata.annotations);
         Ok(Alive {
             uid,
             version: metadata.resource_version.parse().unwrap_or(0),
             fingerprint: self.hasher.hash_one(chosen_by),
-            line: line::whole(event, &self.api_version, &self.kind, object.as_bytes()),
+            line: shown,
             shown: metadata.resource_version,
             limits: Vec::new(),
+            lacks,
         })
     }
 
     fn plain(&self, event: &'static str, json: &str) -> Result<Alive, String> {
         let OnlyMetadata { metadata } = read(json)?;
         let (uid, version) = identity(&metadata)?;
-        let line = line::plain(&self.event(event, &metadata, version));
+        let line = line::plain(&self.event(event, &metadata, version, ResourceList::new()));
         Ok(Alive {
             uid,
             version,
@@ -397,6 +478,7 @@ impl Reader {
             fingerprint: 0,
             line,
             limits: Vec::new(),
+            lacks: None,
         })
     }
 }
@@ -412,6 +494,24 @@ pub(super) fn bookmark(json: &str) -> Result<Bookmark, String> {
         version: metadata.resource_version.as_str().to_owned(),
         ends_list,
     })
+}
+
+/// Leaves out the longest labels beyond so many bytes of JSON, but never the name that Kubernetes labels each namespace
+/// with. Returns their number. Who adds long labels does not get rid of short ones, by which groups select.
+fn shorten(labels: &mut BTreeMap<Name, Name>, max_bytes: usize) -> usize {
+    /// `"":"",`
+    const PUNCTUATION: usize = 6;
+    let before = labels.len();
+    let mut by_length: Vec<Name> = labels.keys().cloned().collect();
+    by_length.sort_by_key(|key| (*key != *NAME_LABEL, key.len() + labels[key].len()));
+    let mut room = max_bytes;
+    for key in by_length {
+        room = room.saturating_sub(key.len() + labels[&key].len() + PUNCTUATION);
+        if room == 0 {
+            labels.remove(&key);
+        }
+    }
+    before - labels.len()
 }
 
 /// The annotations that are kept, as JSON.

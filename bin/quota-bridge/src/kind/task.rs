@@ -244,6 +244,7 @@ impl Task {
             match self.reader.alive("ADDED", item.get()) {
                 Ok(mut object) => {
                     self.shared.limited.add(std::mem::take(&mut object.limits));
+                    self.warn_of_lack(&object);
                     objects.push(object);
                 }
                 Err(error) => {
@@ -269,6 +270,18 @@ impl Task {
             error,
             "an object cannot be read; nothing is ended by this relist"
         );
+    }
+
+    fn warn_of_lack(&self, object: &Alive) {
+        if let Some(lacks) = &object.lacks {
+            metrics::shortened(&self.label);
+            tracing::warn!(
+                resource = self.label,
+                uid = %object.uid,
+                lacks,
+                "an object is not published as a whole"
+            );
+        }
     }
 
     async fn open(&mut self, brackets: &Brackets) -> Result<(), Closed> {
@@ -424,6 +437,7 @@ impl Task {
             Err(error) => return self.spoiled(&error, now).await,
         };
         metrics::event(&self.label);
+        self.warn_of_lack(&object);
         self.shared.limited.add(object.limits);
         let is_listed = self.machine.is_listing();
         let brackets = self

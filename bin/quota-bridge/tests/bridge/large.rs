@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     many::memory,
-    scene::{Scene, metric, until_ready},
+    scene::{Scene, metric, pod, until_ready},
     until,
 };
 
@@ -45,6 +45,34 @@ fn a_page_that_is_too_long_is_requested_with_fewer_objects() {
     assert_eq!(metric(&bridge, complete), 1.0);
     let memory = memory(&bridge);
     assert!(memory < MEMORY_MAX_MEBIBYTES, "{memory} MiB");
+}
+
+/// Each of them takes more than a message, and counts like any other.
+#[test]
+fn odd_objects_of_one_tenant_hold_up_nobody() {
+    let scene = Scene::new();
+    let mut annotated = pod("100m");
+    let note = "\u{1}".repeat(ANNOTATION_BYTES - 100);
+    annotated["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": note});
+    scene.world.create("pods", "team-c", "annotated", annotated);
+    let container = |number| {
+        let amounts = json!({"cpu": "1m"});
+        json!({"name": format!("c{number}"), "resources": {"requests": amounts, "limits": amounts}})
+    };
+    let containers: Vec<_> = (0..20_000).map(container).collect();
+    let many = json!({"spec": {"containers": containers}});
+    scene.world.create("pods", "team-c", "many", many);
+    let bridge = scene.bridge(&[]);
+    until_ready(&bridge);
+    scene.until_used("team-c", "requests.cpu", "20100m");
+    scene.settle();
+    // A watch shows them as well.
+    scene
+        .world
+        .create("pods", "team-c", "annotated", pod("200m"));
+    scene.until_used("team-c", "requests.cpu", "20200m");
+    let unreadable = "quota_bridge_unreadable_total{resource=\"pods\"}";
+    assert_eq!(metric(&bridge, unreadable), 0.0);
 }
 
 #[test]

@@ -101,10 +101,10 @@ pub struct Metadata {
     /// The grace period of the deletion, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion_grace_period_seconds: Option<i64>,
-    /// The owners.
+    /// The owner that controls the object, if there is one; no rule looks at other owners.
     #[serde(
         default,
-        deserialize_with = "nullable",
+        deserialize_with = "controller",
         skip_serializing_if = "is_default"
     )]
     pub owner_references: Vec<OwnerReference>,
@@ -128,7 +128,7 @@ impl Metadata {
     /// The owner that controls this object, if any.
     #[must_use]
     pub fn controller(&self) -> Option<&OwnerReference> {
-        self.owner_references.iter().find(|owner| owner.controller)
+        self.owner_references.first()
     }
 }
 
@@ -173,12 +173,31 @@ pub struct OwnerReference {
     pub controller: bool,
 }
 
-/// The annotations that quota rules use.
+impl OwnerReference {
+    /// Longest field of an owner that can exist, in bytes: an apiVersion is a group of 253 bytes, a slash, and a version of
+    /// 63. An API server stores references with fields of any length.
+    const FIELD_MAX_BYTES: usize = 253 + 1 + 63;
+
+    fn can_exist(&self) -> bool {
+        let Self {
+            api_version,
+            kind,
+            name,
+            uid,
+            controller: _,
+        } = self;
+        let mut fields = [api_version, kind, name, uid].into_iter();
+        fields.all(|field| field.len() <= Self::FIELD_MAX_BYTES)
+    }
+}
+
+/// The annotations that quota rules use. A value that no rule can use is read as empty, since it may have any length.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Annotations {
     /// The storage class of a volume claim in its oldest spelling; wins over the field.
     #[serde(
         default,
+        deserialize_with = "short",
         rename = "volume.beta.kubernetes.io/storage-class",
         skip_serializing_if = "Option::is_none"
     )]
@@ -186,6 +205,7 @@ pub struct Annotations {
     /// `true` on a claim that Kubernetes made for a pod's extended resources.
     #[serde(
         default,
+        deserialize_with = "short",
         rename = "resource.kubernetes.io/extended-resource-claim",
         skip_serializing_if = "Option::is_none"
     )]
@@ -193,6 +213,7 @@ pub struct Annotations {
     /// `true` on the bookmark that ends the list at the beginning of a watch.
     #[serde(
         default,
+        deserialize_with = "short",
         rename = "k8s.io/initial-events-end",
         skip_serializing_if = "Option::is_none"
     )]
@@ -261,6 +282,29 @@ impl<'de> Deserialize<'de> for Present {
     }
 }
 
+/// Reads owners, of which only the one that controls the object is kept, if it can exist.
+fn controller<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<OwnerReference>, D::Error> {
+    let owners: Vec<OwnerReference> = nullable(deserializer)?;
+    let controller = owners.into_iter().find(|owner| owner.controller);
+    Ok(controller
+        .filter(OwnerReference::can_exist)
+        .into_iter()
+        .collect())
+}
+
+/// Longest annotation that a rule uses, in bytes: the name of a storage class.
+const ANNOTATION_MAX_BYTES: usize = 253;
+
+fn short<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Name>, D::Error> {
+    let value = Option::<Name>::deserialize(deserializer)?;
+    Ok(
+        value.map(|value| match value.len() <= ANNOTATION_MAX_BYTES {
+            true => value,
+            false => Name::default(),
+        }),
+    )
+}
+
 /// Reads a time. Times after the year 2262 are clamped.
 fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
     let Some(text) = Option::<std::borrow::Cow<'de, str>>::deserialize(deserializer)? else {
@@ -292,6 +336,34 @@ mod tests {
         assert_eq!(metadata.creation_timestamp, None);
         assert_eq!(metadata.deletion_timestamp, Some(Timestamp::MAX));
         assert!(serde_json::from_str::<Metadata>(r#"{"deletionTimestamp":"soon"}"#).is_err());
+    }
+
+    /// Objects with other owners, and with these annotations, are read as if they had none: the rules are the same.
+    #[test]
+    fn of_owners_and_annotations_is_read_what_rules_can_use() {
+        let read = |json: &str| serde_json::from_str::<Metadata>(json).unwrap();
+        let owner = |kind: &str, controller| {
+            format!(
+                r#"{{"apiVersion":"apps/v1","kind":"{kind}","name":"n","uid":"u","controller":{controller}}}"#
+            )
+        };
+        let (other, controller) = (owner("A", false), owner("B", true));
+        let both = read(&format!(r#"{{"ownerReferences":[{other},{controller}]}}"#));
+        assert_eq!(both.controller().unwrap().kind, "B");
+        assert_eq!(both.owner_references.len(), 1);
+        let endless = owner(&"k".repeat(318), true);
+        for owners in ["null", "[]", &format!("[{other}]"), &format!("[{endless}]")] {
+            let metadata = read(&format!(r#"{{"ownerReferences":{owners}}}"#));
+            assert_eq!(metadata, Metadata::default(), "{owners}");
+        }
+        let class = |bytes: usize| {
+            let class = "c".repeat(bytes);
+            let json = format!(
+                r#"{{"annotations":{{"volume.beta.kubernetes.io/storage-class":"{class}"}}}}"#
+            );
+            read(&json).annotations.storage_class.unwrap().len()
+        };
+        assert_eq!((class(253), class(254)), (253, 0));
     }
 
     #[test]

@@ -259,6 +259,26 @@ impl Object {
         }
     }
 
+    /// Reduces the object to what counts of it, for a sender for whose messages it is too long. An API server stores
+    /// objects of some megabytes, most of which may be fields that count: containers by the thousand, or amounts with
+    /// any number of zeros before them. What is left has a bounded length, except for services and for workloads whose
+    /// definition allows any text.
+    ///
+    /// It counts the same, unless the names and amounts of a pod's resources other than cpu, memory and ephemeral storage
+    /// take more than `max_bytes` bytes of JSON. Then amounts of zero are left out, and the last other ones by name: their
+    /// number is returned.
+    pub fn condense(&mut self, max_bytes: usize) -> usize {
+        match self {
+            Self::Pod(pod) => pod.condense(max_bytes),
+            Self::Workload(workload) => workload.condense(max_bytes),
+            Self::VolumeClaim(claim) => {
+                claim.condense();
+                0
+            }
+            Self::Service(_) | Self::ResourceClaim(_) | Self::Other(_) => 0,
+        }
+    }
+
     /// The object as the API server completes it before admission: requests filled in from limits, pod-level requests,
     /// amounts rounded up to thousandths. For objects that come directly from a client; stored objects are complete.
     #[must_use]

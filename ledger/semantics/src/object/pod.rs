@@ -1,5 +1,6 @@
 //! Pods: the resources that their containers may use, while they live.
 
+mod condensed;
 mod lifetime;
 mod quality;
 mod resize;
@@ -23,6 +24,7 @@ use crate::{
     resource::ResourceList,
 };
 
+pub(super) use condensed::canonical;
 pub(super) use totals::{total_limits_in_spec, total_requests_in_spec};
 
 /// A pod with the fields that quota rules use.
@@ -318,15 +320,21 @@ fn count_compute(counted: &mut ResourceList, requests: &ResourceList, limits: &R
             counted.insert(Name::clone(limited), limit.clone());
         }
     }
-    let is_huge_pages = |name: &str| name.starts_with(HUGE_PAGES_PREFIX);
     counted.extend(requests.mask(is_huge_pages));
-    let others = requests.mask(|name| {
-        is_huge_pages(name) || name.starts_with(DEVICE_CLASS_PREFIX) || is_extended(name)
-    });
+    let others = requests.mask(is_counted_by_name);
     let others = others
         .into_iter()
         .map(|(name, request)| (format!("{REQUESTS_PREFIX}{name}").into(), request));
     counted.extend(others);
+}
+
+fn is_huge_pages(name: &str) -> bool {
+    name.starts_with(HUGE_PAGES_PREFIX)
+}
+
+/// Whether requests for a resource count under its own name: huge pages, devices and extended resources.
+fn is_counted_by_name(name: &str) -> bool {
+    is_huge_pages(name) || name.starts_with(DEVICE_CLASS_PREFIX) || is_extended(name)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     metadata::Metadata,
     names::{COUNT_VOLUME_CLAIMS, REQUESTS_STORAGE, STORAGE_CLASS_INFIX, VOLUME_CLAIMS},
+    pod::canonical,
 };
 use crate::{
     Name,
@@ -103,6 +104,17 @@ impl VolumeClaim {
         classes.sort_unstable();
         classes.dedup();
         classes
+    }
+
+    /// As [`Object::condense`](super::Object::condense): an API server checks no other requests than those for storage.
+    pub(super) fn condense(&mut self) {
+        let lists = [
+            &mut self.spec.resources.requests,
+            &mut self.status.allocated_resources,
+        ];
+        for list in lists {
+            *list = canonical(list.mask(|name| name == "storage"));
+        }
     }
 
     fn storage_class(&self) -> &Name {

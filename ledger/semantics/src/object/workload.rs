@@ -4,7 +4,10 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
 use super::{
-    Footprint, GroupResource, Traits, count, metadata::Metadata, names::COUNT_PODS, pod::Pod,
+    Footprint, GroupResource, Traits, count,
+    metadata::{Labels, Metadata},
+    names::COUNT_PODS,
+    pod::Pod,
 };
 use crate::{
     Name, Timestamp,
@@ -122,6 +125,17 @@ impl Workload {
         pod
     }
 
+    /// As [`Object::condense`](super::Object::condense), with the pod of its template.
+    pub(super) fn condense(&mut self, max_bytes: usize) -> usize {
+        let mut pod = self.pod();
+        let left_out = pod.condense(max_bytes);
+        pod.metadata.labels = Labels::default();
+        self.spec.template = pod;
+        self.status.conditions.retain(Condition::is_of_the_end);
+        self.status.conditions.truncate(1);
+        left_out
+    }
+
     /// The number of pods that the workload keeps alive. A job keeps as many as it may run at once, but no more than it
     /// still has to complete.
     fn replicas(&self, kind: &GroupResource) -> u64 {
@@ -149,10 +163,14 @@ impl Workload {
     }
 
     fn is_finished(&self) -> bool {
-        self.status.conditions.iter().any(|condition| {
-            condition.status == "True"
-                && (condition.kind == "Complete" || condition.kind == "Failed")
-        })
+        self.status.conditions.iter().any(Condition::is_of_the_end)
+    }
+}
+
+impl Condition {
+    /// Whether it says that a job has ended.
+    fn is_of_the_end(&self) -> bool {
+        self.status == "True" && (self.kind == "Complete" || self.kind == "Failed")
     }
 }
 

@@ -1,3 +1,5 @@
+use quota_semantics::object::Footprint;
+
 use super::*;
 
 fn reader(group: &str, resource: &str, kind: &str) -> Reader {
@@ -297,4 +299,278 @@ fn of_a_bookmark_only_the_metadata_are_read() {
         ends_list: true,
     };
     assert_eq!(bookmark(real), Ok(expected));
+}
+
+/// What an object counts for.
+fn counted(kind: &str, charging: &Charging, json: &str) -> Footprint {
+    let kind: GroupResource = kind.parse().unwrap();
+    let object = charging.read(&kind, json.as_bytes()).unwrap();
+    charging.footprint(&kind, &object, Timestamp::EPOCH, &NoContext)
+}
+
+/// The line of an object that an API server can store, and what counts of it there.
+fn published(reader: &Reader, json: &str) -> (Alive, Footprint) {
+    let alive = reader.alive("ADDED", json).unwrap();
+    assert!(alive.line.len() <= line::MAX_BYTES);
+    let line: serde_json::Value = serde_json::from_slice(&alive.line).unwrap();
+    let object = line["object"].to_string();
+    let footprint = counted(&reader.name, &reader.charging, &object);
+    (alive, footprint)
+}
+
+/// A field of so many control characters, each of which takes six bytes in JSON.
+fn controls(bytes: usize) -> String {
+    "\\u0001".repeat(bytes)
+}
+
+/// The authors of pods choose all of that, and an API server bounds it by the size of the whole object only.
+#[test]
+fn a_pod_is_published_however_long_its_fields_are() {
+    let metadata = |more: &str| {
+        format!(
+            r#""metadata":{{"name":"p","namespace":"a","uid":"u","resourceVersion":"7",{more}}}"#
+        )
+    };
+    let plain = metadata(r#""labels":{}"#);
+    let annotated = |key: &str| {
+        metadata(&format!(
+            r#""annotations":{{"{key}":"{}"}}"#,
+            controls(256 << 10)
+        ))
+    };
+    let owned = |uid: &str| {
+        metadata(&format!(
+            r#""ownerReferences":[{{"apiVersion":"apps/v1","kind":"StatefulSet","name":"db","uid":"{uid}","controller":true}}]"#
+        ))
+    };
+    let one = r#"{"name":"c","resources":{"requests":{"cpu":"100m"}}}"#;
+    let affinity = |terms: &str| {
+        format!(
+            r#""containers":[{one}],"affinity":{{"podAffinity":{{"requiredDuringSchedulingIgnoredDuringExecution":[{terms}]}}}}"#
+        )
+    };
+    let owners = r#"{"apiVersion":"v1","kind":"ConfigMap","name":"m","uid":"u"},"#.repeat(20_000);
+    let owners = format!(r#""ownerReferences":[{}]"#, owners.trim_end_matches(','));
+    let namespaces = r#""n","#.repeat(500_000);
+    let namespaces = format!(r#"{{"namespaces":[{}]}}"#, namespaces.trim_end_matches(','));
+    let terms = r#"{"topologyKey":"k"},"#.repeat(400_000);
+    let containers: Vec<_> = (0..30_000)
+        .map(|number| format!(r#"{{"name":"{}{number}","resources":{{"limits":{{"cpu":"1m","memory":"1"}},"requests":{{"cpu":"1m"}}}}}}"#, "c".repeat(40)))
+        .collect();
+    let containers = containers.join(",");
+    let init = format!(
+        r#""initContainers":[{containers}],"containers":[{one}],"overhead":{{"cpu":"7m"}}"#
+    );
+    let zeros = "0".repeat(1 << 20);
+    let spelled =
+        format!(r#""containers":[{{"name":"c","resources":{{"requests":{{"cpu":"{zeros}1"}}}}}}]"#);
+    let extended: Vec<_> = (0..3_000)
+        .map(|number| format!(r#""{}/{number}":"1""#, "x".repeat(250)))
+        .collect();
+    let extended = extended.join(",");
+    let extended = format!(
+        r#""containers":[{{"name":"c","resources":{{"requests":{{{extended}}},"limits":{{{extended}}}}}}}]"#
+    );
+    let few = format!(r#""containers":[{one}]"#);
+    for (what, metadata, spec) in [
+        (
+            "an annotation for watches",
+            annotated("k8s.io/initial-events-end"),
+            &few,
+        ),
+        (
+            "an annotation for claims",
+            annotated("resource.kubernetes.io/extended-resource-claim"),
+            &few,
+        ),
+        (
+            "an annotation for volumes",
+            annotated("volume.beta.kubernetes.io/storage-class"),
+            &few,
+        ),
+        ("the controller", owned(&"u".repeat(1 << 20)), &few),
+        ("owners", metadata(&owners), &few),
+        ("namespaces", plain.clone(), &affinity(&namespaces)),
+        (
+            "terms",
+            plain.clone(),
+            &affinity(&format!("{terms}{namespaces}")),
+        ),
+        (
+            "containers",
+            plain.clone(),
+            &format!(r#""containers":[{containers}]"#),
+        ),
+        ("init containers", plain.clone(), &init),
+        ("zeros before an amount", plain.clone(), &spelled),
+        ("resources", plain.clone(), &extended),
+    ] {
+        let json = format!("{{{metadata},\"spec\":{{{spec}}}}}");
+        for charging in [
+            Charging::default(),
+            Charging::new(["statefulsets.apps"]).unwrap(),
+        ] {
+            let reader = reader_by("", "pods", "Pod", charging.clone());
+            let (alive, footprint) = published(&reader, &json);
+            assert!(alive.lacks.is_none(), "{what}");
+            assert!(footprint == counted("pods", &charging, &json), "{what}");
+        }
+    }
+}
+
+#[test]
+fn what_does_not_fit_into_a_line_is_left_out() {
+    let resources: Vec<_> = (0..20_000)
+        .map(|number| format!(r#""deviceclass.resource.kubernetes.io/{number:05}":"1""#))
+        .collect();
+    let zeros: Vec<_> = (0..20_000)
+        .map(|number| format!(r#""a.b/{number}":"0""#))
+        .collect();
+    let (resources, zeros) = (resources.join(","), zeros.join(","));
+    let json = format!(
+        r#"{{"metadata":{{"name":"p","namespace":"a","uid":"u"}},"spec":{{"priorityClassName":"high",
+            "containers":[{{"resources":{{"requests":{{{zeros},"cpu":"1","x.y/gpu":"8",{resources}}}}}}}]}}}}"#
+    );
+    let pods = reader("", "pods", "Pod");
+    let (alive, footprint) = published(&pods, &json);
+    assert!(alive.lacks.unwrap().contains("of its resources"));
+    let whole = counted("pods", &Charging::default(), &json);
+    assert!(footprint.resources.len() > 15_000);
+    assert_eq!(footprint.traits, whole.traits);
+    for name in [
+        "pods",
+        "requests.cpu",
+        "requests.deviceclass.resource.kubernetes.io/00000",
+    ] {
+        assert_eq!(
+            footprint.resources.get(name),
+            whole.resources.get(name),
+            "{name}"
+        );
+    }
+    assert_eq!(
+        footprint
+            .resources
+            .get("requests.deviceclass.resource.kubernetes.io/19999"),
+        None
+    );
+}
+
+/// With a wider range of node ports than usual.
+#[test]
+fn a_service_of_very_many_ports_is_published_with_its_amounts() {
+    let ports: Vec<_> = (0..60_000)
+        .map(|number| format!(r#"{{"nodePort":{}}}"#, number + 1))
+        .collect();
+    let json = format!(
+        r#"{{"metadata":{{"name":"s","namespace":"a","uid":"u","resourceVersion":"7"}},"spec":{{"type":"NodePort","ports":[{}]}}}}"#,
+        ports.join(",")
+    );
+    let alive = reader("", "services", "Service")
+        .alive("ADDED", &json)
+        .unwrap();
+    assert_eq!(
+        text(&alive.line),
+        r#"{"type":"ADDED","namespace":"a","resource":"services","name":"s","uid":"u","resourceVersion":"7","usage":{"services":"1","services.loadbalancers":"0","services.nodeports":"60k"}}"#
+    );
+    assert!(alive.lacks.is_some());
+}
+
+/// An API server checks of the requests of a claim only those for storage.
+#[test]
+fn a_volume_claim_is_published_with_its_storage() {
+    let json = format!(
+        r#"{{"metadata":{{"name":"p","namespace":"a","uid":"u"}},"spec":{{"volumeAttributesClassName":"v","storageClassName":"s",
+            "resources":{{"requests":{{"storage":"01Gi","{}":"1"}}}}}}}}"#,
+        controls(1 << 20)
+    );
+    let claims = reader("", "persistentvolumeclaims", "PersistentVolumeClaim");
+    let (alive, footprint) = published(&claims, &json);
+    let whole = counted("persistentvolumeclaims", &Charging::default(), &json);
+    assert!(footprint == whole && alive.lacks.is_none() && alive.line.len() < 500);
+}
+
+#[test]
+fn a_charged_workload_is_published_whatever_its_definition_lets_pass() {
+    let charging = || Charging::new(["rollouts.argoproj.io"]).unwrap();
+    let rollouts = reader_by("argoproj.io", "rollouts", "Rollout", charging());
+    let rollout = |spec: &str| {
+        format!(
+            r#"{{"metadata":{{"name":"r","namespace":"a","uid":"u","resourceVersion":"7"}},"spec":{{"replicas":3,"template":{spec}}}}}"#
+        )
+    };
+    // Many containers, which count as one.
+    let container = r#"{"resources":{"requests":{"cpu":"1"},"limits":{"cpu":"2","memory":"1Gi"}}}"#;
+    let containers = vec![container; 20_000].join(",");
+    let labels: Vec<_> = (0..100_000)
+        .map(|number| format!(r#""l{number}":"v""#))
+        .collect();
+    let many = rollout(&format!(
+        r#"{{"metadata":{{"labels":{{{}}}}},"spec":{{"containers":[{containers}]}}}}"#,
+        labels.join(",")
+    ));
+    let (alive, footprint) = published(&rollouts, &many);
+    assert!(
+        footprint == counted("rollouts.argoproj.io", &charging(), &many) && alive.lacks.is_none()
+    );
+    // Templates from which no pod can be made.
+    let class = format!(
+        r#"{{"spec":{{"priorityClassName":"{}"}}}}"#,
+        controls(1 << 20)
+    );
+    for template in [r#"{"spec":{"containers":7}}"#, r#""none""#, &class] {
+        let alive = rollouts.alive("ADDED", &rollout(template)).unwrap();
+        assert_eq!(
+            text(&alive.line),
+            r#"{"type":"ADDED","namespace":"a","resource":"rollouts.argoproj.io","name":"r","uid":"u","resourceVersion":"7"}"#
+        );
+        assert!(alive.lacks.is_some());
+    }
+}
+
+#[test]
+fn a_quota_with_too_many_limits_is_published_without_them() {
+    let limits: Vec<_> = (0..100_000)
+        .map(|number| format!(r#""a.b/{number}":"1""#))
+        .collect();
+    let json = format!(
+        r#"{{"metadata":{{"name":"q","namespace":"a","uid":"u","annotations":{{"quota-ledger.io/soft":"s"}}}},"spec":{{"hard":{{{}}}}}}}"#,
+        limits.join(",")
+    );
+    let alive = reader("", "resourcequotas", "ResourceQuota")
+        .alive("ADDED", &json)
+        .unwrap();
+    assert_eq!(
+        text(&alive.line),
+        r#"{"type":"ADDED","object":{"apiVersion":"v1","kind":"ResourceQuota","metadata":{"annotations":{"quota-ledger.io/soft":"s"},"name":"q","namespace":"a","uid":"u"},"spec":{}}}"#
+    );
+    assert!(alive.lacks.is_some());
+}
+
+#[test]
+fn a_namespace_with_too_many_labels_keeps_its_name_and_the_shortest() {
+    let many: Vec<_> = (0..10_000)
+        .map(|number| format!(r#""{}{number:05}":"x""#, "a".repeat(100)))
+        .collect();
+    let json = format!(
+        r#"{{"metadata":{{"name":"a","uid":"u","resourceVersion":"7","labels":{{{},"team":"red","kubernetes.io/metadata.name":"{}"}},
+            "annotations":{{"owner":"ann"}}}}}}"#,
+        many.join(","),
+        "a".repeat(63)
+    );
+    let namespaces = reader("", "namespaces", "Namespace");
+    let alive = namespaces.alive("ADDED", &json).unwrap();
+    assert!(alive.line.len() <= line::MAX_BYTES && alive.lacks.is_some());
+    let line: serde_json::Value = serde_json::from_slice(&alive.line).unwrap();
+    let metadata = &line["object"]["metadata"];
+    assert!(metadata["annotations"].is_null());
+    let labels = metadata["labels"].as_object().unwrap();
+    assert!((7_000..8_000).contains(&labels.len()), "{}", labels.len());
+    assert_eq!(labels["team"], "red");
+    assert_eq!(
+        labels["kubernetes.io/metadata.name"],
+        "a".repeat(63).as_str()
+    );
+    let first = format!("{}00000", "a".repeat(100));
+    assert!(labels.contains_key(&first));
 }

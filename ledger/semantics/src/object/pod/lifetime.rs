@@ -20,7 +20,7 @@ impl Pod {
         }
     }
 
-    fn is_terminal(&self) -> bool {
+    pub(super) fn is_terminal(&self) -> bool {
         self.status.phase == "Succeeded" || self.status.phase == "Failed"
     }
 

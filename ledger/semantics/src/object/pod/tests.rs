@@ -114,6 +114,24 @@ proptest! {
     }
 
     #[test]
+    fn a_condensed_pod_counts_the_same(
+        containers in plains(4),
+        init in plains(4),
+        overhead in prop::option::of(0_i64..500),
+        ended: bool,
+    ) {
+        let mut pod = pod(&containers, &init, overhead);
+        if ended {
+            pod.status.phase = "Failed".into();
+        }
+        let whole = pod.clone();
+        prop_assert_eq!(pod.condense(0), 0);
+        prop_assert_eq!(pod.resources(Timestamp::EPOCH), whole.resources(Timestamp::EPOCH));
+        prop_assert_eq!(pod.traits(), whole.traits());
+        prop_assert_eq!(pod.spec.containers.len(), 1);
+    }
+
+    #[test]
     fn one_more_container_never_makes_a_pod_smaller(
         containers in plains(3),
         init in plains(3),
@@ -165,5 +183,31 @@ proptest! {
         let actual = allotted.max(running);
         let expected = if infeasible { actual } else { actual.max(requested) };
         prop_assert_eq!(counted(&pod, "cpu"), Some(expected * 1000));
+    }
+}
+
+#[test]
+fn of_more_resources_than_fit_a_condensed_pod_has_the_first_by_name() {
+    let amounts = json!({"cpu": "1", "memory": "0", "b.c/zero": "0", "b.c/a": "1", "b.c/b": "0002", "hugepages-2Mi": "2Mi"});
+    let pod = json!({"spec": {"containers": [{"name": "c", "resources": {"requests": amounts, "limits": amounts}}]}});
+    let of = |max_bytes| {
+        let mut pod: Pod = serde_json::from_value(pod.clone()).unwrap();
+        let left_out = pod.condense(max_bytes);
+        let text = serde_json::to_string(&pod.spec.containers).unwrap();
+        (left_out, text)
+    };
+    let limits = r#""limits":{"cpu":"1","memory":"0"}}}]"#;
+    let begin = r#"[{"resources":{"requests":{"#;
+    for (max_bytes, left_out, requests) in [
+        (0, 3, r#""cpu":"1","memory":"0""#),
+        (14, 2, r#""b.c/a":"1","cpu":"1","memory":"0""#),
+        (
+            1000,
+            0,
+            r#""b.c/a":"1","b.c/b":"2","b.c/zero":"0","cpu":"1","hugepages-2Mi":"2Mi","memory":"0""#,
+        ),
+    ] {
+        let expected = (left_out, format!("{begin}{requests}}},{limits}"));
+        assert_eq!(of(max_bytes), expected);
     }
 }

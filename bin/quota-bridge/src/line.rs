@@ -85,12 +85,21 @@ pub(crate) fn end(scope: &Scope, end: &End) -> Vec<u8> {
     })
 }
 
-/// An object as it is now, pruned: `object` is its JSON without apiVersion and kind.
+/// An object as it is now, pruned: `object` is its JSON without apiVersion and kind. `resource`: the name of its kind, if
+/// the ledger may not know it.
 #[must_use]
-pub(crate) fn whole(event: &str, api_version: &str, kind: &str, object: &[u8]) -> Vec<u8> {
-    let mut line =
-        format!(r#"{{"type":"{event}","object":{{"apiVersion":"{api_version}","kind":"{kind}""#)
-            .into_bytes();
+pub(crate) fn whole(
+    event: &str,
+    resource: Option<&str>,
+    api_version: &str,
+    kind: &str,
+    object: &[u8],
+) -> Vec<u8> {
+    let resource = resource.map_or_else(String::new, |it| format!(r#""resource":"{it}","#));
+    let mut line = format!(
+        r#"{{"type":"{event}",{resource}"object":{{"apiVersion":"{api_version}","kind":"{kind}""#
+    )
+    .into_bytes();
     let fields = object.strip_prefix(b"{").unwrap_or(object);
     if fields != b"}" {
         line.push(b',');
@@ -241,12 +250,12 @@ mod tests {
             r#"{"type":"RELIST_END","resource":"pods","namespace":"a","id":"i/1","resourceVersion":"7","allowEmpty":true}"#
         );
         assert_eq!(
-            text(whole("ADDED", "v1", "Pod", br#"{"metadata":{}}"#)),
+            text(whole("ADDED", None, "v1", "Pod", br#"{"metadata":{}}"#)),
             r#"{"type":"ADDED","object":{"apiVersion":"v1","kind":"Pod","metadata":{}}}"#
         );
         assert_eq!(
-            text(whole("ADDED", "v1", "Pod", b"{}")),
-            r#"{"type":"ADDED","object":{"apiVersion":"v1","kind":"Pod"}}"#
+            text(whole("ADDED", Some("mice.x"), "x/v1", "Mouse", b"{}")),
+            r#"{"type":"ADDED","resource":"mice.x","object":{"apiVersion":"x/v1","kind":"Mouse"}}"#
         );
         let pods = Progress::Watermark {
             watermark: Timestamp::EPOCH,

@@ -16,6 +16,7 @@ use serde_json::value::RawValue;
 
 use super::{
     Fault, Reader, check,
+    field::Field,
     watched::{Group, Namespace, Quota, Watched},
     wire::Change,
 };
@@ -31,10 +32,11 @@ const NOT_KEPT: [&str; 6] = [
     "managedFields",
 ];
 
-/// The sighting of an object; none if the object does not count.
+/// The sighting of an object; none if the object does not count. `resource`: the name of its kind, if its event has it.
 pub(super) fn sighting(
     reader: &Reader,
     change: Change,
+    resource: Option<&Field<'_>>,
     watched: Watched<'_>,
     now: Timestamp,
 ) -> Result<Option<Sighting>, Fault> {
@@ -51,7 +53,7 @@ pub(super) fn sighting(
             (None, None, _) => Ok(None),
         };
     }
-    let kind = reader.kind(&watched.type_meta)?;
+    let kind = reader.kind_of(resource, &watched.type_meta)?;
     if kind.is_ignored {
         return Ok(None);
     }

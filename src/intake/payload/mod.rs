@@ -35,7 +35,7 @@ use quota_semantics::{
 };
 
 pub(super) use self::check::SIGHTING_MAX_BYTES;
-use self::{intern_cache::InternCache, kinds::Kind, split::Values};
+use self::{field::Field, intern_cache::InternCache, kinds::Kind, split::Values};
 use crate::log_limiter::cut;
 use crate::metrics::Rejection;
 
@@ -273,6 +273,26 @@ impl Reader {
         // The length makes the key unique for each pair.
         let text = format!("{} {api_version} {kind}", kind.len());
         self.kinds.get(&text, found_out)
+    }
+
+    /// The kind of an object, by the name that its event gives it, if any: the definition of a kind may have a name that
+    /// does not follow from the object.
+    fn kind_of(
+        &self,
+        resource: Option<&Field<'_>>,
+        type_meta: &TypeMeta,
+    ) -> Result<Arc<Kind>, Fault> {
+        if resource.is_none() {
+            return self.kind(type_meta);
+        }
+        let kind = self.resource(plain::text("resource", resource)?)?;
+        match kind.resource.group == type_meta.group() {
+            true => Ok(kind),
+            false => Err(Fault::field(format!(
+                "resource {:?} is of another group than the object's apiVersion {:?}",
+                &*kind.name, &*type_meta.api_version
+            ))),
+        }
     }
 
     /// The kind with this name: `pods`, `deployments.apps`.

@@ -43,9 +43,9 @@ pub(super) fn kind(reader: &Reader, is_object: bool, text: &[u8]) -> Option<Arc<
 
 fn kind_of_plain(reader: &Reader, text: &[u8]) -> Option<Arc<Kind>> {
     let event: Event<'_> = serde_json::from_slice(text).ok()?;
-    match event.object {
-        Some(object) => of_object(reader, object.get().as_bytes()),
-        None => reader.resource(&event.resource?).ok(),
+    match (event.resource, event.object) {
+        (Some(resource), _) => reader.resource(&resource).ok(),
+        (None, object) => of_object(reader, object?.get().as_bytes()),
     }
 }
 

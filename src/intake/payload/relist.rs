@@ -31,14 +31,19 @@ pub(super) fn end(reader: &Reader, event: &Wire<'_>) -> Result<Relist, Fault> {
     }))
 }
 
-/// The bookmark with which Kubernetes ends the list at the beginning of a watch; none for any other bookmark.
-pub(super) fn bookmark(reader: &Reader, watched: &Watched<'_>) -> Result<Option<Relist>, Fault> {
+/// The bookmark with which Kubernetes ends the list at the beginning of a watch; none for any other bookmark. `resource`:
+/// the name of its kind, if the event has it.
+pub(super) fn bookmark(
+    reader: &Reader,
+    resource: Option<&Field<'_>>,
+    watched: &Watched<'_>,
+) -> Result<Option<Relist>, Fault> {
     let metadata = watched.object.metadata();
     let ends = metadata.annotations.initial_events_end.as_deref() == Some("true");
     if !ends {
         return Ok(None);
     }
-    let kind = reader.kind(&watched.type_meta)?;
+    let kind = reader.kind_of(resource, &watched.type_meta)?;
     Ok(Some(Relist::Finish(Finish {
         resource: kind.name.clone(),
         namespace: Some(metadata.namespace.clone()).filter(|name| !name.is_empty()),

@@ -39,7 +39,7 @@ pub(super) fn read_object(
     text: &str,
     now: Timestamp,
 ) -> Result<Content, Fault> {
-    kubernetes::sighting(reader, change, serde_json::from_str(text)?, now).map(Content::of)
+    kubernetes::sighting(reader, change, None, serde_json::from_str(text)?, now).map(Content::of)
 }
 
 fn event(reader: &Reader, wire: Wire<'_>, now: Timestamp) -> Result<Content, Fault> {
@@ -54,7 +54,7 @@ fn event(reader: &Reader, wire: Wire<'_>, now: Timestamp) -> Result<Content, Fau
             return Ok(bookmark::read(reader, &wire)?.map_or(Content::Nothing, Content::Bookmark));
         }
         "BOOKMARK" => {
-            let bookmark = |object| relist::bookmark(reader, &object);
+            let bookmark = |object| relist::bookmark(reader, wire.resource.as_ref(), &object);
             let ended = wire.object.map(bookmark).transpose()?.flatten();
             return Ok(ended.map_or(Content::Nothing, Content::Relist));
         }
@@ -64,7 +64,8 @@ fn event(reader: &Reader, wire: Wire<'_>, now: Timestamp) -> Result<Content, Fau
         other => return Err(Fault::shape(format!("unknown type {other:?}"))),
     };
     if let Some(object) = wire.object {
-        return kubernetes::sighting(reader, change, object, now).map(Content::of);
+        let resource = wire.resource.as_ref();
+        return kubernetes::sighting(reader, change, resource, object, now).map(Content::of);
     }
     let fields = plain::Fields {
         namespace: wire.namespace,

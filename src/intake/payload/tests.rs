@@ -311,6 +311,47 @@ fn a_plain_event_is_measured_by_its_sender() {
     assert!(matches!(deleted, Ok(Some(Sighting::Deleted { .. }))));
 }
 
+/// The definition of a kind may have any plural.
+#[test]
+fn a_watch_event_can_name_the_kind_of_its_object() {
+    let named = |resource: &str, api_version: &str, kind: &str| {
+        format!(
+            r#"{{"type":"ADDED","resource":{resource},"object":{{"apiVersion":"{api_version}","kind":"{kind}",
+                "metadata":{{"name":"w","namespace":"team-a","uid":"u-1","annotations":{{"k8s.io/initial-events-end":"true"}}}}}}}}"#
+        )
+    };
+    let widget = |resource: &str| named(resource, "example.com/v1", "Widget");
+    let seen = alive(widget(r#""widget-types.example.com""#)).0;
+    assert_eq!(seen.resource, "widget-types.example.com");
+    let counted = "count/widget-types.example.com=1";
+    assert_eq!(seen.footprint.resources.pretty(), counted);
+    assert_eq!(alive(widget("null")).0.resource, "widgets.example.com");
+    let pods = alive(pod("ADDED", "", SPEC)).0;
+    let same = pod("ADDED", "", SPEC).replacen('{', r#"{"resource":"pods","#, 1);
+    assert_eq!(alive(same).0, pods);
+    // So can the bookmark that ends a list.
+    let end = widget(r#""widget-types.example.com""#).replace("ADDED", "BOOKMARK");
+    let Some(Relist::Finish(end)) = read(end).remove(0).unwrap().relist else {
+        panic!("no end");
+    };
+    assert_eq!(end.resource, "widget-types.example.com");
+
+    for (resource, what) in [
+        (r#""widgets.example.org""#, "another group"),
+        (r#""pods""#, "another group"),
+        (r#""Widgets.example.com""#, "a lowercase"),
+        ("7", "resource: invalid type"),
+    ] {
+        let (rejection, reason) = rejected(widget(resource));
+        assert_eq!(rejection, Rejection::InvalidField);
+        assert!(reason.contains(what), "{reason}");
+    }
+    // The relist that such an event spoils is that of the named kind.
+    let spoiled = widget(r#""widget-types.example.com""#).replace("u-1", "");
+    let spoiled = read(spoiled).remove(0).unwrap_err();
+    assert_eq!(spoiled.resource.unwrap(), "widget-types.example.com");
+}
+
 #[test]
 fn cloud_events_wrap_the_other_shapes() {
     let object =
@@ -380,7 +421,7 @@ fn cloud_events_wrap_the_other_shapes() {
 fn the_examples_of_the_documentation_are_understood() {
     let page = include_str!("../../../docs/events.md");
     let examples: Vec<_> = page.split("```json\n").skip(1).collect();
-    assert_eq!(examples.len(), 7);
+    assert_eq!(examples.len(), 8);
     for example in examples {
         let events = read(example.split("```").next().unwrap());
         assert!(!events.is_empty());

@@ -19,7 +19,7 @@ use serde_json::value::RawValue;
 use crate::{
     discovery::Served,
     line::{self, Plain},
-    needed::{groups, is_possible, namespaces},
+    needed::{always, groups, is_possible, namespaces},
 };
 
 /// The parts of a kind's objects that are read and published.
@@ -46,6 +46,8 @@ pub struct Reader {
     name: Name,
     api_version: String,
     kind: String,
+    /// The ledger knows its name. Those of other kinds it would guess, and definitions may have any.
+    is_known: bool,
     form: Form,
     charging: Charging,
     hasher: RandomState,
@@ -179,7 +181,8 @@ impl Reader {
     #[must_use]
     pub fn new(served: &Served, charging: Charging) -> Self {
         let resource = served.resource.clone();
-        let is_whole = crate::needed::always().contains(&resource) || charging.charges(&resource);
+        let is_known = always().contains(&resource);
+        let is_whole = is_known || charging.charges(&resource);
         let form = match is_whole {
             _ if resource.is("", "resourcequotas") => Form::Quota,
             _ if resource == groups() => Form::Group,
@@ -192,6 +195,7 @@ impl Reader {
             name: resource.name(),
             api_version: served.api_version(),
             kind: served.kind.clone(),
+            is_known,
             resource,
             form,
             charging,
@@ -255,7 +259,7 @@ impl Reader {
                 };
                 let identity = serde_json::to_string(&identity).map_err(|it| it.to_string())?;
                 let object = format!(r#"{{"metadata":{identity}}}"#);
-                line::whole("DELETED", &self.api_version, &self.kind, object.as_bytes())
+                self.watched("DELETED", object.as_bytes())
             }
             Form::Whole | Form::Labelled | Form::Plain => {
                 let usage = ResourceList::new();
@@ -337,7 +341,13 @@ impl Reader {
 
     fn line(&self, event: &str, object: &Object) -> Result<Vec<u8>, String> {
         let text = serde_json::to_vec(object).map_err(|error| error.to_string())?;
-        Ok(line::whole(event, &self.api_version, &self.kind, &text))
+        Ok(self.watched(event, &text))
+    }
+
+    /// A watch event with this object, of which apiVersion and kind are missing.
+    fn watched(&self, event: &str, object: &[u8]) -> Vec<u8> {
+        let resource = (!self.is_known).then_some(&*self.name);
+        line::whole(event, resource, &self.api_version, &self.kind, object)
     }
 
     /// What an object counts for besides its number, without regard to its pods: they count by themselves.
@@ -399,7 +409,7 @@ impl Reader {
         };
         let line = |metadata: &BTreeMap<&str, &RawValue>, spec: &str| {
             let object = text(metadata, spec)?;
-            let line = line::whole(event, &self.api_version, &self.kind, object.as_bytes());
+            let line = self.watched(event, object.as_bytes());
             Ok::<_, String>(one_line(line))
         };
         let mut shown = line(&metadata, spec)?;
@@ -442,7 +452,7 @@ impl Reader {
         let uid = Uid::new(&metadata.uid).map_err(|error| error.to_string())?;
         let line = |metadata: &NamespaceMetadata| {
             let object = serde_json::json!({ "metadata": metadata }).to_string();
-            line::whole(event, &self.api_version, &self.kind, object.as_bytes())
+            self.watched(event, object.as_bytes())
         };
         let (mut shown, mut lacks) = (line(&metadata), None);
         if shown.len() > line::MAX_BYTES {

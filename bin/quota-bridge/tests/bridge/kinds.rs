@@ -112,6 +112,27 @@ fn a_kind_of_kubernetes_that_discovery_leaves_out_keeps_its_objects() {
     );
 }
 
+/// Its objects are shown whole for their labels, and counted under the name that the quota and the relists have.
+#[test]
+fn a_kind_of_an_unusual_plural_counts_under_its_name() {
+    const SHEEP: &str = "sheep.example.com";
+    let scene = Scene::new();
+    let definition = json!({"spec": {"group": "example.com", "scope": "Namespaced",
+        "names": {"plural": "sheep", "kind": "Sheep"}, "versions": [{"name": "v1"}]}});
+    scene.world.create(DEFINITIONS, "", SHEEP, definition);
+    let limits = quota(json!({"count/sheep.example.com": "9"}));
+    scene
+        .world
+        .create("resourcequotas", "team-a", "more", limits);
+    for name in ["a", "b"] {
+        scene.world.create(SHEEP, "team-a", name, json!({}));
+    }
+    let bridge = scene.bridge(&["--resources.object_labels=app"]);
+    until_ready(&bridge);
+    scene.until_used("team-a", "count/sheep.example.com", "2");
+    assert!(scene.outcomes(SHEEP).contains(&"Complete".to_owned()));
+}
+
 #[test]
 fn a_server_without_aggregated_discovery_is_asked_group_by_group() {
     let scene = Scene::new();

@@ -262,12 +262,12 @@ fn other_kinds_are_plain_and_so_are_deletions() {
 #[test]
 fn labels_that_groups_choose_by_are_shown() {
     let labels = || Charging::default().with_object_labels(["x"]);
-    let widgets = reader_by("x.y", "widgets", "Widget", labels());
+    let widgets = reader_by("x.y", "widgetry", "Widget", labels());
     let widget = r#"{"metadata":{"name":"w","namespace":"a","uid":"u","resourceVersion":"7","labels":{"x":"y","z":"z"}},"spec":{}}"#;
     let alive = widgets.alive("ADDED", widget).unwrap();
     assert_eq!(
         text(&alive.line),
-        r#"{"type":"ADDED","object":{"apiVersion":"x.y/v1","kind":"Widget","metadata":{"name":"w","namespace":"a","uid":"u","resourceVersion":"7","labels":{"x":"y"}}}}"#
+        r#"{"type":"ADDED","resource":"widgetry.x.y","object":{"apiVersion":"x.y/v1","kind":"Widget","metadata":{"name":"w","namespace":"a","uid":"u","resourceVersion":"7","labels":{"x":"y"}}}}"#
     );
     assert!(widgets.needs_metadata_only());
     let pods = reader_by("", "pods", "Pod", labels());

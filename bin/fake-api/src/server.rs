@@ -138,11 +138,11 @@ fn write(world: &World, method: &Method, target: &Target, body: &Bytes) -> Respo
             return status(409, "AlreadyExists", "there is an object by that name", 0);
         }
     }
+    let planned = world.lock().fault(&kind, Request::Update);
+    if let Some(Fault::Status(code, wait)) = planned {
+        return status(code, "Conflict", "as planned", wait);
+    }
     if target.kind.has_status {
-        let planned = world.lock().fault(&kind, Request::Update);
-        if let Some(Fault::Status(code, wait)) = planned {
-            return status(code, "Conflict", "as planned", wait);
-        }
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         let before = world.get(&kind, &namespace, name);
         object = only(object, before, target.is_status);
@@ -184,6 +184,10 @@ async fn read(
     if let Some(name) = &target.name {
         let namespace = target.namespace.clone().unwrap_or_default();
         let key = (target.kind.name(), namespace, name.clone());
+        let planned = world.lock().fault(&key.0, Request::Get);
+        if let Some(Fault::Status(code, wait)) = planned {
+            return status(code, "InternalError", "as planned", wait);
+        }
         return match world.lock().objects.get(&key) {
             Some(object) => text_answer(200, object.text.clone()),
             None => status(404, "NotFound", "there is no such object", 0),

@@ -80,7 +80,9 @@ pub enum Request {
     Watch,
     /// A watch that begins with a list.
     WatchList,
-    /// A write of an object of a kind whose status is written by itself.
+    /// A single object.
+    Get,
+    /// A write of an object.
     Update,
 }
 

@@ -144,7 +144,7 @@ impl Candidate {
         }
     }
 
-    /// Takes or renews it; whether it is ours now.
+    /// Takes or renews it; whether it is ours now. False: another holder has it.
     async fn attempt(&mut self) -> Result<bool, Failure> {
         let lease = self.read().await?;
         let now = self.begun.elapsed();
@@ -188,15 +188,9 @@ impl Candidate {
                 self.write(Method::PUT, metadata, taken).await
             }
         };
-        match written {
-            Ok(spec) => {
-                self.observer.observe(Some(&spec), self.begun.elapsed());
-                Ok(true)
-            }
-            // Somebody else was faster.
-            Err(failure) if failure.code() == Some(409) => Ok(false),
-            Err(failure) => Err(failure),
-        }
+        // After a conflict the Lease may still be ours, since others may write its metadata: the next attempt shows it.
+        self.observer.observe(Some(&written?), self.begun.elapsed());
+        Ok(true)
     }
 
     async fn read(&self) -> Result<Option<Object>, Failure> {
@@ -234,4 +228,47 @@ impl Candidate {
 /// As Kubernetes writes times of Leases.
 fn micro_time() -> String {
     format!("{:.6}", jiff::Timestamp::now())
+}
+
+#[cfg(test)]
+mod tests {
+    use fake_api::{
+        server,
+        world::{Fault, Request, World},
+    };
+
+    use super::*;
+    use crate::kubernetes::Access;
+
+    const LEASES: &str = "leases.coordination.k8s.io";
+
+    /// Somebody who annotates the Lease between our read and our write does not hold it.
+    #[tokio::test]
+    async fn a_conflict_is_no_other_holder() {
+        let world = World::new();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(server::serve(listener, world.clone()));
+        let terms = Terms {
+            name: "l".to_owned(),
+            namespace: "n".to_owned(),
+            duration: Duration::from_secs(600),
+            renew: Duration::from_secs(300),
+            retry: Duration::from_millis(1),
+        };
+        let client = Client::new(Access::plain(&url)).unwrap();
+        let mut candidate = Candidate::new(client, terms, "me".to_owned());
+        candidate.acquire().await;
+        world.plan(LEASES, Request::Update, Fault::Status(409, 0), 2);
+        let before = world.requests(LEASES, "Update");
+        let renewals = || world.requests(LEASES, "Update") - before;
+        candidate.hold(|| renewals() > 2).await;
+        assert_eq!(renewals(), 3, "two conflicts, and a renewal");
+        // Another holder ends it at once.
+        let mut lease = world.get(LEASES, "n", "l").unwrap();
+        lease["spec"]["holderIdentity"] = json!("you");
+        world.put(LEASES, "n", lease).unwrap();
+        candidate.hold(|| false).await;
+        assert_eq!(renewals(), 3);
+    }
 }

@@ -50,8 +50,6 @@ pub struct Kinds {
     left_out: LeftOut,
     /// Kinds that nobody serves, and whose objects this bridge has ended or will not end.
     settled: BTreeSet<GroupResource>,
-    /// Empty relists that end the objects of removed kinds.
-    relists: u64,
 }
 
 struct Running {
@@ -81,7 +79,6 @@ impl Kinds {
             running: BTreeMap::new(),
             left_out: LeftOut::default(),
             settled: BTreeSet::new(),
-            relists: 0,
         }
     }
 
@@ -247,9 +244,8 @@ impl Kinds {
         self.shared.watermarks.absent(kind);
         self.settled.insert(kind.clone());
         for scope in self.scopes(kind) {
-            self.relists += 1;
             let begin = Begin {
-                id: format!("{}/gone/{}", self.shared.instance, self.relists),
+                id: self.shared.ids.next(),
                 reset: false,
             };
             let end = End {

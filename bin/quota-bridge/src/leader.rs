@@ -19,7 +19,7 @@ use crate::{
     kind::{Limited, Lists, Settings, Shared},
     kinds::{Kinds, Registry},
     kubernetes::Client,
-    line::{self, Progress},
+    line::{self, Progress, RelistIds},
     metrics,
     needed::Wanted,
     publisher::{Ended, Identity, Publisher, Status, Stream},
@@ -109,7 +109,7 @@ impl Leader {
         let shared = Arc::new(Shared {
             client: self.client.clone(),
             queue: queue.clone(),
-            instance: instance.clone(),
+            ids: RelistIds::new(&instance),
             settings: self.settings(),
             charging: self.charging(),
             lists: Lists::new(self.config.list.concurrency),

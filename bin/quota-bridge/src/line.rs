@@ -1,6 +1,12 @@
 //! The lines that are published: one event each, as `docs/events.md` describes them.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use quota_semantics::{Name, Timestamp, object::GroupResource, resource::ResourceList};
 use serde::Serialize;
@@ -18,6 +24,34 @@ pub struct Scope {
     pub resource: GroupResource,
     /// The only namespace; none: all of them.
     pub namespace: Option<Name>,
+}
+
+/// The ids of a publisher's relists: no two are the same, whichever tasks list. Clones share them.
+///
+/// The ledger ends a relist by its scope and id. So the late end of a task that was replaced must not have the id of the
+/// list that its successor has begun.
+#[derive(Clone, Debug)]
+pub struct RelistIds {
+    instance: Arc<str>,
+    used: Arc<AtomicU64>,
+}
+
+impl RelistIds {
+    /// Those of this publisher.
+    #[must_use]
+    pub fn new(instance: &str) -> Self {
+        Self {
+            instance: instance.into(),
+            used: Arc::default(),
+        }
+    }
+
+    /// The next one.
+    #[must_use]
+    pub fn next(&self) -> String {
+        let number = self.used.fetch_add(1, Ordering::Relaxed) + 1;
+        format!("{}/{number}", self.instance)
+    }
 }
 
 /// What begins a relist.

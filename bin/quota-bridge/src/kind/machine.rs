@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::{
     bugs,
     kubernetes::Failure,
-    line::{Begin, End},
+    line::{Begin, End, RelistIds},
 };
 
 /// First wait after a failure; doubled up to [`LONGEST_WAIT`].
@@ -112,10 +112,8 @@ pub struct WentBack {
 #[derive(Debug)]
 pub struct Machine {
     rules: Rules,
-    instance: String,
+    ids: RelistIds,
     phase: Phase,
-    /// Relists that have begun.
-    relists: u64,
     /// Objects of the next page.
     page_limit: u32,
     /// Failures in a row. In a list only its end shows that the server works: a list that always breaks at the same place
@@ -156,14 +154,13 @@ struct List {
 }
 
 impl Machine {
-    /// A task that has not begun. `instance` makes the ids of its relists different from those of others.
+    /// A task that has not begun. Its relists get the next of these ids.
     #[must_use]
-    pub fn new(rules: Rules, instance: &str) -> Self {
+    pub const fn new(rules: Rules, ids: RelistIds) -> Self {
         Self {
             rules,
-            instance: instance.to_owned(),
+            ids,
             phase: Phase::Due,
-            relists: 0,
             page_limit: rules.page,
             failures: 0,
             wait: None,
@@ -325,8 +322,7 @@ impl Machine {
     }
 
     fn begin(&mut self, brackets: &mut Brackets) -> List {
-        self.relists += 1;
-        let id = format!("{}/{}", self.instance, self.relists);
+        let id = self.ids.next();
         brackets.begin = Some(Begin {
             id: id.clone(),
             reset: self.reset,

@@ -21,7 +21,11 @@ pub use reader::{Alive, Deleted, Reader};
 use machine::WentBack;
 
 use crate::{
-    discovery::Served, kubernetes::Client, line::Scope, publisher::Status, queue::Queue,
+    discovery::Served,
+    kubernetes::Client,
+    line::{RelistIds, Scope},
+    publisher::Status,
+    queue::Queue,
     watermarks::Watermarks,
 };
 
@@ -31,8 +35,8 @@ pub struct Shared {
     pub client: Client,
     /// Where lines go.
     pub queue: Queue,
-    /// Of this publisher.
-    pub instance: String,
+    /// The ids of this publisher's relists.
+    pub ids: RelistIds,
     /// How lists and watches are read.
     pub settings: Settings,
     /// The workloads that are charged for their pods.

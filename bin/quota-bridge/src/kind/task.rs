@@ -91,7 +91,7 @@ impl Task {
             label: scope.resource.to_string(),
             path: served.path(scope.namespace.as_deref()),
             reader: Reader::new(served, shared.charging.clone()),
-            machine: Machine::new(rules, &shared.instance),
+            machine: Machine::new(rules, shared.ids.clone()),
             filter: bugs::filter(&scope),
             shared,
             scope,

@@ -43,7 +43,7 @@ fn status(code: u16, retry_after: Option<Duration>) -> Failure {
 
 #[test]
 fn a_list_of_pages_is_a_relist_and_then_it_is_watched() {
-    let mut machine = Machine::new(RULES, "i");
+    let mut machine = Machine::new(RULES, RelistIds::new("i"));
     assert_eq!(machine.next(at(0)), Step::Page(None));
     let first = machine.page(&page("7", Some("t"), 2), at(0), 0.0);
     assert_eq!(first.begin.unwrap().id, "i/1");
@@ -68,7 +68,7 @@ fn a_list_of_pages_is_a_relist_and_then_it_is_watched() {
 fn a_list_that_is_older_than_what_was_shown_is_of_a_restored_server() {
     let back = |version, newest| Some(WentBack { version, newest });
     // In pages it is seen before the relist begins.
-    let mut machine = Machine::new(RULES, "i");
+    let mut machine = Machine::new(RULES, RelistIds::new("i"));
     machine.page(&page("7", None, 1), at(0), 0.0);
     machine.event(Event::Alive("9"), at(1), 0.0);
     machine.relist(false);
@@ -87,7 +87,7 @@ fn a_list_that_is_older_than_what_was_shown_is_of_a_restored_server() {
         watch_list: true,
         ..RULES
     };
-    let mut machine = Machine::new(watched, "i");
+    let mut machine = Machine::new(watched, RelistIds::new("i"));
     assert_eq!(machine.next(at(0)), Step::WatchList);
     assert!(
         machine
@@ -107,9 +107,19 @@ fn a_list_that_is_older_than_what_was_shown_is_of_a_restored_server() {
     assert_eq!(machine.shown(), Some("8"));
 }
 
+/// The end of a task that was replaced may still be queued when its successor has begun.
+#[test]
+fn a_task_that_replaces_another_one_uses_other_ids() {
+    let ids = RelistIds::new("i");
+    let [mut first, mut second] = [(); 2].map(|()| Machine::new(RULES, ids.clone()));
+    let first = first.page(&page("7", None, 1), at(0), 0.0);
+    let second = second.page(&page("7", Some("t"), 1), at(0), 0.0);
+    assert_ne!(first.end.unwrap().id, second.begin.unwrap().id);
+}
+
 #[test]
 fn an_expired_page_has_the_relist_begin_again() {
-    let mut machine = Machine::new(RULES, "i");
+    let mut machine = Machine::new(RULES, RelistIds::new("i"));
     machine.next(at(0));
     machine.page(&page("7", Some("t"), 2), at(0), 0.0);
     machine.failed(&expired(), 0.0);
@@ -121,7 +131,7 @@ fn an_expired_page_has_the_relist_begin_again() {
 
 #[test]
 fn a_page_that_did_not_come_is_asked_for_again() {
-    let mut machine = Machine::new(RULES, "i");
+    let mut machine = Machine::new(RULES, RelistIds::new("i"));
     machine.next(at(0));
     machine.page(&page("7", Some("t"), 2), at(0), 0.0);
     machine.failed(&Failure::Unreachable(String::new()), 1.0);
@@ -134,7 +144,7 @@ fn a_page_that_did_not_come_is_asked_for_again() {
 
 #[test]
 fn without_every_object_nothing_is_ended() {
-    let mut machine = Machine::new(RULES, "i");
+    let mut machine = Machine::new(RULES, RelistIds::new("i"));
     machine.next(at(0));
     let spoiled = Page {
         unreadable: 1,
@@ -158,7 +168,7 @@ fn an_empty_list_of_another_server_is_believed_the_second_time() {
         may_be_empty: false,
         ..RULES
     };
-    let mut machine = Machine::new(doubted, "i");
+    let mut machine = Machine::new(doubted, RelistIds::new("i"));
     assert!(machine.page(&page("7", None, 0), at(0), 0.0).end.is_none());
     machine.relist(false);
     assert!(machine.page(&page("7", None, 0), at(59), 0.0).end.is_none());
@@ -176,7 +186,7 @@ fn an_empty_list_of_another_server_is_believed_the_second_time() {
     );
     let end = machine.page(&page("10", None, 0), at(360), 0.0).end;
     assert!(end.unwrap().allow_empty);
-    let mut machine = Machine::new(RULES, "i");
+    let mut machine = Machine::new(RULES, RelistIds::new("i"));
     let end = machine.page(&page("7", None, 0), at(0), 0.0).end;
     assert!(end.unwrap().allow_empty);
 }
@@ -187,7 +197,7 @@ fn a_watch_that_begins_with_a_list_is_a_relist() {
         watch_list: true,
         ..RULES
     };
-    let mut machine = Machine::new(rules, "i");
+    let mut machine = Machine::new(rules, RelistIds::new("i"));
     assert_eq!(machine.next(at(0)), Step::WatchList);
     assert!(machine.event(Event::Alive("3"), at(0), 0.0).begin.is_some());
     assert_eq!(
@@ -213,7 +223,7 @@ fn a_streamed_list_that_breaks_is_read_in_pages() {
     let broken = Failure::Unreachable(String::new());
     for is_closed in [true, false] {
         for has_begun in [true, false] {
-            let mut machine = Machine::new(rules, "i");
+            let mut machine = Machine::new(rules, RelistIds::new("i"));
             assert_eq!(machine.next(at(0)), Step::WatchList);
             if has_begun {
                 machine.event(Event::Alive("3"), at(0), 0.0);
@@ -232,7 +242,7 @@ fn a_streamed_list_that_breaks_is_read_in_pages() {
         }
     }
     // A server that is busy says so before it begins, and pages would be more work for it.
-    let mut machine = Machine::new(rules, "i");
+    let mut machine = Machine::new(rules, RelistIds::new("i"));
     assert_eq!(machine.next(at(0)), Step::WatchList);
     machine.failed(&status(429, Some(at(3))), 1.0);
     assert_eq!(machine.next(at(0)), Step::Wait(at(3)));
@@ -241,7 +251,7 @@ fn a_streamed_list_that_breaks_is_read_in_pages() {
 
 #[test]
 fn a_page_that_is_too_long_is_requested_with_half_as_many_objects() {
-    let mut machine = Machine::new(RULES, "i");
+    let mut machine = Machine::new(RULES, RelistIds::new("i"));
     assert_eq!(machine.next(at(0)), Step::Page(None));
     assert_eq!(machine.page_limit(), 500);
     assert!(machine.halve_page());
@@ -286,7 +296,7 @@ fn a_page_that_is_too_long_is_requested_with_half_as_many_objects() {
 
 #[test]
 fn failures_are_counted_until_a_list_ends() {
-    let mut machine = Machine::new(RULES, "i");
+    let mut machine = Machine::new(RULES, RelistIds::new("i"));
     let wrong = Failure::Unreadable(String::new());
     for wait in [1, 2, 4, 8, 16, 32, 60, 60] {
         assert_eq!(machine.next(at(0)), Step::Page(None));
@@ -308,7 +318,7 @@ fn failures_are_counted_until_a_list_ends() {
 
 #[test]
 fn pages_that_always_expire_do_not_begin_lists_in_a_loop() {
-    let mut machine = Machine::new(RULES, "i");
+    let mut machine = Machine::new(RULES, RelistIds::new("i"));
     let mut waits = Vec::new();
     for _ in 0..4 {
         machine.page(&page("7", Some("t"), 2), at(0), 0.0);
@@ -327,7 +337,7 @@ fn after_an_internal_error_the_next_list_comes_in_pages() {
         watch_list: true,
         ..RULES
     };
-    let mut machine = Machine::new(rules, "i");
+    let mut machine = Machine::new(rules, RelistIds::new("i"));
     assert_eq!(machine.next(at(0)), Step::WatchList);
     machine.failed(&status(500, None), 1.0);
     assert_eq!(machine.next(at(0)), Step::Wait(at(1)));
@@ -345,7 +355,7 @@ fn after_an_internal_error_the_next_list_comes_in_pages() {
 
 #[test]
 fn failures_are_waited_for_and_forgotten() {
-    let mut machine = Machine::new(RULES, "i");
+    let mut machine = Machine::new(RULES, RelistIds::new("i"));
     let broken = Failure::Unreachable(String::new());
     let mut waits = Vec::new();
     for _ in 0..8 {
@@ -369,7 +379,7 @@ fn failures_are_waited_for_and_forgotten() {
 
 #[test]
 fn a_server_that_always_says_expired_is_not_asked_in_a_loop() {
-    let mut machine = Machine::new(RULES, "i");
+    let mut machine = Machine::new(RULES, RelistIds::new("i"));
     machine.page(&page("1", None, 1), at(0), 0.0);
     machine.failed(&expired(), 1.0);
     assert_eq!(machine.next(at(0)), Step::Page(None));
@@ -379,7 +389,7 @@ fn a_server_that_always_says_expired_is_not_asked_in_a_loop() {
 
 #[test]
 fn a_relist_that_is_asked_for_during_another_one_follows_it() {
-    let mut machine = Machine::new(RULES, "i");
+    let mut machine = Machine::new(RULES, RelistIds::new("i"));
     machine.next(at(0));
     machine.page(&page("7", Some("t"), 2), at(0), 0.0);
     machine.relist(false);
@@ -406,7 +416,7 @@ fn a_relist_that_is_asked_for_during_another_one_follows_it() {
 
 #[test]
 fn a_reset_is_said_until_a_relist_was_whole() {
-    let mut machine = Machine::new(RULES, "i");
+    let mut machine = Machine::new(RULES, RelistIds::new("i"));
     machine.relist(true);
     let spoiled = Page {
         unreadable: 1,

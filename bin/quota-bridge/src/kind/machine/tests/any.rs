@@ -39,7 +39,7 @@ proptest! {
     /// Whatever the server does: between the begin and the end of a relist all objects of its snapshot were passed on.
     #[test]
     fn an_end_has_everything_listed_before_it(moves in moves(), watch_list: bool) {
-        let mut machine = Machine::new(Rules { page: 2, watch_list, ..RULES }, "i");
+        let mut machine = Machine::new(Rules { page: 2, watch_list, ..RULES }, RelistIds::new("i"));
         let mut live = BTreeSet::<u64>::new();
         let (mut version, mut now) = (1_u64, Duration::ZERO);
         // The snapshot that is being listed, and what was passed on since the begin.

@@ -19,22 +19,51 @@ use crate::{
     needed::{Wanted, groups, is_of_the_cluster, needed, quotas},
 };
 
-/// Where relists are requested, by scope. Clones share them.
+/// Where relists are requested. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Registry(Arc<Mutex<BTreeMap<Scope, mpsc::UnboundedSender<Relist>>>>);
+pub struct Registry(Arc<Mutex<Registered>>);
+
+#[derive(Debug, Default)]
+struct Registered {
+    watched: BTreeMap<Scope, mpsc::UnboundedSender<Relist>>,
+    /// Kinds that nobody serves, and whose objects this bridge has ended or will not end, as of the last request.
+    settled: BTreeSet<GroupResource>,
+}
 
 impl Registry {
-    /// Requests a relist of these kinds, or of all if none is named.
+    /// Requests a relist of these kinds, or of all if none is named. Those that are gone are ended once more: messages
+    /// may be lost.
     pub fn relist(&self, kinds: &BTreeSet<String>) {
-        for (scope, relists) in self.0.lock().iter() {
-            if kinds.is_empty() || kinds.contains(&scope.resource.to_string()) {
+        let is_meant = |kind: &GroupResource| kinds.is_empty() || kinds.contains(&kind.to_string());
+        let mut registered = self.0.lock();
+        for (scope, relists) in &registered.watched {
+            if is_meant(&scope.resource) {
                 let _ = relists.send(Relist { reset: false });
             }
         }
+        registered.settled.retain(|kind| !is_meant(kind));
+    }
+
+    fn add(&self, scope: Scope, relists: mpsc::UnboundedSender<Relist>) {
+        self.0.lock().watched.insert(scope, relists);
     }
 
     fn remove(&self, kind: &GroupResource) {
-        self.0.lock().retain(|scope, _| scope.resource != *kind);
+        let watched = &mut self.0.lock().watched;
+        watched.retain(|scope, _| scope.resource != *kind);
+    }
+
+    fn settle(&self, kind: &GroupResource) {
+        self.0.lock().settled.insert(kind.clone());
+    }
+
+    /// Forgets that other kinds are settled.
+    fn keep_settled(&self, needed: &BTreeSet<GroupResource>) {
+        self.0.lock().settled.retain(|kind| needed.contains(kind));
+    }
+
+    fn is_settled(&self, kind: &GroupResource) -> bool {
+        self.0.lock().settled.contains(kind)
     }
 }
 
@@ -48,16 +77,42 @@ pub struct Kinds {
     every: Duration,
     running: BTreeMap<GroupResource, Running>,
     left_out: LeftOut,
-    /// Kinds that nobody serves, and whose objects this bridge has ended or will not end.
-    settled: BTreeSet<GroupResource>,
+    /// Kinds that this bridge has watched, and whose definition is gone.
+    gone: BTreeSet<GroupResource>,
 }
 
 struct Running {
     served: Served,
+    changed: Changed,
     /// Whether it has a definition; none: not known yet.
     is_defined: Option<bool>,
     /// Ended when dropped.
     _tasks: JoinSet<()>,
+}
+
+/// What discovery says of a kind that is watched in another way, and since when.
+#[derive(Debug, Default)]
+struct Changed(Option<(Served, Instant)>);
+
+impl Changed {
+    /// Takes what a discovery at `now` says of a kind that is watched as `watched`. Answers whether an earlier one, at
+    /// least `least` ago, and all since then said the same: API servers of two releases may answer in turn, and each
+    /// change costs a list.
+    fn note(&mut self, watched: &Served, served: &Served, now: Instant, least: Duration) -> bool {
+        if served == watched {
+            self.0 = None;
+            return false;
+        }
+        match &self.0 {
+            Some((before, since)) if before == served => {
+                *since < now && now.duration_since(*since) >= least
+            }
+            _ => {
+                self.0 = Some((served.clone(), now));
+                false
+            }
+        }
+    }
 }
 
 impl Kinds {
@@ -78,7 +133,7 @@ impl Kinds {
             every,
             running: BTreeMap::new(),
             left_out: LeftOut::default(),
-            settled: BTreeSet::new(),
+            gone: BTreeSet::new(),
         }
     }
 
@@ -89,8 +144,10 @@ impl Kinds {
             let wait = match discover(&self.shared.client).await {
                 Ok(discovered) => {
                     failures = 0;
-                    self.adjust(&discovered).await;
-                    self.every
+                    match self.adjust(&discovered).await {
+                        true => self.every,
+                        false => self.every / 2,
+                    }
                 }
                 Err(failure) => {
                     tracing::warn!(%failure, "discovery failed");
@@ -107,7 +164,8 @@ impl Kinds {
         }
     }
 
-    async fn adjust(&mut self, discovered: &Discovered) {
+    /// Answers whether it is certain of each needed kind that it is served or is not.
+    async fn adjust(&mut self, discovered: &Discovered) -> bool {
         let served = discovered.kinds.keys().cloned().collect();
         if self.shared.limited.serve(served) {
             let quotas = [quotas(), groups()].map(|kind| kind.to_string());
@@ -119,32 +177,50 @@ impl Kinds {
         for kind in &unwatched {
             self.shared.watermarks.absent(kind);
         }
+        let (now, least) = (Instant::now(), self.every / 2);
+        let (mut missing, mut is_certain) = (Vec::new(), true);
         for kind in &needed {
             let served = discovered.kinds.get(kind);
             let is_left_out = served.is_none() && discovered.is_certain_of(&kind.group);
-            let (now, least) = (Instant::now(), self.every / 2);
             let is_out_for_long = self.left_out.note(kind, is_left_out, now, least);
-            match (served, self.running.get(kind)) {
-                (Some(served), Some(running)) if *served == running.served => {}
-                (Some(served), _) => self.start(served.clone()),
+            match (served, self.running.get_mut(kind)) {
+                (Some(served), Some(running)) => {
+                    let Running {
+                        served: watched,
+                        changed,
+                        ..
+                    } = running;
+                    if changed.note(watched, served, now, least) {
+                        self.start(served.clone());
+                    }
+                }
+                (Some(served), None) => self.start(served.clone()),
+                // The tasks of kinds that may come back go on, and fail by themselves.
                 (None, Some(running)) => {
-                    // The tasks of kinds that may come back go on, and fail by themselves.
                     if is_out_for_long && running.is_defined == Some(true) {
-                        self.end_running(kind).await;
+                        missing.push((kind, is_out_for_long));
                     }
                 }
                 (None, None) if is_left_out => {
-                    self.shared.watermarks.absent(kind);
-                    if is_out_for_long && discovered.knows_others && was_defined(kind) {
-                        self.end_unseen(kind).await;
+                    // A server that has just started may not yet serve what others define.
+                    match is_out_for_long {
+                        true => self.shared.watermarks.absent(kind),
+                        false => is_certain = false,
+                    }
+                    let may_be_gone = was_defined(kind) || self.gone.contains(kind);
+                    if discovered.knows_others && may_be_gone && !self.registry.is_settled(kind) {
+                        missing.push((kind, is_out_for_long));
                     }
                 }
                 (None, None) => {}
             }
         }
         self.left_out.keep(&needed);
-        self.settled.retain(|kind| needed.contains(kind));
+        self.registry.keep_settled(&needed);
+        self.gone.retain(|kind| needed.contains(kind));
+        self.look_for_definitions(missing).await;
         self.look_at_definitions().await;
+        is_certain
     }
 
     /// The kinds that are watched if they are served, and those that nobody has to wait for.
@@ -180,7 +256,7 @@ impl Kinds {
         let mut tasks = JoinSet::new();
         for scope in scopes {
             let relists = kind::start(&self.shared, &served, scope.clone(), &mut tasks);
-            self.registry.0.lock().insert(scope, relists);
+            self.registry.add(scope, relists);
         }
         let before = self.running.get(&kind);
         let running = Running {
@@ -188,6 +264,7 @@ impl Kinds {
                 .and_then(|running| running.is_defined)
                 .filter(|_| !served.aggregated),
             served,
+            changed: Changed::default(),
             _tasks: tasks,
         };
         self.running.insert(kind, running);
@@ -212,37 +289,32 @@ impl Kinds {
         }
     }
 
-    /// Ends a kind that was watched, if its definition is gone.
-    async fn end_running(&mut self, kind: &GroupResource) {
-        if definition(&self.shared.client, kind).await == Definition::Missing {
-            tracing::warn!(resource = %kind, "the kind is gone, and so are its objects");
-            self.end(kind).await;
-        }
-    }
-
-    /// Ends a kind that this bridge has never watched: its definition may have gone while no bridge was there.
-    async fn end_unseen(&mut self, kind: &GroupResource) {
-        if self.settled.contains(kind) {
-            return;
-        }
-        match definition(&self.shared.client, kind).await {
-            Definition::Missing => {
-                tracing::info!(resource = %kind, "nobody serves the kind, so it has no objects");
-                self.end(kind).await;
+    /// Looks for the definitions of kinds that discovery leaves out, `is_for_long` or once. Without one they have no
+    /// objects, also if it went while no bridge was there; these are ended once the kind is left out for long.
+    async fn look_for_definitions(&mut self, missing: Vec<(&GroupResource, bool)>) {
+        for (kind, is_for_long) in missing {
+            match definition(&self.shared.client, kind).await {
+                Definition::Missing if is_for_long => {
+                    tracing::info!(resource = %kind, "nobody serves the kind, so it has no objects");
+                    self.end(kind).await;
+                }
+                Definition::Missing => self.shared.watermarks.absent(kind),
+                Definition::Hidden => self.registry.settle(kind),
+                Definition::Exists => {}
+                // The next discovery is soon, and each question may take long.
+                Definition::Unknown => return,
             }
-            Definition::Hidden => {
-                self.settled.insert(kind.clone());
-            }
-            Definition::Exists | Definition::Unknown => {}
         }
     }
 
     /// The objects of a kind go with its definition: an empty list ends them.
     async fn end(&mut self, kind: &GroupResource) {
-        self.running.remove(kind);
+        if self.running.remove(kind).is_some() {
+            self.gone.insert(kind.clone());
+        }
         self.registry.remove(kind);
+        self.registry.settle(kind);
         self.shared.watermarks.absent(kind);
-        self.settled.insert(kind.clone());
         for scope in self.scopes(kind) {
             let begin = Begin {
                 id: self.shared.ids.next(),
@@ -260,5 +332,189 @@ impl Kinds {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+
+    use fake_api::{
+        server,
+        world::{Fault, Request, World},
+    };
+    use quota_semantics::admission::Charging;
+    use serde_json::json;
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::{
+        kind::{Limited, Lists, Settings},
+        kubernetes::{Access, Client},
+        line::{Progress, RelistIds},
+        publisher::Status,
+        queue::{Line, Queue},
+        watermarks::Watermarks,
+    };
+
+    const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
+    const WIDGETS: &str = "widgets.example.com";
+    const GATEWAYS: &str = "gateways.gateway.networking.k8s.io";
+
+    /// A bridge that leads, between a cluster and a queue that nobody publishes.
+    struct Scene {
+        world: World,
+        kinds: Kinds,
+        lines: mpsc::Receiver<Line>,
+    }
+
+    impl Scene {
+        async fn new(include: &[&str]) -> Self {
+            let world = World::new();
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let url = format!("http://{}", listener.local_addr().unwrap());
+            tokio::spawn(server::serve(listener, world.clone()));
+            let (queue, lines) = Queue::new(4096, 1 << 20);
+            let hour = Duration::from_secs(3600);
+            let shared = Shared {
+                client: Client::new(Access::plain(&url)).unwrap(),
+                queue,
+                ids: RelistIds::new("i"),
+                settings: Settings {
+                    watch_list: false,
+                    page: 500,
+                    relist_every: hour,
+                    list_idle: hour,
+                    watch_timeout: hour,
+                    watch_idle: hour,
+                    watermark_every: hour,
+                },
+                charging: Charging::default(),
+                lists: Lists::new(NonZeroUsize::MIN),
+                limited: Limited::default(),
+                watermarks: Watermarks::default(),
+                awaited: watch::channel(()).1,
+                publisher: Arc::new(Status::default()),
+            };
+            let wanted = Wanted {
+                include: include.iter().map(|kind| kind.parse().unwrap()).collect(),
+                ..Wanted::default()
+            };
+            let shared = Arc::new(shared);
+            let registry = Registry::default();
+            let kinds = Kinds::new(shared, registry, wanted, Vec::new(), Duration::ZERO);
+            Self {
+                world,
+                kinds,
+                lines,
+            }
+        }
+
+        /// Runs discovery, and answers whether it is certain.
+        async fn discover(&mut self) -> bool {
+            let discovered = discover(&self.kinds.shared.client).await.unwrap();
+            self.kinds.adjust(&discovered).await
+        }
+
+        fn is_absent(&self, kind: &str) -> bool {
+            let progress = self.kinds.shared.watermarks.progress();
+            progress.get(kind) == Some(&Progress::Absent { absent: true })
+        }
+
+        /// How many relists of a kind have begun since the last look.
+        fn relists(&mut self, kind: &str) -> usize {
+            let begin = format!(r#"{{"type":"RELIST_BEGIN","resource":"{kind}""#);
+            let mut count = 0;
+            while let Ok(line) = self.lines.try_recv() {
+                count += usize::from(line.text.starts_with(begin.as_bytes()));
+            }
+            count
+        }
+    }
+
+    fn define(world: &World, kind: &str) {
+        let (plural, group) = kind.split_once('.').unwrap();
+        let definition = json!({"spec": {"group": group, "scope": "Namespaced",
+            "names": {"plural": plural, "kind": "Kind"}, "versions": [{"name": "v1"}]}});
+        world.create(DEFINITIONS, "", kind, definition);
+    }
+
+    /// A server that has just started does not yet serve what others define.
+    #[tokio::test]
+    async fn a_kind_is_absent_if_it_has_no_definition_or_is_left_out_twice() {
+        let mut scene =
+            Scene::new(&[WIDGETS, GATEWAYS, "deployments.apps", "parts.example.org"]).await;
+        define(&scene.world, WIDGETS);
+        scene.world.hide(WIDGETS);
+        scene.world.hide("deployments.apps");
+        assert!(!scene.discover().await);
+        assert!(scene.is_absent("parts.example.org"));
+        for kind in [WIDGETS, GATEWAYS, "deployments.apps"] {
+            assert!(!scene.is_absent(kind), "{kind}");
+        }
+        assert!(scene.discover().await);
+        for kind in [WIDGETS, GATEWAYS, "deployments.apps", "parts.example.org"] {
+            assert!(scene.is_absent(kind), "{kind}");
+        }
+        assert_eq!(
+            scene.relists("parts.example.org"),
+            1,
+            "its objects are gone"
+        );
+        assert_eq!(scene.relists(WIDGETS), 0);
+    }
+
+    /// The stream may lose the list that ended its objects.
+    #[tokio::test]
+    async fn a_kind_that_is_gone_is_ended_again_when_a_relist_is_requested() {
+        for kind in [WIDGETS, GATEWAYS] {
+            let mut scene = Scene::new(&[kind]).await;
+            define(&scene.world, kind);
+            scene.discover().await;
+            scene.world.delete(DEFINITIONS, "", kind);
+            scene.discover().await;
+            while scene.lines.try_recv().is_ok() {}
+            scene.discover().await;
+            assert_eq!(scene.relists(kind), 1);
+            for (asked, times) in [(None, 1), (Some(kind), 1), (Some("pods"), 0)] {
+                let asked = asked.into_iter().map(str::to_owned).collect();
+                scene.kinds.registry.relist(&asked);
+                for times in [times, 0] {
+                    scene.discover().await;
+                    assert_eq!(scene.relists(kind), times, "{asked:?}");
+                }
+            }
+        }
+    }
+
+    /// An API that does not answer must not delay discovery by a question for each kind that a quota invents.
+    #[tokio::test]
+    async fn definitions_that_cannot_be_read_are_not_asked_for_one_by_one() {
+        let kinds = ["a.example.com", "b.example.com", "c.example.com"];
+        let mut scene = Scene::new(&kinds).await;
+        let fault = Fault::Status(503, 0);
+        scene.world.plan(DEFINITIONS, Request::Get, fault, 100);
+        scene.discover().await;
+        // One of a kind that is left out, and one of a kind that is watched.
+        assert_eq!(scene.world.requests(DEFINITIONS, "Get"), 2);
+        scene.world.heal();
+        scene.discover().await;
+        assert!(kinds.iter().all(|kind| scene.is_absent(kind)));
+    }
+
+    /// While API servers are updated one by one, discovery is answered by old and new ones.
+    #[tokio::test]
+    async fn a_kind_is_watched_in_another_version_once_discovery_says_so_twice() {
+        let mut scene = Scene::new(&[]).await;
+        let pods = GroupResource::new("", "pods");
+        let old = discover(&scene.kinds.shared.client).await.unwrap();
+        let mut new = old.clone();
+        new.kinds.get_mut(&pods).unwrap().version = "v2".to_owned();
+        let mut watched = Vec::new();
+        for discovered in [&old, &new, &old, &new, &new, &old] {
+            scene.kinds.adjust(discovered).await;
+            watched.push(scene.kinds.running[&pods].served.version.clone());
+        }
+        assert_eq!(watched, ["v1", "v1", "v1", "v1", "v2", "v2"]);
     }
 }

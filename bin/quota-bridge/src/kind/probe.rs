@@ -9,7 +9,10 @@ use std::{sync::Arc, time::Duration};
 use serde::Deserialize;
 use tokio::{sync::mpsc, time::Instant};
 
-use super::{Relist, Shared, Shown, Watched, jitter, machine::WentBack, reader, warn_of_restore};
+use super::{
+    ListMetadata, Relist, Shared, Shown, Watched, jitter, machine::WentBack, reader,
+    warn_of_restore,
+};
 use crate::{bugs, clock, discovery::Served, kubernetes::JSON, line::Scope, metrics};
 
 /// Time that the watch has to reach the version of the read without help.
@@ -42,13 +45,7 @@ pub(super) struct Probe {
 
 #[derive(Deserialize)]
 struct Listed {
-    metadata: ListedMetadata,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ListedMetadata {
-    resource_version: String,
+    metadata: ListMetadata,
 }
 
 impl Probe {

@@ -11,7 +11,7 @@ use tokio::{
 };
 
 use super::{
-    Alive, Reader, Relist, Shared, Watched, jitter, lists,
+    Alive, ListMetadata, Reader, Relist, Shared, Watched, jitter, lists,
     machine::{Brackets, Event, Machine, Page, Rules, Step},
     reader, warn_of_restore,
 };
@@ -50,14 +50,6 @@ struct List<'a> {
     metadata: ListMetadata,
     #[serde(borrow)]
     items: Option<Vec<&'a RawValue>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct ListMetadata {
-    resource_version: String,
-    #[serde(rename = "continue")]
-    next: Option<String>,
 }
 
 /// Why a watch is left.

@@ -21,7 +21,7 @@ pub(crate) fn plant() {
 static FILTERS: LazyLock<Mutex<BTreeMap<Scope, Filter>>> = LazyLock::new(Mutex::default);
 
 /// Most lines of a message, of which `most` are right: with ids by version, one.
-pub(crate) fn message_lines(most: usize) -> usize {
+pub(crate) fn message_lines(most: u64) -> u64 {
     match planted::is(Bug::IdsByVersion) {
         true => 1,
         false => most,

@@ -168,15 +168,7 @@ impl Leader {
                 instance: &instance,
                 status: &status,
             };
-            let listed = || {
-                let now = Some(limited.get());
-                limits.send_if_modified(|before| {
-                    let changed = *before != now;
-                    *before = now;
-                    changed
-                });
-            };
-            self.publish_progress(reporting, listed).await;
+            self.publish_progress(reporting, &limited, &limits).await;
         };
         tokio::select! {
             ended = publisher.run(lines) => ended,
@@ -243,8 +235,14 @@ impl Leader {
         })
     }
 
-    /// Publishes the watermarks of all kinds, behind what was queued before. Calls `listed` whenever each kind has one.
-    async fn publish_progress(&self, reporting: Reporting<'_>, listed: impl Fn()) {
+    /// Publishes the watermarks of all kinds, behind what was queued before. Whenever each kind has one, and its list is
+    /// published, hands on the kinds that were `limited` by then.
+    async fn publish_progress(
+        &self,
+        reporting: Reporting<'_>,
+        limited: &Limited,
+        limits: &watch::Sender<Option<BTreeSet<GroupResource>>>,
+    ) {
         let Reporting {
             queue,
             watermarks,
@@ -254,14 +252,21 @@ impl Leader {
         } = reporting;
         let every = self.config.watermark.every.get();
         let mut awaited_since = None;
+        let mut listed = Listed::default();
         loop {
             let progress = watermarks.progress();
             let missing = watermarks.missing();
             let is_complete = missing.is_empty() && !watermarks.is_empty();
-            // The lists were queued before their watermarks; what is no longer queued precedes the next message.
-            if is_complete && queue.is_empty() {
+            if is_complete {
+                listed.note(queue.pushed(), || limited.get());
+            }
+            if let Some(kinds) = listed.take(status.published()) {
                 status.listed();
-                listed();
+                limits.send_if_modified(|before| {
+                    let changed = before.as_ref() != Some(&kinds);
+                    *before = Some(kinds);
+                    changed
+                });
             }
             let incomplete = match missing.first() {
                 _ if watermarks.is_empty() => Some("discovery has not succeeded yet".to_owned()),
@@ -293,6 +298,25 @@ impl Leader {
                 Ok(()) = awaited.changed() => awaited_since = Some(status.on_their_clock(clock::now())),
             }
         }
+    }
+}
+
+/// What every kind was listed with, until the lists are published.
+///
+/// They were queued before their watermarks. The queue may never be empty again, so lines are counted.
+#[derive(Debug, Default)]
+struct Listed<T>(Option<(u64, T)>);
+
+impl<T> Listed<T> {
+    /// Every kind is listed, and so many lines were queued. What is noted already comes first.
+    fn note(&mut self, pushed: u64, what: impl FnOnce() -> T) {
+        self.0.get_or_insert_with(|| (pushed, what()));
+    }
+
+    /// What was noted, if so many published lines contain all lists.
+    fn take(&mut self, published: u64) -> Option<T> {
+        let noted = self.0.take_if(|(pushed, _)| *pushed <= published);
+        noted.map(|(_, what)| what)
     }
 }
 
@@ -329,5 +353,23 @@ async fn listen<R: Default + DeserializeOwned>(
             Err(error) => tracing::warn!(%error, subject, "cannot subscribe"),
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_listed_is_published_some_time_although_there_is_always_more() {
+        let mut listed = Listed::default();
+        let ticks = (1..7).map(|tick| {
+            let pushed = tick * 10;
+            listed.note(pushed, || tick);
+            listed.take(pushed - 15.min(pushed))
+        });
+        let expected = [None, None, Some(1), None, None, Some(4)];
+        assert_eq!(ticks.collect::<Vec<_>>(), expected);
+        assert_eq!(listed.take(u64::MAX), None);
     }
 }

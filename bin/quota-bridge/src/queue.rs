@@ -1,7 +1,10 @@
 //! The bounded queue between the tasks of all kinds and the publisher. When it is full, readers wait, and the API server
 //! may end their watches.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
@@ -11,6 +14,8 @@ pub struct Queue {
     lines: mpsc::Sender<Line>,
     bytes: Arc<Semaphore>,
     capacity: u32,
+    /// Lines that were appended.
+    pushed: Arc<AtomicU64>,
 }
 
 /// A line that waits to be published.
@@ -35,6 +40,7 @@ impl Queue {
             lines: sender,
             bytes: Arc::new(Semaphore::new(bytes as usize)),
             capacity: bytes,
+            pushed: Arc::default(),
         };
         (queue, receiver)
     }
@@ -52,19 +58,21 @@ impl Queue {
             .acquire_many_owned(length.min(self.capacity));
         let room = room.await.map_err(|_| Closed)?;
         let line = Line { text, _room: room };
-        self.lines.send(line).await.map_err(|_| Closed)
+        self.lines.send(line).await.map_err(|_| Closed)?;
+        self.pushed.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// How many lines have been appended: at least all those whose appending has returned.
+    #[must_use]
+    pub fn pushed(&self) -> u64 {
+        self.pushed.load(Ordering::Acquire)
     }
 
     /// Lines that wait.
     #[must_use]
     pub fn len(&self) -> usize {
         self.lines.max_capacity() - self.lines.capacity()
-    }
-
-    /// Whether no line waits.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 }
 
@@ -87,7 +95,7 @@ mod tests {
             queue.push(Vec::new()).now_or_never().is_none(),
             "too many lines"
         );
-        assert_eq!(queue.len(), 2);
+        assert_eq!((queue.len(), queue.pushed()), (2, 2));
         drop(lines.recv().await);
         assert!(queue.push(vec![b'd'; 100]).now_or_never().is_none());
         drop(lines.recv().await);

@@ -22,7 +22,7 @@ pub use stream::{Stream, StreamError, Unfit};
 use verdict::{MessageId, Verdict, refused};
 
 /// Most lines of a message.
-const MESSAGE_LINES: usize = 500;
+const MESSAGE_LINES: u64 = 500;
 
 /// Most bytes of a message; a single line may be longer.
 const MESSAGE_BYTES: usize = 256 * 1024;
@@ -79,6 +79,8 @@ struct Inner {
     ahead: i64,
     took_over: bool,
     adoption: Adoption,
+    /// Lines of the queue that are in the stream.
+    published: u64,
 }
 
 /// How far the objects of another cluster have been replaced by those of this one.
@@ -121,6 +123,12 @@ impl Status {
     #[must_use]
     pub fn adopts(&self) -> bool {
         self.inner.lock().adoption != Adoption::None
+    }
+
+    /// How many lines of the queue are in the stream.
+    #[must_use]
+    pub fn published(&self) -> u64 {
+        self.inner.lock().published
     }
 
     /// Every kind was listed, and the lists are published.
@@ -210,7 +218,7 @@ impl Publisher {
                 return Ended::Idle;
             };
             let mut message = first.text;
-            let mut count = 1;
+            let mut count: u64 = 1;
             while count < bugs::message_lines(MESSAGE_LINES) {
                 let Ok(line) = lines.try_recv() else { break };
                 if message.len() + line.text.len() >= MESSAGE_BYTES {
@@ -224,6 +232,7 @@ impl Publisher {
             if let Err(ended) = self.publish(message).await {
                 return ended;
             }
+            self.status.inner.lock().published += count;
         }
     }
 

@@ -409,6 +409,10 @@ class WithTokens(unittest.TestCase):
         page.keyboard.press("Enter")
         expect(page.locator("section[aria-labelledby=quotas]")).to_contain_text("pods")
         expect(page.locator(".mode")).to_have_text("live")
+        # It sees the past of that namespace in each view.
+        page.evaluate("location.hash = '#/entries?namespace=team-a&sequence=1'")
+        expect(page.get_by_role("main")).to_contain_text("team-a")
+        expect(page.get_by_role("main")).not_to_contain_text("needs the role")
 
 
 class OfACluster(unittest.TestCase):

@@ -54,7 +54,7 @@ impl Fault {
         Self {
             reason: Reason::TooLarge,
             detail: format!(
-                "the number of the pod's containers times that of the resources that they name is above {STEPS_MAX}"
+                "the number of the pod's containers times the containers and the resources that they name is above {STEPS_MAX}"
             ),
         }
     }

@@ -343,7 +343,7 @@ fn observed(
         }
     };
     if object.is_too_complex() {
-        let wrong = "the number of containers times that of the resources that they name is above";
+        let wrong = "the number of containers times the containers and the resources that they name is above";
         causes.push(unreadable(&format_args!("{wrong} {STEPS_MAX}")));
         return None;
     }

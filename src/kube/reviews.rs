@@ -140,11 +140,12 @@ impl Rule {
         })
     }
 
-    /// Whether this caller has the right in a namespace, or in all if it is empty.
+    /// Whether it takes a role.
     const fn is_guarded(&self) -> bool {
         matches!(self.access, Access::Role(..))
     }
 
+    /// Whether this caller has the right in a namespace, or in all if it is empty.
     fn allows(&self, principal: &Principal, namespace: &str) -> bool {
         match self.access {
             Public | Authenticated => true,

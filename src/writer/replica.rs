@@ -49,7 +49,7 @@ pub(crate) struct Handover<'a>(&'a Inbox);
 impl Handover<'_> {
     /// The other node is asked to lead.
     pub(crate) fn complete(self) {
-        std::mem::forget(self);
+        self.0.stay_shut();
     }
 }
 

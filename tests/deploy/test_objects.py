@@ -80,6 +80,8 @@ class Objects(unittest.TestCase):
         egress = rendered.one("NetworkPolicy", "-quotad")["spec"]["egress"]
         self.assertIn(rule, egress)
         self.assertIn({"ports": [{"port": 4333}, {"port": 4222}]}, egress)
+        usual = Rendered({"nats": {"embedded": {"enabled": True}}}).one("NetworkPolicy", "-quotad")["spec"]["egress"]
+        self.assertIn({"ports": [{"port": 4222}]}, usual)
 
     def test_selectors_find_their_pods_and_no_others(self):
         for rendered in self.each():

@@ -105,7 +105,7 @@ pub(crate) const ALL: [Metric; 16] = [
         "quota_bridge_shortened_total",
         Kind::Counter,
         "resource",
-        "Objects that were published without some of what they count for, since they are too long.",
+        "Objects that were published without some of what they count for, since they are too long or cannot be read.",
     ),
     (
         "quota_bridge_relists_asked_total",

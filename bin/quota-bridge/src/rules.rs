@@ -34,15 +34,12 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// Keeps them until the sender of `limited` is gone: the kinds that quotas of the cluster limit. Writes nothing while
-    /// that is `None`.
+    /// Keeps them until the sender of `limited` is gone: the kinds that quotas of the cluster limit. While that is `None`,
+    /// rules that are there stay; a webhook without rules gets those that do not depend on quotas.
     pub(crate) async fn run(&self, mut limited: watch::Receiver<Option<BTreeSet<GroupResource>>>) {
         loop {
             let current = limited.borrow_and_update().clone();
-            let wait = match current {
-                None => LOOK,
-                Some(limited) => self.look(&limited).await,
-            };
+            let wait = self.look(current.as_ref()).await;
             tokio::select! {
                 changed = limited.changed() => {
                     if changed.is_err() {
@@ -56,7 +53,7 @@ impl Rules {
     }
 
     /// Returns the time until the next step.
-    async fn look(&self, limited: &BTreeSet<GroupResource>) -> Duration {
+    async fn look(&self, limited: Option<&BTreeSet<GroupResource>>) -> Duration {
         match self.write(limited).await {
             Ok(()) => LOOK,
             // The object was changed concurrently: read it again.
@@ -69,13 +66,15 @@ impl Rules {
         }
     }
 
-    async fn write(&self, limited: &BTreeSet<GroupResource>) -> Result<(), Failure> {
+    async fn write(&self, limited: Option<&BTreeSet<GroupResource>>) -> Result<(), Failure> {
+        let known = limited.is_some();
+        let limited = limited.cloned().unwrap_or_default();
         let counted: BTreeSet<_> = limited.union(&self.include).cloned().collect();
         let counted = counted.difference(&self.charge);
         let rules = json!(webhook_rules(counted, &self.charge));
         let path = webhook::configuration(&self.webhook);
         let mut configuration = webhook::read(&self.client, &path).await?;
-        if set(&mut configuration, &rules) {
+        if set(&mut configuration, &rules, known) {
             webhook::write(&self.client, &path, &configuration).await?;
             let counted: Vec<_> = limited.iter().map(ToString::to_string).collect();
             tracing::info!(
@@ -88,13 +87,37 @@ impl Rules {
     }
 }
 
-/// Whether that changed something.
-fn set(configuration: &mut Value, rules: &Value) -> bool {
+/// Sets the rules: of all webhooks, or else of those that have none. Answers whether that changed something.
+fn set(configuration: &mut Value, rules: &Value, of_all: bool) -> bool {
     let mut changed = false;
     let webhooks = configuration["webhooks"].as_array_mut();
     for webhook in webhooks.into_iter().flatten() {
-        changed |= webhook["rules"] != *rules;
-        webhook["rules"] = rules.clone();
+        let has_none = webhook["rules"].as_array().is_none_or(Vec::is_empty);
+        if webhook["rules"] != *rules && (of_all || has_none) {
+            webhook["rules"] = rules.clone();
+            changed = true;
+        }
     }
     changed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A kind that the bridge may not list keeps the limits unknown for ever. The webhook is called nevertheless.
+    #[test]
+    fn until_limits_are_known_only_missing_rules_are_written() {
+        let mut configuration = json!({"webhooks": [{"name": "a"}, {"name": "b", "rules": [7]}]});
+        let rules = json!([1]);
+        assert!(set(&mut configuration, &rules, false));
+        let written = |configuration: &Value| {
+            let of = |webhook: usize| configuration["webhooks"][webhook]["rules"].clone();
+            [of(0), of(1)]
+        };
+        assert_eq!(written(&configuration), [json!([1]), json!([7])]);
+        assert!(!set(&mut configuration, &json!([2]), false));
+        assert!(set(&mut configuration, &rules, true));
+        assert_eq!(written(&configuration), [json!([1]), json!([1])]);
+    }
 }

@@ -154,3 +154,21 @@ fn a_list_that_is_older_than_the_watermark_has_everything_replaced_by_the_next_o
     reports(&mut given, 15, 2);
     assert!(is_closed(&lists(&mut given, 15)));
 }
+
+/// A publisher that names the kind replaces one that left it to be guessed.
+#[test]
+fn an_object_whose_kind_gets_its_right_name_is_recorded_again() {
+    let mut given = Given::hard("pods=9");
+    let named = |resource: &str| match alive("a", 3, "pods=1") {
+        Sighting::Alive { mut object, quota } => {
+            object.resource = resource.into();
+            Sighting::Alive { object, quota }
+        }
+        other => other,
+    };
+    assert!(given.sees(&named("networkattachmentdefinitions.k8s.cni.cncf.io")));
+    let right = named("network-attachment-definitions.k8s.cni.cncf.io");
+    assert!(given.sees(&right));
+    assert!(!given.sees(&right));
+    assert_eq!(given.counted(), ("1".into(), "0".into()));
+}

@@ -81,6 +81,11 @@ impl Inbox {
         self.wake_at_once(waiting);
     }
 
+    /// Another node is to lead: [`Inbox::stay_open`] has no effect any more.
+    pub(in crate::writer) fn stay_shut(&self) {
+        self.waiting.lock().may_stay_open = false;
+    }
+
     /// The decider has made all its decisions durable. Jobs that it has put back are decided first.
     pub(in crate::writer) fn has_shut(&self) {
         let mut waiting = self.waiting.lock();

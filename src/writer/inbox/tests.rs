@@ -220,4 +220,10 @@ fn a_handover_that_ends_early_is_undone_unless_another_node_has_led_since() {
     inbox.is_rebuilt();
     inbox.stay_open();
     assert!(!inbox.is_open());
+    inbox.open();
+    inbox.begin_to_shut();
+    inbox.has_shut();
+    inbox.stay_shut();
+    inbox.stay_open();
+    assert!(!inbox.is_open());
 }

@@ -208,11 +208,13 @@ impl Task {
                         version,
                         fingerprint,
                         line,
+                        lacks,
                         ..
                     } = object;
+                    let odd = lacks.map(|lacks| (uid.clone(), lacks));
                     let before = self.filter.list(uid, version, fingerprint);
                     if bugs::publishes_listed(before, version) {
-                        self.shared.queue.push(line).await?;
+                        self.publish(line, odd).await?;
                     }
                 }
                 self.close(brackets).await
@@ -236,7 +238,6 @@ impl Task {
             match self.reader.alive("ADDED", item.get()) {
                 Ok(mut object) => {
                     self.shared.limited.add(std::mem::take(&mut object.limits));
-                    self.warn_of_lack(&object);
                     objects.push(object);
                 }
                 Err(error) => {
@@ -264,16 +265,22 @@ impl Task {
         );
     }
 
-    fn warn_of_lack(&self, object: &Alive) {
-        if let Some(lacks) = &object.lacks {
+    /// Publishes the line of an object. `odd`: its uid, and what the line lacks of it.
+    async fn publish(
+        &self,
+        line: Vec<u8>,
+        odd: Option<(quota_semantics::uid::Uid, String)>,
+    ) -> Result<(), Closed> {
+        if let Some((uid, lacks)) = odd {
             metrics::shortened(&self.label);
             tracing::warn!(
                 resource = self.label,
-                uid = %object.uid,
+                %uid,
                 lacks,
                 "an object is not published as a whole"
             );
         }
+        self.shared.queue.push(line).await
     }
 
     async fn open(&mut self, brackets: &Brackets) -> Result<(), Closed> {
@@ -429,7 +436,6 @@ impl Task {
             Err(error) => return self.spoiled(&error, now).await,
         };
         metrics::event(&self.label);
-        self.warn_of_lack(&object);
         self.shared.limited.add(object.limits);
         let is_listed = self.machine.is_listing();
         let brackets = self
@@ -441,8 +447,10 @@ impl Task {
             version,
             fingerprint,
             line,
+            lacks,
             ..
         } = object;
+        let odd = lacks.map(|lacks| (uid.clone(), lacks));
         let is_news = match is_listed {
             true => {
                 let before = self.filter.list(uid, version, fingerprint);
@@ -451,7 +459,7 @@ impl Task {
             false => self.filter.changes(uid, version, fingerprint),
         };
         match is_news {
-            true => self.shared.queue.push(line).await?,
+            true => self.publish(line, odd).await?,
             false => metrics::suppressed(),
         }
         bugs::keep(&self.scope, &self.filter);

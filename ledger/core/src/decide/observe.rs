@@ -240,7 +240,9 @@ fn alive(state: &State, mut object: Box<Observed>, quota: Option<Box<Adopted>>) 
         let more = adopted().into_iter().chain(named);
         return accepted(object, ends_reservation, more);
     };
-    if object.version != 0 && object.version <= recorded.version {
+    // A kind may get its right name in the same version.
+    let is_known = object.version == recorded.version && object.resource == recorded.resource;
+    if object.version != 0 && (object.version < recorded.version || is_known) {
         return Verdict::Ignored(Sighting::Alive { object, quota });
     }
     let same = *recorded.footprint == object.footprint

@@ -57,6 +57,16 @@ struct Hole {
     epoch: Option<Epoch>,
 }
 
+impl Hole {
+    /// Whether an epoch holds a part of the entries. It may be a part: without their seals, several missing epochs are one
+    /// hole.
+    fn takes(&self, seal: &Seal) -> bool {
+        let begins = seal.before == self.before || seal.before.sequence > self.before.sequence;
+        let ends = seal.last == self.last || seal.last.sequence < self.last.sequence;
+        begins && ends
+    }
+}
+
 /// Rebuilds the damaged and missing epochs of a data directory, each from its own remains, if they are complete, or
 /// from `from`: an archive, a backup, or another data directory.
 ///
@@ -80,8 +90,11 @@ pub fn repair(disk: Arc<dyn Disk>, directory: &Path, from: Option<&Path>) -> Res
         disk: disk.as_ref(),
         directory,
     };
+    let mut repair = Repair {
+        made: repairing.finish(&base.position)?,
+        left: Vec::new(),
+    };
     disk.remove_directory(&directory.join(MAKING))?;
-    let mut repair = Repair::default();
     for hole in repairing.holes(&base.position)? {
         let own = hole.epoch.as_ref().map(|epoch| OwnEpoch {
             epoch,
@@ -109,7 +122,7 @@ pub fn repair(disk: Arc<dyn Disk>, directory: &Path, from: Option<&Path>) -> Res
             Some(from) => repair.made.push(Remade {
                 first_sequence: hole.before.sequence.saturating_add(1),
                 last_sequence: hole.last.sequence,
-                aside: repairing.place(&hole)?,
+                aside: repairing.place(&hole.before, &hole.last)?,
                 damage: hole.damage,
                 from,
             }),
@@ -213,16 +226,47 @@ impl Repairing<'_> {
         Ok(())
     }
 
-    /// Installs the rebuilt epoch, and returns the new places of the files that it replaced.
-    fn place(&self, hole: &Hole) -> Result<Vec<PathBuf>, Error> {
-        let made = Epoch::new(&self.directory.join(MAKING), hole.before);
-        let place = Epoch::new(&self.epochs(), hole.before);
+    /// Installs the epoch that an earlier repair has built, if that was cut off before it was installed. It may be the
+    /// only readable copy of its entries: what they were read from may have been set aside already.
+    fn finish(&self, base: &Durable) -> Result<Vec<Remade>, Error> {
+        let making = self.directory.join(MAKING);
+        let mut finished = Vec::new();
+        for listed in self.disk.list(&making)? {
+            let from = making.join(&listed.name);
+            let seal = match Seal::read(self.disk, &from) {
+                Ok(Some(seal)) => seal,
+                // It was not built to the end.
+                Ok(None) | Err(Error::Damaged(_)) => continue,
+                Err(error) => return Err(error),
+            };
+            let epoch = Epoch::sealed(&making, &seal);
+            if self.damage(&epoch, &seal)?.is_some() {
+                continue;
+            }
+            let holes = self.holes(base)?;
+            let Some(hole) = holes.into_iter().find(|hole| hole.takes(&seal)) else {
+                continue;
+            };
+            finished.push(Remade {
+                first_sequence: seal.first_sequence(),
+                last_sequence: seal.last.sequence,
+                aside: self.place(&seal.before, &seal.last)?,
+                damage: hole.damage,
+                from,
+            });
+        }
+        Ok(finished)
+    }
+
+    /// Installs the rebuilt epoch of the entries between two positions, and returns the new places of the files that it
+    /// replaced.
+    fn place(&self, before: &Durable, last: &Durable) -> Result<Vec<PathBuf>, Error> {
+        let made = Epoch::new(&self.directory.join(MAKING), *before);
+        let place = Epoch::new(&self.epochs(), *before);
         let mut aside = Vec::new();
         for listed in self.disk.list(&self.epochs())? {
             let first = epoch::first_of(&listed.name);
-            if first.is_some_and(|first| {
-                (hole.before.sequence < first) && (first <= hole.last.sequence)
-            }) {
+            if first.is_some_and(|first| (before.sequence < first) && (first <= last.sequence)) {
                 aside.push(self.set_aside(&listed.name)?);
             }
         }

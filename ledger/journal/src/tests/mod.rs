@@ -5,6 +5,7 @@ mod crashes;
 mod damage;
 mod parts;
 mod preparing;
+mod repairs;
 mod room;
 mod upkeep;
 mod verifying;

@@ -115,34 +115,6 @@ fn a_token_in_the_file_is_shown_to_nobody() {
     assert!(done(&file, "config view --raw").contains("hidden"));
 }
 
-#[test]
-fn a_pod_speaks_to_the_service_of_its_cluster() {
-    let home = tempfile::tempdir().unwrap();
-    for (name, text) in [
-        ("token", "t"),
-        ("ca.crt", "no certificate"),
-        ("namespace", "own"),
-    ] {
-        fs::write(home.path().join(name), text).unwrap();
-    }
-    let run = |arguments: &str| {
-        let mut command = command(arguments);
-        command.env("KUBERNETES_SERVICE_HOST", "127.0.0.1");
-        command.env("QUOTACTL_SERVICE_ACCOUNT", home.path());
-        let output = command.output().unwrap();
-        assert_eq!(output.status.code(), Some(1), "{output:?}");
-        String::from_utf8(output.stderr).unwrap()
-    };
-    // The pod's CA is read, since it is an https server that is meant.
-    let with_pod = run("get quota");
-    assert!(
-        with_pod.contains("ca.crt: no certificate in it"),
-        "{with_pod}"
-    );
-    let elsewhere = run("get quota --server http://127.0.0.1:1");
-    assert!(elsewhere.contains("http://127.0.0.1:1"), "{elsewhere}");
-}
-
 /// What a shell is offered for the last word.
 fn offered(server: &str, line: &str) -> Vec<String> {
     let words: Vec<_> = line.split(' ').collect();

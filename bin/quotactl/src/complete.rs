@@ -13,7 +13,7 @@ use quota_semantics::Period;
 use super::{
     args::{Arguments, Global},
     client::Client,
-    config::{self, Connection, Pod},
+    config::{self, Connection},
     failure::{Failure, Outcome},
     output::written,
     terminal_text::misleads,
@@ -152,7 +152,7 @@ fn names(ask: impl FnOnce(&Client, &str) -> Outcome<Vec<String>>) -> Vec<Complet
         let mut global = global()?;
         global.timeout = Period::from_secs(PATIENCE_SECONDS);
         let file = config::read(&global).ok()?;
-        let connection = Connection::resolve(&global, &file, Pod::find()).ok()?;
+        let connection = Connection::resolve(&global, &file).ok()?;
         let client = Client::new(&connection, &global).ok()?;
         let namespace = connection.namespace.as_deref().unwrap_or("default");
         ask(&client, namespace).ok()

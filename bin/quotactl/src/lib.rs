@@ -54,7 +54,7 @@ use rustix::fs::Mode;
 use self::{
     args::{Arguments, Command, Describe, Global, Online},
     client::Client,
-    config::{Connection, Pod},
+    config::Connection,
     failure::{Exit, Outcome},
     output::{Output, note},
     session::{Scope, Session},
@@ -135,7 +135,7 @@ fn act(arguments: &Arguments, matches: &ArgMatches) -> Outcome {
 }
 
 fn session(global: &Global, matches: &ArgMatches, output: Output) -> Outcome<Session> {
-    let connection = Connection::resolve(global, &config::read(global)?, Pod::find())?;
+    let connection = Connection::resolve(global, &config::read(global)?)?;
     Ok(Session {
         client: Client::new(&connection, global)?,
         output,

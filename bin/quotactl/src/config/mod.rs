@@ -12,7 +12,7 @@ use std::{
 use serde::Serialize;
 
 pub(crate) use self::{
-    connection::{Connection, Pod},
+    connection::Connection,
     file::{Context, File, default_path},
 };
 use super::{

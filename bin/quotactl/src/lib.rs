@@ -33,6 +33,7 @@ mod problem;
 mod progress;
 mod push;
 mod relist;
+mod replace;
 mod reservation;
 mod session;
 mod status;

@@ -1,11 +1,6 @@
 //! Tokens for callers of a daemon: created here, registered by a record in the daemon's tokens file.
 
-use std::{
-    fs::{self, OpenOptions},
-    io::{self, Write as _},
-    os::unix::fs::OpenOptionsExt as _,
-    path::Path,
-};
+use std::{fs, io, path::Path};
 
 use quota_semantics::Timestamp;
 use quota_tokens::{File, Issued, Pattern};
@@ -16,6 +11,7 @@ use super::{
     args::{CreateToken, Token},
     failure::{Failure, Outcome},
     output::{Output, note, to_json},
+    replace::replace,
     session::Scope,
     table::Table,
 };
@@ -88,26 +84,43 @@ fn show(issued: &Issued, output: &Output) -> Outcome {
 }
 
 fn append(path: &Path, record: &str) -> Outcome {
-    let about = |failure: Failure| failure.about(path.display());
-    let before = match fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(about(error.into())),
+    let append = || -> Outcome {
+        // A link stays a link.
+        let path = match fs::canonicalize(path) {
+            Ok(path) => path,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => path.to_path_buf(),
+            Err(error) => return Err(error.into()),
+        };
+        let directory = path.parent();
+        let directory = directory.filter(|directory| !directory.as_os_str().is_empty());
+        let directory = fs::File::open(directory.unwrap_or(Path::new(".")))?;
+        // Without it, what another command appends meanwhile would be lost.
+        directory.lock()?;
+        let (before, like) = match fs::metadata(&path) {
+            Ok(metadata) if !metadata.is_file() => return Err(Failure::general("not a file")),
+            Ok(metadata) => (fs::read_to_string(&path)?, Some(metadata)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => (String::new(), None),
+            Err(error) => return Err(error.into()),
+        };
+        let text = with_record(before, record)?;
+        Ok(replace(&path, &text, like.as_ref())?)
     };
-    File::parse(&before).map_err(|error| about(Failure::general(error.to_string())))?;
+    append().map_err(|failure| failure.about(path.display()))
+}
+
+/// The file's text with a record behind it, as the daemon will read it.
+fn with_record(before: String, record: &str) -> Outcome<String> {
+    File::parse(&before).map_err(|error| Failure::general(error.to_string()))?;
     let gap = match before.as_str() {
         "" => "",
         text if text.ends_with('\n') => "\n",
         _ => "\n\n",
     };
-    let write = || {
-        let mut options = OpenOptions::new();
-        let mut file = options.append(true).create(true).mode(0o600).open(path)?;
-        // In one piece, since the daemon may look at any time.
-        file.write_all(format!("{gap}{record}").as_bytes())?;
-        file.sync_all()
-    };
-    write().map_err(|error| about(error.into()))
+    let text = before + gap + record;
+    match File::parse(&text) {
+        Ok(_) => Ok(text),
+        Err(error) => Err(Failure::general(format!("with the new record: {error}"))),
+    }
 }
 
 fn list(path: &Path, output: &Output) -> Outcome {
@@ -192,4 +205,49 @@ fn table(items: &[View<'_>]) -> Table {
         table.row([item.full_name(), principal, roles, namespaces, expires]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+
+    const RECORD: &str = "[[tokens]]\nid = \"a\"\nhash = \"0000000000000000000000000000000000000000000000000000000000000000\"\n\
+         principal = \"ci\"\nroles = [\"read\"]\nnamespaces = [\"*\"]\n";
+
+    #[test]
+    fn a_record_that_does_not_go_with_the_file_changes_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("tokens.toml");
+        for before in ["tokens = []\n", RECORD] {
+            fs::write(&path, before).unwrap();
+            assert!(append(&path, RECORD).is_err(), "{before}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), before);
+        }
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+        assert!(append(Path::new("/dev/null"), RECORD).is_err());
+    }
+
+    #[test]
+    fn the_file_is_replaced_as_a_whole_and_stays_whose_it_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let [path, link, old] =
+            ["tokens.toml", "link", "old"].map(|name| directory.path().join(name));
+        fs::write(&path, "# Ours.").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        fs::hard_link(&path, &old).unwrap();
+        symlink(&path, &link).unwrap();
+        append(&link, RECORD).unwrap();
+        assert_eq!(
+            fs::read_to_string(&path).unwrap(),
+            format!("# Ours.\n\n{RECORD}")
+        );
+        // Not written in place: a write that is cut off leaves the old content.
+        assert_eq!(fs::read_to_string(&old).unwrap(), "# Ours.");
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o640);
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 3);
+    }
 }

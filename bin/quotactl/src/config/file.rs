@@ -3,14 +3,17 @@
 use std::{
     collections::BTreeMap,
     env, fs,
-    io::{ErrorKind, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    io::ErrorKind,
+    os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
 
 use serde::{Deserialize, Serialize};
 
-use crate::failure::{Exit, Failure, Outcome};
+use crate::{
+    failure::{Exit, Failure, Outcome},
+    replace::replace,
+};
 
 /// Longest file, in bytes.
 const MAX_BYTES: u64 = 1024 * 1024;
@@ -101,23 +104,7 @@ impl File {
                     .mode(0o700)
                     .create(directory)?;
             }
-            let mut name = path.file_name().unwrap_or_default().to_owned();
-            name.push(format!(".{}.partial", std::process::id()));
-            let partial = path.with_file_name(name);
-            let mut options = fs::OpenOptions::new();
-            let mut file = options
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(&partial)?;
-            let written = file
-                .write_all(text.as_bytes())
-                .and_then(|()| file.sync_all());
-            if let Err(error) = written.and_then(|()| fs::rename(&partial, path)) {
-                let _ = fs::remove_file(&partial);
-                return Err(error.into());
-            }
-            Ok(())
+            Ok(replace(path, &text, None)?)
         };
         write().map_err(|failure| failure.about(path.display()))
     }

@@ -25,6 +25,7 @@ use super::{entries, unread};
 use crate::{
     failure::{Failure, Outcome},
     progress::Progress,
+    terminal_text::one_line,
 };
 
 /// What the first line of an exported ledger says.
@@ -79,8 +80,11 @@ pub(super) struct End {
 /// Writes the whole ledger to a file, or to standard output.
 pub(super) fn run(ledger: &Offline, file: &Path) -> Outcome {
     if file == Path::new("-") {
-        let mut out = BufWriter::new(io::stdout().lock());
-        return export(ledger, &mut out).and_then(|()| Ok(out.flush()?));
+        let mut text = Text {
+            out: BufWriter::new(io::stdout().lock()),
+            is_shown: true,
+        };
+        return export(ledger, &mut text).and_then(|()| Ok(text.out.flush()?));
     }
     let about = |error: io::Error| Failure::from(error).about(file.display());
     let created = File::create_new(file).map_err(about)?;
@@ -93,13 +97,19 @@ pub(super) fn run(ledger: &Offline, file: &Path) -> Outcome {
 }
 
 fn export_to(ledger: &Offline, file: File) -> Outcome {
-    let mut out = BufWriter::new(file);
-    export(ledger, &mut out)?;
-    let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+    let mut text = Text {
+        out: BufWriter::new(file),
+        is_shown: false,
+    };
+    export(ledger, &mut text)?;
+    let file = text
+        .out
+        .into_inner()
+        .map_err(io::IntoInnerError::into_error)?;
     Ok(file.sync_all()?)
 }
 
-fn export(ledger: &Offline, out: &mut impl Write) -> Outcome {
+fn export(ledger: &Offline, text: &mut Text<impl Write>) -> Outcome {
     let (first, last) = (ledger.first_sequence(), ledger.last_sequence());
     let progress = Progress::over("exporting", first, last);
     let mut end = End {
@@ -113,23 +123,20 @@ fn export(ledger: &Offline, out: &mut impl Write) -> Outcome {
     while let Some(batch) = batches.next_batch() {
         let batch = batch.map_err(unread)?;
         if !begun {
-            put(out, &head(batch.first_sequence, batch.previous))?;
+            text.put(&head(batch.first_sequence, batch.previous))?;
             begun = true;
         }
         let entries = entries(&batch)?;
-        put(
-            out,
-            &Line::<Value>::Batch(BatchLine {
-                first_sequence: batch.first_sequence,
-                count: batch.count,
-                time: batch.time,
-                previous: batch.previous.to_string(),
-                hash: batch.hash.to_string(),
-                payload: STANDARD.encode(batch.payload),
-            }),
-        )?;
+        text.put(&Line::<Value>::Batch(BatchLine {
+            first_sequence: batch.first_sequence,
+            count: batch.count,
+            time: batch.time,
+            previous: batch.previous.to_string(),
+            hash: batch.hash.to_string(),
+            payload: STANDARD.encode(batch.payload),
+        }))?;
         for entry in &entries {
-            put(out, &Line::<&Entry>::Entry(entry))?;
+            text.put(&Line::<&Entry>::Entry(entry))?;
         }
         end.batches += 1;
         end.entries += u64::from(batch.count);
@@ -138,9 +145,9 @@ fn export(ledger: &Offline, out: &mut impl Write) -> Outcome {
         progress.at(batch.last_sequence());
     }
     if !begun {
-        put(out, &head(first, Hash::GENESIS))?;
+        text.put(&head(first, Hash::GENESIS))?;
     }
-    put(out, &Line::<Value>::End(end))
+    text.put(&Line::<Value>::End(end))
 }
 
 fn head(first_sequence: u64, previous: Hash) -> Head {
@@ -152,7 +159,43 @@ fn head(first_sequence: u64, previous: Hash) -> Head {
     }
 }
 
-fn put(out: &mut impl Write, line: &impl Serialize) -> Outcome {
-    let text = serde_json::to_string(line).map_err(|error| Failure::general(error.to_string()))?;
-    Ok(writeln!(out, "{text}")?)
+/// Where the lines go.
+struct Text<W> {
+    out: W,
+    /// Whether a terminal may show them: then misleading characters are escaped, which leaves the same JSON.
+    is_shown: bool,
+}
+
+impl<W: Write> Text<W> {
+    fn put(&mut self, line: &impl Serialize) -> Outcome {
+        let line = serde_json::to_string(line);
+        let line = line.map_err(|error| Failure::general(error.to_string()))?;
+        let line = match self.is_shown {
+            true => one_line(&line),
+            false => line.into(),
+        };
+        Ok(writeln!(self.out, "{line}")?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_shows_the_same_json_as_a_file_holds() {
+        let line = "\u{9b}a\u{202e}";
+        let texts = [false, true].map(|is_shown| {
+            let mut text = Text {
+                out: Vec::new(),
+                is_shown,
+            };
+            text.put(&line).unwrap();
+            String::from_utf8(text.out).unwrap()
+        });
+        assert_eq!(
+            texts,
+            [format!("\"{line}\"\n"), "\"\\u009ba\\u202e\"\n".to_owned()]
+        );
+    }
 }

@@ -236,6 +236,8 @@ fn a_wrong_command_line_ends_with_2() {
         "extend u --ttl 60s -A",
         "commit u -A",
         "release u -A",
+        "delete -n a",
+        "delete -f x.yaml quota q",
     ] {
         let run = run("http://127.0.0.1:1", arguments);
         assert_eq!(
@@ -381,7 +383,7 @@ fn apply_names_what_is_wrong_and_goes_on() {
 #[test]
 fn quotas_are_deleted_by_name_or_manifest() {
     let stub = Stub::new(|_, _| (204, Vec::new(), String::new()));
-    let run = run_with(&stub.url, "delete quota a b", "");
+    let run = run_with(&stub.url, "delete -n default quota a b", "");
     assert_eq!(
         (run.code, run.out.as_str()),
         (0, "resourcequota/a deleted\nresourcequota/b deleted\n")
@@ -391,6 +393,11 @@ fn quotas_are_deleted_by_name_or_manifest() {
         run_with(&stub.url, "delete -f -", manifest).out,
         "resourcequota/c deleted\n"
     );
+    let named = "delete quota d -o jsonpath={.metadata.namespace}/{.metadata.name}";
+    assert_eq!(run_with(&stub.url, named, "").out, "default/d");
+    let group = run_with(&stub.url, "delete group g -o json", "");
+    let group: Value = serde_json::from_str(&group.out).unwrap();
+    assert_eq!(group, json!({"name": "g"}));
     let lines: Vec<_> = stub
         .asked()
         .into_iter()
@@ -401,7 +408,9 @@ fn quotas_are_deleted_by_name_or_manifest() {
         [
             "DELETE /v1/namespaces/default/quotas/a",
             "DELETE /v1/namespaces/default/quotas/b",
-            "DELETE /v1/namespaces/x/quotas/c"
+            "DELETE /v1/namespaces/x/quotas/c",
+            "DELETE /v1/namespaces/default/quotas/d",
+            "DELETE /v1/groups/g"
         ]
     );
 }

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use http::{HeaderMap, Method, StatusCode, header};
 use quota_client::http::Address;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     args::{Delete, DeleteWhat},
@@ -22,6 +22,8 @@ pub(crate) struct Subject {
     /// Kind and name, as kubectl writes them: `resourcequota/q`.
     pub(crate) shown: String,
     name: String,
+    /// That of a quota.
+    namespace: Option<String>,
     address: Address,
     /// Its place in the Kubernetes-style API, without its name.
     collection: Vec<String>,
@@ -153,45 +155,39 @@ fn said(object: &Value) -> BTreeMap<String, Value> {
 /// Deletes quotas or groups by name, or those that manifests name.
 pub(crate) fn delete(session: &Session, args: &Delete) -> Outcome {
     let (names, files) = match &args.what {
+        // The command line cannot rule it out: it would rule out global options, too.
+        Some(_) if !args.files.is_empty() => {
+            return Err(Failure::usage("-f does not go before `quota` or `group`"));
+        }
         Some(DeleteWhat::Group { names }) => {
-            return each(names, |name| {
-                delete_one(
-                    session,
-                    &format!("{}/{name}", group::KIND),
-                    &group::address(name),
-                )
-            });
+            return each(names, |name| delete_one(session, &Subject::group(name)));
         }
         Some(DeleteWhat::Quota { names, files }) => (names.as_slice(), files),
         None => ([].as_slice(), &args.files),
     };
-    if session.scope.all {
-        return Err(Failure::usage(
-            "quotas are deleted in one namespace: -A does not go with delete",
-        ));
+    if names.is_empty() && files.is_empty() {
+        return Err(Failure::usage("nothing to delete is named")
+            .hint("-f FILE, `quota NAME` or `group NAME` name something"));
     }
-    let named = names.iter().map(|name| {
-        (
-            format!("resourcequota/{name}"),
-            Address::in_namespace(session.scope.namespace(), ["quotas", name]),
-        )
-    });
+    let namespace = session.scope.of_one("a quota")?;
+    let named = names.iter().map(|name| Subject::quota(namespace, name));
     let mut found: Vec<_> = named.collect();
     if !files.is_empty() {
         for document in manifest::load(files)? {
             let subject = Subject::of(session, &document)
                 .map_err(|failure| failure.about(&document.place))?;
-            found.push((subject.shown, subject.address));
+            found.push(subject);
         }
     }
-    each(found, |(shown, address)| {
-        delete_one(session, &shown, &address)
-    })
+    each(&found, |subject| delete_one(session, subject))
 }
 
-fn delete_one(session: &Session, shown: &str, address: &Address) -> Outcome {
-    session.client.call(Method::DELETE, address)?;
-    session.output.line(format!("{shown} deleted"))
+fn delete_one(session: &Session, subject: &Subject) -> Outcome {
+    session.client.call(Method::DELETE, &subject.address)?;
+    if session.output.is_structured() {
+        return session.output.value(&subject.identity());
+    }
+    session.output.line(format!("{} deleted", subject.shown))
 }
 
 impl Subject {
@@ -212,24 +208,46 @@ impl Subject {
         if name.is_empty() {
             return Err(Failure::general(format!("the {kind} has no metadata.name")));
         }
-        let owned = |segments: &[&str]| segments.iter().map(|it| (*it).to_owned()).collect();
         if is_group {
-            let collection = ["apis", "quota.openshift.io", "v1", "clusterresourcequotas"];
-            return Ok(Self {
-                shown: format!("{}/{name}", group::KIND),
-                name: name.to_owned(),
-                address: group::address(name),
-                collection: owned(&collection),
-            });
+            return Ok(Self::group(name));
         }
         let own = text(object, "/metadata/namespace");
         let namespace = session.scope.of_document(Some(own))?;
-        Ok(Self {
+        Ok(Self::quota(&namespace, name))
+    }
+
+    fn quota(namespace: &str, name: &str) -> Self {
+        let collection = ["api", "v1", "namespaces", namespace, "resourcequotas"];
+        Self {
             shown: format!("resourcequota/{name}"),
             name: name.to_owned(),
-            address: Address::in_namespace(&namespace, ["quotas", name]),
-            collection: owned(&["api", "v1", "namespaces", &namespace, "resourcequotas"]),
-        })
+            namespace: Some(namespace.to_owned()),
+            address: Address::in_namespace(namespace, ["quotas", name]),
+            collection: collection.map(str::to_owned).to_vec(),
+        }
+    }
+
+    fn group(name: &str) -> Self {
+        let collection = ["apis", "quota.openshift.io", "v1", "clusterresourcequotas"];
+        Self {
+            shown: format!("{}/{name}", group::KIND),
+            name: name.to_owned(),
+            namespace: None,
+            address: group::address(name),
+            collection: collection.map(str::to_owned).to_vec(),
+        }
+    }
+
+    /// What is left to say of it when it is gone: its name, where the API's answers about quotas and groups have it.
+    fn identity(&self) -> Value {
+        match &self.namespace {
+            Some(namespace) => json!({
+                "apiVersion": "v1",
+                "kind": "ResourceQuota",
+                "metadata": {"name": self.name, "namespace": namespace},
+            }),
+            None => json!({ "name": self.name }),
+        }
     }
 }
 

@@ -228,7 +228,7 @@ pub(crate) enum Online {
     /// Show what `apply` would change; ends with 12 if there is anything.
     Diff(Files),
     /// Delete quotas or groups.
-    #[command(args_conflicts_with_subcommands = true, arg_required_else_help = true)]
+    #[command(arg_required_else_help = true)]
     Delete(Delete),
     /// Ask whether objects or reservations would fit, without reserving anything.
     Check(Files),

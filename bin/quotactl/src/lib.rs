@@ -195,3 +195,29 @@ fn online(session: &Session, command: &Online) -> Outcome {
         Online::Watch { from } => watch::run(session, *from),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The end of a command that no daemon answers.
+    fn exit(line: &str) -> Exit {
+        let line = format!("quotactl {line} --server http://127.0.0.1:1 --config /nonexistent");
+        let (arguments, matches) = parse(line.split(' ').map(OsString::from)).unwrap();
+        act(&arguments, &matches).unwrap_err().exit
+    }
+
+    #[test]
+    fn what_is_deleted_is_named_or_in_manifests() {
+        for line in ["delete quota q -n a", "delete -n a group g"] {
+            assert_eq!(exit(line), Exit::Failure, "{line}");
+        }
+        for line in [
+            "delete -n a",
+            "delete -f m.yaml quota q",
+            "delete -A quota q",
+        ] {
+            assert_eq!(exit(line), Exit::Usage, "{line}");
+        }
+    }
+}

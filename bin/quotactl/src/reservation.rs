@@ -164,6 +164,14 @@ pub(crate) fn commit(session: &Session, uid: &str, request: Option<&Amounts>) ->
 pub(crate) fn release(session: &Session, uid: &str) -> Outcome {
     let address = one(session, [uid])?;
     session.client.call(Method::DELETE, &address)?;
+    if session.output.is_structured() {
+        // The answer is empty.
+        return session.output.value(&json!({
+            "namespace": session.scope.namespace(),
+            "reservedBy": {"uid": uid},
+            "state": "released",
+        }));
+    }
     session.output.line(format!("reservation/{uid} released"))
 }
 

@@ -28,6 +28,8 @@ fn a_reservation_needs_a_file_or_a_request_with_a_uid() {
     assert!(parse("quotactl extend a --ttl forever").is_err());
     assert!(parse("quotactl delete quota").is_err());
     assert!(parse("quotactl delete -f x").is_ok());
+    assert!(parse("quotactl delete -n a quota x").is_ok());
+    assert!(parse("quotactl delete --server http://a:1 group x").is_ok());
     assert!(parse("quotactl get quotas -n x -A -o name").is_ok());
 }
 

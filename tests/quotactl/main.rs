@@ -236,6 +236,10 @@ fn a_wrong_command_line_ends_with_2() {
         "extend u --ttl 60s -A",
         "commit u -A",
         "release u -A",
+        "explain pods -A",
+        "history -A",
+        "describe namespace a -A",
+        "reserve --uid u --request pods=1 -A",
         "delete -n a",
         "delete -f x.yaml quota q",
     ] {

@@ -15,7 +15,8 @@ use super::{
 
 /// Shows the sums of a resource, then the objects and reservations that make them.
 pub(crate) fn run(session: &Session, args: &Explain) -> Outcome {
-    let address = Address::in_namespace(session.scope.namespace(), ["explain"])
+    let namespace = session.scope.of_one("an explanation")?;
+    let address = Address::in_namespace(namespace, ["explain"])
         .with("resource", &args.resource)
         .with_some("quota", args.quota.as_ref())
         .with_some("at", args.at)

@@ -25,6 +25,7 @@ const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '�
 
 /// Shows used and reserved amounts over time.
 pub(crate) fn run(session: &Session, args: &History) -> Outcome {
+    let namespace = session.scope.of_one("a history")?;
     let now = age::now();
     let since = args.since.get();
     let from = now.plus(quota_semantics::Span::from_nanoseconds(
@@ -32,7 +33,7 @@ pub(crate) fn run(session: &Session, args: &History) -> Outcome {
     ));
     let default = u32::try_from(since.as_secs() / POINTS).unwrap_or(u32::MAX);
     let step = args.step.unwrap_or(Period::from_secs(default.max(1)));
-    let address = Address::in_namespace(session.scope.namespace(), ["usage", "history"])
+    let address = Address::in_namespace(namespace, ["usage", "history"])
         .with("from", from)
         .with("step", step);
     let answer = session.client.get::<UsageHistory>(&address)?;

@@ -208,6 +208,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_of_one_namespace_is_not_asked_about_all_of_them() {
+        for line in [
+            "explain pods",
+            "history",
+            "describe namespace",
+            "describe namespace a",
+            "describe quota q",
+            "reserve --uid u --request pods=1",
+            "release u",
+        ] {
+            assert_eq!(exit(line), Exit::Failure, "{line}");
+            assert_eq!(exit(&format!("{line} -A")), Exit::Usage, "{line}");
+        }
+    }
+
+    #[test]
     fn what_is_deleted_is_named_or_in_manifests() {
         for line in ["delete quota q -n a", "delete -n a group g"] {
             assert_eq!(exit(line), Exit::Failure, "{line}");

@@ -27,7 +27,7 @@ pub(crate) fn reserve(session: &Session, args: &Reserve) -> Outcome {
             ttl: args.ttl,
             ..ReserveRequest::of_amounts(holder_of(args, uid), quantities(request)?)
         };
-        return ask(session, session.scope.namespace(), &request);
+        return ask(session, session.scope.of_one("a reservation")?, &request);
     }
     let documents = manifest::load(&args.files)?;
     let uid = args.uid.as_ref().map(Uid::to_string);

@@ -35,7 +35,7 @@ impl Scope {
         self.given.as_deref().unwrap_or("default")
     }
 
-    /// The one namespace of something that is named, which no other has.
+    /// The namespace of something that is in one, or about one.
     ///
     /// # Errors
     /// If it is to be all of them.
@@ -43,7 +43,7 @@ impl Scope {
         match self.all {
             false => Ok(self.namespace()),
             true => Err(Failure::usage(format!(
-                "{what} is named in one namespace: -A does not go with its name"
+                "{what} is of one namespace: -A does not go with it"
             ))),
         }
     }
@@ -61,7 +61,7 @@ impl Scope {
                 format!("it is for namespace {own}, but --namespace {given} was given"),
             )),
             (Some(own), _) => Ok(own.to_owned()),
-            (None, _) => Ok(self.namespace().to_owned()),
+            (None, _) => Ok(self.of_one("a document without a namespace")?.to_owned()),
         }
     }
 }
@@ -127,6 +127,16 @@ mod tests {
         assert_eq!(scope(Some("b"), true).of_document(Some("")).unwrap(), "b");
         let failure = scope(Some("b"), true).of_document(Some("a")).unwrap_err();
         assert_eq!(failure.exit, Exit::Usage);
+    }
+
+    #[test]
+    fn a_document_without_a_namespace_is_not_in_all_of_them() {
+        let all = Scope {
+            all: true,
+            ..scope(None, false)
+        };
+        assert_eq!(all.of_document(Some("a")).unwrap(), "a");
+        assert_eq!(all.of_document(None).unwrap_err().exit, Exit::Usage);
     }
 
     #[test]

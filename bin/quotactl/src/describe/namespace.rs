@@ -18,7 +18,8 @@ const DENIALS: usize = 5;
 
 /// Describes a namespace.
 pub(crate) fn namespace(session: &Session, name: Option<&str>) -> Outcome {
-    let name = name.unwrap_or_else(|| session.scope.namespace());
+    let own = session.scope.of_one("a description")?;
+    let name = name.unwrap_or(own);
     let client = &session.client;
     let answer = client.get::<Usage>(&Address::in_namespace(name, ["usage"]))?;
     let usage = answer.content;

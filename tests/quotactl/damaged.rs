@@ -312,14 +312,45 @@ fn a_ledger_is_verified_where_nothing_can_be_written() {
     }
 }
 
+fn owner(path: &Path) -> u32 {
+    std::os::unix::fs::MetadataExt::uid(&fs::metadata(path).unwrap())
+}
+
+#[test]
+fn what_root_makes_belongs_to_the_user_of_the_directory() {
+    const USER: u32 = 65534;
+    if owner(Path::new("/proc/self")) != 0 {
+        return;
+    }
+    let ledger = damaged();
+    let home = ledger.home.path();
+    for (path, _, _) in contents(home) {
+        std::os::unix::fs::chown(path, Some(USER), Some(USER)).unwrap();
+    }
+    let [copy, restored, text, imported] =
+        ["copy", "restored", "text", "imported"].map(|name| home.join(name));
+    for (command, data) in [
+        (format!("repair --from {}", copy.display()), &ledger.data),
+        (format!("restore {}", copy.display()), &restored),
+        (format!("export {}", text.display()), &copy),
+        (format!("import {}", text.display()), &imported),
+    ] {
+        let run = offline(&command, data);
+        assert_eq!(run.code, 0, "{command}: {run:?}");
+    }
+    for data in [&ledger.data, &restored, &imported] {
+        for (path, _, _) in contents(data) {
+            assert_eq!(owner(&path), USER, "{}", path.display());
+        }
+    }
+}
+
 /// Runs a command that can read the directory and cannot write to it: as somebody else, if this is root.
 fn unprivileged(arguments: &str, home: &Path, data: &Path) -> Run {
     use std::os::unix::fs::PermissionsExt as _;
     let chmod = |path: &Path, mode| {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     };
-    let is_root = fs::metadata("/proc/self").unwrap();
-    let is_root = std::os::unix::fs::MetadataExt::uid(&is_root) == 0;
     chmod(home, 0o755);
     let mut paths = vec![data.to_path_buf()];
     let mut kept = Vec::new();
@@ -342,7 +373,7 @@ fn unprivileged(arguments: &str, home: &Path, data: &Path) -> Run {
     // Where the program is built, somebody else may not look.
     let program = scratch.path().join("quotactl");
     fs::copy(crate::support::programs::quotactl(), &program).unwrap();
-    let mut command = match is_root {
+    let mut command = match owner(Path::new("/proc/self")) == 0 {
         true => {
             let mut command = std::process::Command::new("setpriv");
             command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);

@@ -11,7 +11,7 @@ use quota_journal::{
 };
 use serde_json::json;
 
-use super::unread;
+use super::{owner, unread};
 use crate::{
     failure::{Exit, Failure, Outcome},
     output::Output,
@@ -54,16 +54,24 @@ impl Building {
         &self.path
     }
 
+    /// Gives it to the user that will open it, if this is root: to the owner of the directory that it replaces, or of the
+    /// one that it is in.
+    pub(super) fn hand_over(&self) {
+        owner::hand_over(&self.path, &[&self.directory, self.parent()]);
+    }
+
+    fn parent(&self) -> &Path {
+        let parent = self.directory.parent();
+        let parent = parent.filter(|parent| !parent.as_os_str().is_empty());
+        parent.unwrap_or(Path::new("."))
+    }
+
     /// Gives it its name, durably. Everything in it has to be durable.
     pub(crate) fn finish(mut self) -> Outcome {
         let named = fs::rename(&self.path, &self.directory);
         named.map_err(|error| Failure::from(error).about(self.directory.display()))?;
         self.finished = true;
-        let parent = self.directory.parent();
-        let parent = parent.filter(|parent| !parent.as_os_str().is_empty());
-        RealDisk
-            .sync_directory(parent.unwrap_or(Path::new(".")))
-            .map_err(unread)
+        RealDisk.sync_directory(self.parent()).map_err(unread)
     }
 
     /// The same for a copy of a ledger, and says what is in the directory now.

@@ -47,6 +47,7 @@ pub(super) fn run(file: &Path, data_dir: &Path, output: &Output) -> Outcome {
         building.path(),
         Options::default(),
     )?;
+    building.hand_over();
     building.finish()?;
     if output.is_structured() {
         return output.value(&end);

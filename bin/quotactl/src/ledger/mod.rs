@@ -5,6 +5,7 @@ mod checkpoints;
 mod dump;
 mod export;
 mod import;
+mod owner;
 mod repair;
 mod replay;
 mod restore;

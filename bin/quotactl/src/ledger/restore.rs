@@ -32,6 +32,7 @@ pub(super) fn run(
     };
     verify::refuse_damage(&verify::check(&place, claims, jobs)?)?;
     let made = copy(&place, building.path())?;
+    building.hand_over();
     building.finish_copy(&made, output)
 }
 

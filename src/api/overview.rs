@@ -256,9 +256,10 @@ pub(super) async fn trend(
     Caller(actor): Caller,
     Params(query): Params<TrendQuery>,
 ) -> Result<Response, Problem> {
-    let names = query.namespaces.split(',').filter(|name| !name.is_empty());
+    let named = query.namespaces.split(',').filter(|name| !name.is_empty());
+    let count = named.clone().count();
     let mut seen = BTreeSet::new();
-    let names = names.filter(|name| seen.insert(*name));
+    let names = named.filter(|name| seen.insert(*name));
     let names: Vec<String> = names.map(str::to_owned).collect();
     let series = SeriesQuery {
         from: query.from,
@@ -266,7 +267,7 @@ pub(super) async fn trend(
         step: query.step,
     };
     let (times, step) = series.times(writer::now())?;
-    let wrong = if names.len() > app.page {
+    let wrong = if count > app.page {
         Some(format!("more than {} names", app.page))
     } else if names.len().saturating_mul(times.len()) > FIGURES_MAX {
         Some(format!("more than {FIGURES_MAX} figures in so many points"))

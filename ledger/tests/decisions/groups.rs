@@ -1,5 +1,6 @@
 //! Groups: decisions over quotas of many namespaces.
 
+mod namespaces;
 mod objects;
 
 use std::sync::Arc;
@@ -21,6 +22,17 @@ fn in_namespace(namespace: &str, id: &str, amounts: &str) -> Request {
         namespace: namespace.into(),
         ..reserve_request(id, amounts)
     }
+}
+
+/// A namespace with a label.
+fn namespace_of(name: &str, version: u64, team: &str) -> Arc<NamespaceRecord> {
+    Arc::new(NamespaceRecord {
+        name: name.into(),
+        uid: uid(&format!("ns-{name}")),
+        version,
+        labels: [("team".into(), team.into())].into(),
+        annotations: Default::default(),
+    })
 }
 
 fn by_label(team: &str) -> Selector {
@@ -79,14 +91,8 @@ impl Given {
     }
 
     fn labels(&mut self, namespace: &str, version: u64, team: &str) {
-        let record = NamespaceRecord {
-            name: namespace.into(),
-            uid: uid(&format!("ns-{namespace}")),
-            version,
-            labels: [("team".into(), team.into())].into(),
-            annotations: Default::default(),
-        };
-        assert!(self.sees(&Sighting::Namespace(Arc::new(record))));
+        let record = namespace_of(namespace, version, team);
+        assert!(self.sees(&Sighting::Namespace(record)));
     }
 
     /// Reserves, and returns the notices.
@@ -480,48 +486,4 @@ fn groups_are_refused_where_they_cannot_stand() {
     given.group(&group("third", by_names(&["team-b"]), "pods=1"));
     let refused = given.refuses(&group("fourth", by_names(&["team-b"]), "pods=1"), &bounds);
     assert!(refused.contains("groups.max is 3"), "{refused}");
-}
-
-#[test]
-fn a_late_version_of_a_namespace_does_not_count_after_a_newer_one_without_changes() {
-    let mut given = Given::default();
-    given.group(&group("blue", by_label("blue"), "pods=3"));
-    given.labels("team-a", 5, "blue");
-    given.labels("team-a", 7, "blue");
-    given.takes("team-a", "a", "pods=2");
-    let late = NamespaceRecord {
-        name: "team-a".into(),
-        uid: uid("ns-team-a"),
-        version: 6,
-        labels: [("team".into(), "red".into())].into(),
-        annotations: Default::default(),
-    };
-    assert!(!given.sees(&Sighting::Namespace(Arc::new(late))));
-    given.counts(&[("blue", "0+2+0")]);
-}
-
-/// As after a restore of etcd: a relist records the namespace of that uid again.
-#[test]
-fn a_namespace_that_is_back_after_its_deletion_is_observed_as_before() {
-    let mut given = Given::default();
-    for team in ["blue", "red"] {
-        given.group(&group(team, by_label(team), "pods=3"));
-    }
-    given.labels("team-a", 5, "blue");
-    given.record(vec![Event::NamespaceDeleted {
-        name: "team-a".into(),
-        uid: uid("ns-team-a"),
-        relist: None,
-    }]);
-    let back = NamespaceRecord {
-        name: "team-a".into(),
-        uid: uid("ns-team-a"),
-        version: 5,
-        labels: [("team".into(), "blue".into())].into(),
-        annotations: Default::default(),
-    };
-    given.record(vec![Event::NamespaceObserved(Arc::new(back))]);
-    given.takes("team-a", "a", "pods=2");
-    given.labels("team-a", 6, "red");
-    given.counts(&[("blue", "0+0+0"), ("red", "0+2+0")]);
 }

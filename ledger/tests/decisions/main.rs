@@ -4,6 +4,7 @@
 
 mod adopted_groups;
 mod batches;
+mod commits;
 mod groups;
 mod memory;
 mod quotas;

@@ -275,12 +275,8 @@ impl<'a> Case<'a> {
             footprint, before, ..
         } = &**self.request;
         limits.iter().any(|limit| {
-            let mut seen = [self.observed, before.as_ref()].into_iter();
-            seen.any(|before| {
-                let growth = limit.hold(footprint, before).unwrap_or_default();
-                let mut limited = growth.common(limit.hard());
-                limited.any(|(_, growth, _)| growth.is_positive())
-            })
+            limit.is_taken_by(footprint, self.observed)
+                || limit.is_taken_by(footprint, before.as_ref())
         })
     }
 
@@ -310,11 +306,7 @@ impl<'a> Case<'a> {
         let limits = state.counted(&self.request.namespace, held, &self.overlay);
         // The observed version does not matter: the next one to be observed may be smaller.
         let loses = |limit: &&Counted<'_>| {
-            let mut limited = held.resources.common(limit.hard());
-            limit.is_enforced()
-                && limit.counts(held)
-                && !limit.counts(&self.target)
-                && limited.any(|(_, held, _)| held.is_positive())
+            limit.is_enforced() && limit.is_taken_by(held, None) && !limit.counts(&self.target)
         };
         let Some(limit) = limits.iter().find(loses) else {
             return Ok(());

@@ -12,7 +12,7 @@ use crate::{
     event::{Event, Observed},
     state::{Overlay, State, Tracked},
 };
-use quota_semantics::{admission::Limit as _, quantity::Quantity, uid::Uid};
+use quota_semantics::uid::Uid;
 
 /// An object that an API server is about to store, in the context of the state.
 pub(super) fn case<'a>(state: &'a State, by: &By, request: &'a FingerprintedRequest) -> Case<'a> {
@@ -110,12 +110,8 @@ pub(super) fn needs_later(state: &State, case: &Case<'_>) -> bool {
     if !(case.waits || case.claims()) || case.holds_target() {
         return false;
     }
-    case.limits(state).iter().any(|limit| {
-        let counted = |name| case.target.resources.get(name);
-        limit.counts(&case.target)
-            && limit
-                .hard()
-                .names()
-                .any(|name| counted(name).is_some_and(Quantity::is_positive))
-    })
+    let limits = case.limits(state);
+    limits
+        .iter()
+        .any(|limit| limit.is_taken_by(&case.target, None))
 }

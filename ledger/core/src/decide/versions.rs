@@ -10,7 +10,6 @@ use crate::{
     event::{Event, Reservation},
     state::{Counted, State},
 };
-use quota_semantics::admission::Limit as _;
 
 /// Whether an update has to be held although it needs no room now: it grows over an old version that is not observed
 /// yet, and no reservation holds it for as long.
@@ -22,11 +21,9 @@ pub(super) fn grows_unseen(state: &State, case: &Case<'_>, limits: &[Counted<'_>
         return false;
     }
     let before = request.before.as_ref();
-    limits.iter().any(|limit| {
-        let growth = limit.hold(&request.footprint, before).unwrap_or_default();
-        let mut limited = growth.common(limit.hard());
-        limited.any(|(_, growth, _)| growth.is_positive())
-    })
+    limits
+        .iter()
+        .any(|limit| limit.is_taken_by(&request.footprint, before))
 }
 
 /// Whether a reservation holds the update until a later version than the old one is observed.

@@ -207,6 +207,13 @@ impl Counted<'_> {
         }
     }
 
+    /// Whether a footprint takes a limited amount beyond those of `before`, the footprint that counts already.
+    pub(crate) fn is_taken_by(&self, footprint: &Footprint, before: Option<&Footprint>) -> bool {
+        let taken = self.hold(footprint, before).unwrap_or_default();
+        let mut limited = taken.common(self.hard);
+        limited.any(|(_, taken, _)| taken.is_positive())
+    }
+
     /// The amounts that a pending reservation for `target` takes of the limit, given the observed footprint.
     pub(crate) fn hold<'t>(
         &self,

@@ -21,6 +21,17 @@ fn choosing(name: &str, hard: &str, objects: &str) -> GroupChange {
 }
 
 impl Given {
+    /// Two groups, each of the objects with its name as label.
+    fn web_and_db(hard: &str) -> Self {
+        let mut given = Self::default();
+        given.records_labels(&["app"]).unwrap();
+        for app in ["web", "db"] {
+            let labels = format!(r#"{{"matchLabels":{{"app":"{app}"}}}}"#);
+            given.group(&choosing(app, hard, &labels));
+        }
+        given
+    }
+
     fn records_labels(&mut self, keys: &[&str]) -> Result<(), Refusal> {
         let keys = keys.iter().map(|&key| Name::from(key)).collect();
         let events = set_object_labels(&self.state, &keys, Some(&"stream".into()))?;
@@ -140,12 +151,7 @@ fn labels_of_objects_are_recorded_before_groups_choose_by_them() {
 /// in another group.
 #[test]
 fn objects_of_one_name_in_different_groups_are_all_held() {
-    let mut given = Given::default();
-    given.records_labels(&["app"]).unwrap();
-    for app in ["web", "db"] {
-        let labels = format!(r#"{{"matchLabels":{{"app":"{app}"}}}}"#);
-        given.group(&choosing(app, "pods=1", &labels));
-    }
+    let mut given = Given::web_and_db("pods=1");
     let stored = labelled("a", "web", "pods=1");
     given.admits("p", stored.clone()).unwrap();
     given.admits("p", labelled("b", "db", "pods=1")).unwrap();
@@ -181,12 +187,7 @@ fn relabelled(request: &Request, app: &str) -> Request {
 /// The change may be refused after its review. So it does not take what is held for the creation to another group.
 #[test]
 fn what_is_held_in_one_group_is_not_moved_to_another_before_it_is_observed() {
-    let mut given = Given::default();
-    given.records_labels(&["app"]).unwrap();
-    for app in ["web", "db"] {
-        let labels = format!(r#"{{"matchLabels":{{"app":"{app}"}}}}"#);
-        given.group(&choosing(app, "pods=1", &labels));
-    }
+    let mut given = Given::web_and_db("pods=1");
     let stored = labelled("a", "web", "pods=1");
     given.admits("p", stored.clone()).unwrap();
     let refused = given.admits("p", relabelled(&stored, "db")).unwrap_err();
@@ -223,12 +224,7 @@ fn what_moves_to_a_group_before_it_is_observed_is_held_there() {
 /// Nothing more than what is observed is held, but a version with less is on its way.
 #[test]
 fn what_is_held_behind_a_smaller_version_is_not_moved_either() {
-    let mut given = Given::default();
-    given.records_labels(&["app"]).unwrap();
-    for app in ["web", "db"] {
-        let labels = format!(r#"{{"matchLabels":{{"app":"{app}"}}}}"#);
-        given.group(&choosing(app, "pods=4", &labels));
-    }
+    let mut given = Given::web_and_db("pods=4");
     let [large, small] = ["pods=4", "pods=1"].map(|amounts| labelled("a", "web", amounts));
     given.sees_labelled("p", &large);
     given.admits("p", changed(&large, &small, 1)).unwrap();

@@ -1,0 +1,123 @@
+//! Commits: the holder's statement that the object exists.
+
+use super::*;
+
+#[test]
+fn a_commit_counts_as_used_and_takes_no_more_than_was_reserved() {
+    let mut given = Given::hard("pods=4");
+    given.reserve(&reserve_request("a", "pods=3")).unwrap();
+    let commit = |given: &Given, amounts: Option<&str>| {
+        decide::commit(
+            &given.state,
+            &by(),
+            "team-a",
+            &uid("a"),
+            amounts.map(list).as_ref(),
+            &given.policy.bounds,
+        )
+    };
+    assert!(matches!(
+        commit(&given, Some("pods=4")),
+        Err(Refusal::ExceedsReservation { .. })
+    ));
+    assert!(matches!(
+        commit(&given, Some("services=1")),
+        Err(Refusal::ExceedsReservation { .. })
+    ));
+    given.record(commit(&given, Some("pods=2")).unwrap());
+    assert_eq!(
+        (given.end("a"), given.counted()),
+        (Some(End::Committed), ("2".into(), "0".into()))
+    );
+    assert!(
+        commit(&given, None).unwrap().is_empty(),
+        "repeated, it changes nothing"
+    );
+    assert!(given.sees(&alive("a", 3, "pods=1")));
+    assert!(given.sees(&deleted("a")));
+    assert_eq!(given.counted(), ("0".into(), "0".into()));
+}
+
+#[test]
+fn so_much_is_committed_in_a_namespace() {
+    let mut given = Given::hard("pods=9");
+    given.policy.bounds.committed_per_namespace = 1;
+    for id in ["a", "b"] {
+        given.reserve(&reserve_request(id, "pods=1")).unwrap();
+    }
+    let commit = |given: &Given, id: &str| {
+        let bounds = &given.policy.bounds;
+        decide::commit(&given.state, &by(), "team-a", &uid(id), None, bounds)
+    };
+    let events = commit(&given, "a").unwrap();
+    given.record(events);
+    assert!(commit(&given, "a").unwrap().is_empty());
+    assert!(matches!(
+        commit(&given, "b"),
+        Err(Refusal::LimitReached { .. })
+    ));
+    let returned = decide::release(&given.state, &by(), "team-a", &uid("a"));
+    given.record(returned.unwrap());
+    assert_eq!(commit(&given, "b").unwrap().len(), 1);
+}
+
+#[test]
+fn what_was_committed_is_given_back_once_unless_a_source_has_shown_it() {
+    let mut given = Given::hard("pods=9");
+    let release =
+        |given: &Given, id: &str| decide::release(&given.state, &by(), "team-a", &uid(id));
+    for id in ["a", "b"] {
+        given.reserve(&reserve_request(id, "pods=2")).unwrap();
+        given.record(
+            decide::commit(
+                &given.state,
+                &by(),
+                "team-a",
+                &uid(id),
+                None,
+                &given.policy.bounds,
+            )
+            .unwrap(),
+        );
+    }
+    assert_eq!(given.counted(), ("4".into(), "0".into()));
+    given.record(release(&given, "a").unwrap());
+    assert_eq!(given.counted(), ("2".into(), "0".into()));
+    assert_eq!(given.end("a"), Some(End::Returned));
+    assert!(release(&given, "a").unwrap().is_empty());
+    assert!(matches!(
+        given.reserve(&reserve_request("a", "pods=2")),
+        Err(Refusal::Ended(_))
+    ));
+    assert!(
+        given
+            .reserve(&reserve_request("b", "pods=2"))
+            .unwrap()
+            .replayed
+    );
+    given.sees(&alive("b", 3, "pods=1"));
+    assert_eq!(given.counted(), ("1".into(), "0".into()));
+    assert!(matches!(
+        release(&given, "b"),
+        Err(Refusal::AlreadyObserved(_))
+    ));
+}
+
+/// Watches look only at entries that may change what counts.
+#[test]
+fn an_event_that_ends_a_commit_is_more_than_a_new_version() {
+    let mut given = Given::hard("pods=9");
+    given.sees(&alive("a", 5, "pods=1"));
+    given.reserve(&reserve_request("a", "pods=2")).unwrap();
+    let bounds = &given.policy.bounds;
+    let committed = decide::commit(&given.state, &by(), "team-a", &uid("a"), None, bounds);
+    given.record(committed.unwrap());
+    assert_eq!(given.counted(), ("2".into(), "0".into()));
+    let verdict = decide::observe(&given.state, alive("a", 6, "pods=1"));
+    let decide::Verdict::Accepted(events) = verdict else {
+        panic!("{verdict:?}")
+    };
+    assert!(matches!(&*events, [Event::ObjectObserved(_)]), "{events:?}");
+    given.record(events);
+    assert_eq!(given.counted(), ("1".into(), "0".into()));
+}

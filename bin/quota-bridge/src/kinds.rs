@@ -1,71 +1,26 @@
 //! The watched kinds: runs discovery, starts tasks for needed kinds, and ends tasks of removed kinds.
 
+mod registry;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use parking_lot::Mutex;
 use quota_semantics::{Name, object::GroupResource};
-use tokio::{sync::mpsc, task::JoinSet};
+use tokio::task::JoinSet;
+
+pub use registry::Registry;
 
 use crate::{
     definitions::{Definition, LeftOut, definition, may_be_defined, was_defined},
     discovery::{Discovered, Served, discover},
-    kind::{self, Relist, Shared},
+    kind::{self, Shared},
     line::{self, Begin, End, Scope},
     metrics,
     needed::{Wanted, groups, is_of_the_cluster, needed, quotas},
 };
-
-/// Where relists are requested. Clones share it.
-#[derive(Clone, Debug, Default)]
-pub struct Registry(Arc<Mutex<Registered>>);
-
-#[derive(Debug, Default)]
-struct Registered {
-    watched: BTreeMap<Scope, mpsc::UnboundedSender<Relist>>,
-    /// Kinds that nobody serves, and whose objects this bridge has ended or will not end, as of the last request.
-    settled: BTreeSet<GroupResource>,
-}
-
-impl Registry {
-    /// Requests a relist of these kinds, or of all if none is named. Those that are gone are ended once more: messages
-    /// may be lost.
-    pub fn relist(&self, kinds: &BTreeSet<String>) {
-        let is_meant = |kind: &GroupResource| kinds.is_empty() || kinds.contains(&kind.to_string());
-        let mut registered = self.0.lock();
-        for (scope, relists) in &registered.watched {
-            if is_meant(&scope.resource) {
-                let _ = relists.send(Relist { reset: false });
-            }
-        }
-        registered.settled.retain(|kind| !is_meant(kind));
-    }
-
-    fn add(&self, scope: Scope, relists: mpsc::UnboundedSender<Relist>) {
-        self.0.lock().watched.insert(scope, relists);
-    }
-
-    fn remove(&self, kind: &GroupResource) {
-        let watched = &mut self.0.lock().watched;
-        watched.retain(|scope, _| scope.resource != *kind);
-    }
-
-    fn settle(&self, kind: &GroupResource) {
-        self.0.lock().settled.insert(kind.clone());
-    }
-
-    /// Forgets that other kinds are settled.
-    fn keep_settled(&self, needed: &BTreeSet<GroupResource>) {
-        self.0.lock().settled.retain(|kind| needed.contains(kind));
-    }
-
-    fn is_settled(&self, kind: &GroupResource) -> bool {
-        self.0.lock().settled.contains(kind)
-    }
-}
 
 /// Watches what is needed.
 pub struct Kinds {
@@ -345,7 +300,7 @@ mod tests {
     };
     use quota_semantics::admission::Charging;
     use serde_json::json;
-    use tokio::sync::watch;
+    use tokio::sync::{mpsc, watch};
 
     use super::*;
     use crate::{

@@ -1,5 +1,8 @@
 //! Decodes the objects of an API server, and encodes the lines that are published.
 
+mod bookmark;
+mod kept;
+
 use std::{
     collections::BTreeMap,
     hash::{BuildHasher as _, Hash, Hasher as _, RandomState},
@@ -9,13 +12,15 @@ use quota_semantics::{
     Name, Timestamp,
     admission::{Charging, counted_kind},
     object::{GroupResource, Metadata, NoContext, Object},
-    quota::{extension, manifest::LAST_APPLIED},
     resource::ResourceList,
     uid::Uid,
 };
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 use serde_json::value::RawValue;
 
+pub(super) use bookmark::bookmark;
+
+use self::kept::{Annotations, is_setting, is_short, kept, shorten};
 use crate::{
     discovery::Served,
     line::{self, Plain},
@@ -83,15 +88,6 @@ pub struct Deleted {
     pub line: Vec<u8>,
 }
 
-/// The content of a bookmark.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Bookmark {
-    /// All events up to this version were sent.
-    pub(super) version: String,
-    /// All objects that existed when the watch was opened were sent.
-    pub(super) ends_list: bool,
-}
-
 #[derive(Deserialize)]
 struct OnlyMetadata {
     metadata: Metadata,
@@ -135,23 +131,12 @@ struct NamespaceMetadata {
     annotations: Option<Annotations>,
 }
 
-type Annotations = BTreeMap<Name, String>;
-
-/// Longest annotation that is published, in bytes, unless it is a setting of the ledger.
-const ANNOTATION_MAX_BYTES: usize = 256;
-
 /// Most bytes of JSON that the amounts of a pod take besides those of cpu, memory and ephemeral storage. The rest of a
 /// condensed object has far less than what remains of a line.
 const AMOUNTS_MAX_BYTES: usize = 800 * 1024;
 
 /// Longest spec of a quota, in bytes. The ledger stores every quota that is shorter.
 const SPEC_MAX_BYTES: usize = 640 * 1024;
-
-/// Most bytes of JSON that the labels of a namespace take.
-const LABELS_MAX_BYTES: usize = 800 * 1024;
-
-/// The label with the name of a namespace, which Kubernetes sets, and by which groups select single namespaces.
-const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
 /// The metadata of a quota that are published however much of it there is: the identity, and the settings of the ledger
 /// among the annotations.
@@ -458,7 +443,7 @@ impl Reader {
         if shown.len() > line::MAX_BYTES {
             metadata.annotations = None;
             let labels = metadata.labels.get_or_insert_default();
-            let left_out = shorten(labels, LABELS_MAX_BYTES);
+            let left_out = shorten(labels);
             lacks = Some(format!(
                 "its annotations, and {left_out} labels: there are too many"
             ));
@@ -491,64 +476,6 @@ impl Reader {
             lacks: None,
         })
     }
-}
-
-/// Reads a bookmark, of which only the metadata are reliable.
-///
-/// # Errors
-/// It is not what it has to be.
-pub(super) fn bookmark(json: &str) -> Result<Bookmark, String> {
-    let OnlyMetadata { metadata } = read(json)?;
-    let ends_list = metadata.annotations.initial_events_end.as_deref() == Some("true");
-    Ok(Bookmark {
-        version: metadata.resource_version.as_str().to_owned(),
-        ends_list,
-    })
-}
-
-/// Leaves out the longest labels beyond so many bytes of JSON, but never the name that Kubernetes labels each namespace
-/// with. Returns their number. Who adds long labels does not get rid of short ones, by which groups select.
-fn shorten(labels: &mut BTreeMap<Name, Name>, max_bytes: usize) -> usize {
-    /// `"":"",`
-    const PUNCTUATION: usize = 6;
-    let before = labels.len();
-    let mut by_length: Vec<Name> = labels.keys().cloned().collect();
-    by_length.sort_by_key(|key| (*key != *NAME_LABEL, key.len() + labels[key].len()));
-    let mut room = max_bytes;
-    for key in by_length {
-        room = room.saturating_sub(key.len() + labels[&key].len() + PUNCTUATION);
-        if room == 0 {
-            labels.remove(&key);
-        }
-    }
-    before - labels.len()
-}
-
-/// The annotations that are kept, as JSON.
-fn kept(
-    annotations: &RawValue,
-    is_kept: impl Fn(&str, &str) -> bool,
-) -> Result<Box<RawValue>, String> {
-    let annotations: Option<Annotations> = read(annotations.get())?;
-    let mut annotations = annotations.unwrap_or_default();
-    annotations.retain(|key, value| is_kept(key, value) && is_plain(value));
-    serde_json::value::to_raw_value(&annotations).map_err(|error| error.to_string())
-}
-
-/// Whether an annotation is a setting of the ledger, of any length.
-fn is_setting(key: &str) -> bool {
-    key.starts_with(extension::PREFIX)
-}
-
-/// Whether the ledger keeps an annotation that is none of its settings.
-fn is_short(key: &str, value: &str) -> bool {
-    value.len() <= ANNOTATION_MAX_BYTES && key != LAST_APPLIED && is_plain(value)
-}
-
-/// Whether a value has no control characters but tabs and line breaks. The others take six times as many bytes in JSON,
-/// with which the annotations that an API server takes would not fit into a message.
-fn is_plain(value: &str) -> bool {
-    !value.contains(|c: char| c.is_ascii_control() && !matches!(c, '\t' | '\n' | '\r'))
 }
 
 fn identity(metadata: &Metadata) -> Result<(Uid, u64), String> {

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use quota_semantics::uid::Uid;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::{
@@ -266,11 +267,7 @@ impl Task {
     }
 
     /// Publishes the line of an object. `odd`: its uid, and what the line lacks of it.
-    async fn publish(
-        &self,
-        line: Vec<u8>,
-        odd: Option<(quota_semantics::uid::Uid, String)>,
-    ) -> Result<(), Closed> {
+    async fn publish(&self, line: Vec<u8>, odd: Option<(Uid, String)>) -> Result<(), Closed> {
         if let Some((uid, lacks)) = odd {
             metrics::shortened(&self.label);
             tracing::warn!(

@@ -1,6 +1,6 @@
 use quota_semantics::object::Footprint;
 
-use super::*;
+use super::{bookmark::Bookmark, *};
 
 fn reader(group: &str, resource: &str, kind: &str) -> Reader {
     reader_by(group, resource, kind, Charging::default())

@@ -1,0 +1,64 @@
+//! The labels and annotations that are published: those that the ledger uses, as long as they may be.
+
+use std::collections::BTreeMap;
+
+use quota_semantics::{
+    Name,
+    quota::{extension, manifest::LAST_APPLIED, selector::NAME_LABEL},
+};
+use serde_json::value::RawValue;
+
+use super::read;
+
+pub(super) type Annotations = BTreeMap<Name, String>;
+
+/// Longest annotation that is published, in bytes, unless it is a setting of the ledger.
+const ANNOTATION_MAX_BYTES: usize = 256;
+
+/// Most bytes of JSON that the labels of a namespace take.
+const LABELS_MAX_BYTES: usize = 800 * 1024;
+
+/// Leaves out the longest labels of a namespace beyond [`LABELS_MAX_BYTES`], but never the name that Kubernetes labels each
+/// namespace with. Returns their number. Who adds long labels does not get rid of short ones, by which groups select.
+pub(super) fn shorten(labels: &mut BTreeMap<Name, Name>) -> usize {
+    /// `"":"",`
+    const PUNCTUATION: usize = 6;
+    let before = labels.len();
+    let mut by_length: Vec<Name> = labels.keys().cloned().collect();
+    by_length.sort_by_key(|key| (*key != *NAME_LABEL, key.len() + labels[key].len()));
+    let mut room = LABELS_MAX_BYTES;
+    for key in by_length {
+        room = room.saturating_sub(key.len() + labels[&key].len() + PUNCTUATION);
+        if room == 0 {
+            labels.remove(&key);
+        }
+    }
+    before - labels.len()
+}
+
+/// The annotations that are kept, as JSON.
+pub(super) fn kept(
+    annotations: &RawValue,
+    is_kept: impl Fn(&str, &str) -> bool,
+) -> Result<Box<RawValue>, String> {
+    let annotations: Option<Annotations> = read(annotations.get())?;
+    let mut annotations = annotations.unwrap_or_default();
+    annotations.retain(|key, value| is_kept(key, value) && is_plain(value));
+    serde_json::value::to_raw_value(&annotations).map_err(|error| error.to_string())
+}
+
+/// Whether an annotation is a setting of the ledger, of any length.
+pub(super) fn is_setting(key: &str) -> bool {
+    key.starts_with(extension::PREFIX)
+}
+
+/// Whether the ledger keeps an annotation that is none of its settings.
+pub(super) fn is_short(key: &str, value: &str) -> bool {
+    value.len() <= ANNOTATION_MAX_BYTES && key != LAST_APPLIED && is_plain(value)
+}
+
+/// Whether a value has no control characters but tabs and line breaks. The others take six times as many bytes in JSON,
+/// with which the annotations that an API server takes would not fit into a message.
+fn is_plain(value: &str) -> bool {
+    !value.contains(|c: char| c.is_ascii_control() && !matches!(c, '\t' | '\n' | '\r'))
+}

@@ -1,0 +1,60 @@
+//! Where relists of the watched kinds are requested, and which of the unserved kinds need none.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use parking_lot::Mutex;
+use quota_semantics::object::GroupResource;
+use tokio::sync::mpsc;
+
+use crate::{kind::Relist, line::Scope};
+
+/// Where relists are requested. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Registry(Arc<Mutex<Registered>>);
+
+#[derive(Debug, Default)]
+struct Registered {
+    watched: BTreeMap<Scope, mpsc::UnboundedSender<Relist>>,
+    /// Kinds that nobody serves, and whose objects this bridge has ended or will not end, as of the last request.
+    settled: BTreeSet<GroupResource>,
+}
+
+impl Registry {
+    /// Requests a relist of these kinds, or of all if none is named. Those that are gone are ended once more: messages
+    /// may be lost.
+    pub fn relist(&self, kinds: &BTreeSet<String>) {
+        let is_meant = |kind: &GroupResource| kinds.is_empty() || kinds.contains(&kind.to_string());
+        let mut registered = self.0.lock();
+        for (scope, relists) in &registered.watched {
+            if is_meant(&scope.resource) {
+                let _ = relists.send(Relist { reset: false });
+            }
+        }
+        registered.settled.retain(|kind| !is_meant(kind));
+    }
+
+    pub(super) fn add(&self, scope: Scope, relists: mpsc::UnboundedSender<Relist>) {
+        self.0.lock().watched.insert(scope, relists);
+    }
+
+    pub(super) fn remove(&self, kind: &GroupResource) {
+        let watched = &mut self.0.lock().watched;
+        watched.retain(|scope, _| scope.resource != *kind);
+    }
+
+    pub(super) fn settle(&self, kind: &GroupResource) {
+        self.0.lock().settled.insert(kind.clone());
+    }
+
+    /// Forgets that other kinds are settled.
+    pub(super) fn keep_settled(&self, needed: &BTreeSet<GroupResource>) {
+        self.0.lock().settled.retain(|kind| needed.contains(kind));
+    }
+
+    pub(super) fn is_settled(&self, kind: &GroupResource) -> bool {
+        self.0.lock().settled.contains(kind)
+    }
+}

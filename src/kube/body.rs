@@ -142,7 +142,7 @@ impl Sent {
 
     /// Checks that an apply patch says what it is, and has only fields of its kind: a field that is misspelled would take
     /// away the one that its manager has applied before.
-    pub(super) fn is_typed(&self, kind: Kind) -> Result<()> {
+    pub(super) fn check_typed(&self, kind: Kind) -> Result<()> {
         let said = self.json["apiVersion"].as_str().unwrap_or_default();
         if said != kind.api_version() {
             return Err(Failure::bad_request(format!(
@@ -156,11 +156,6 @@ impl Sent {
                 "failed to create typed patch object: .{path}: field not declared in schema"
             ))),
         }
-    }
-
-    /// The object, which other problems are added to.
-    pub(super) fn with(json: Value, odd: Vec<String>) -> Self {
-        Self { json, odd }
     }
 
     /// Checks unknown and duplicate fields: an error, warnings, or nothing.

@@ -152,18 +152,19 @@ impl Changes {
     /// The version of a quota that `entry` set, in a state at `head`.
     pub(super) fn version(&self, namespace: &str, entry: Sequence, head: Sequence) -> Sequence {
         let window = self.window.lock();
-        let figures = window.figures.get(namespace).copied();
-        let changed = figures.unwrap_or(window.floor).max(window.everything);
+        let changed = window.last_change(namespace, window.floor);
         entry.max(changed.min(head))
     }
 
-    /// The last recorded change of a quota that `entry` set. There may be later ones that are not recorded any more.
-    pub(super) fn last_recorded(&self, namespace: &str, entry: Sequence) -> Sequence {
-        let window = self.window.lock();
-        let figures = window.figures.get(namespace).copied();
-        entry
-            .max(figures.unwrap_or_default())
-            .max(window.everything)
+    /// As [`Changes::version`], of recorded changes only: there may be later ones that are not recorded any more.
+    pub(super) fn last_recorded(
+        &self,
+        namespace: &str,
+        entry: Sequence,
+        head: Sequence,
+    ) -> Sequence {
+        let changed = self.window.lock().last_change(namespace, 0);
+        entry.max(changed.min(head))
     }
 
     /// The version of a group that `entry` set, in a state at `head`: no figure of any namespace has changed since.
@@ -305,6 +306,12 @@ impl Window {
         }
     }
 
+    /// The last entry that changed a figure of a namespace; `otherwise` if none is recorded.
+    fn last_change(&self, namespace: &str, otherwise: Sequence) -> Sequence {
+        let figures = self.figures.get(namespace).copied();
+        figures.unwrap_or(otherwise).max(self.everything)
+    }
+
     /// Checks that the changes of a kind since a version are recorded.
     fn check(&self, kind: Kind, version: Sequence, namespace: Option<&Name>) -> Result<()> {
         let of_groups = Name::default();
@@ -375,10 +382,13 @@ impl Window {
             Event::GroupSet(record) => Some(Record::Group(record.clone())),
             _ => None,
         };
-        let appears = match &entry.event {
-            Event::QuotaSet(quota) => !self.records.contains_key(&quota.namespace),
-            _ => false,
+        let namespace = match &entry.event {
+            Event::QuotaSet(quota) => Some(&quota.namespace),
+            Event::QuotaDeleted { namespace, .. } => Some(namespace),
+            _ => None,
         };
+        let has_quotas = |window: &Self| namespace.map(|name| window.records.contains_key(name));
+        let had_quotas = has_quotas(self);
         let gone = match &entry.event {
             Event::QuotaDeleted { namespace, name } => self.forget(namespace, name),
             Event::GroupDeleted { name } => self.forget(&Name::default(), name),
@@ -395,12 +405,8 @@ impl Window {
                 set,
             });
         }
-        let vanishes = match &entry.event {
-            Event::QuotaDeleted { namespace, .. } => !self.records.contains_key(namespace),
-            _ => false,
-        };
         // A namespace may be a member of groups for as long as it has a quota.
-        if changes_groups(&entry.event) || appears || vanishes {
+        if changes_groups(&entry.event) || has_quotas(self) != had_quotas {
             self.groups = entry.sequence;
         }
         if changes_everything(&entry.event) {

@@ -109,7 +109,10 @@ pub(super) async fn patch(
     };
     let warnings = parking_lot::Mutex::new(Warnings::default());
     let change = |live: &Object| {
-        let patched = Sent::with(patched(live.to_json()?)?, odd.clone());
+        let patched = Sent {
+            json: patched(live.to_json()?)?,
+            odd: odd.clone(),
+        };
         let (json, odd) = patched.check(path.kind, validation)?;
         if name_of(&json).is_empty() {
             let why = "Required value: name or generateName is required".to_owned();
@@ -156,7 +159,7 @@ async fn apply(
         return Err(required("fieldManager", "is required for apply patch"));
     }
     let kind = request.key.kind;
-    config.is_typed(kind)?;
+    config.check_typed(kind)?;
     let (config, mut warnings) = config.check(kind, validation)?;
     let sent = request.decode(&config)?;
     let metadata = sent.metadata();

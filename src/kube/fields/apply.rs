@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{
     managers::{Manager, Managers},
-    set::{FieldSet, Path, shown},
+    set::{FieldSet, Path, is_whole, shown},
 };
 use crate::kube::{
     kind::Kind,
@@ -182,12 +182,6 @@ fn places(list: &[Value], config: &[Value]) -> Vec<usize> {
         })
     };
     config.iter().map(place).collect()
-}
-
-fn is_whole(path: &[String]) -> bool {
-    path == ["f:spec", "f:scopeSelector"]
-        || path == ["f:spec", "f:quota", "f:scopeSelector"]
-        || path == ["f:spec", "f:selector", "f:labels"]
 }
 
 fn is_keyed(path: &[String]) -> bool {

@@ -30,6 +30,18 @@ pub(super) struct FieldSet {
 /// The path of a field, in the notation of `FieldsV1` (`f:spec`, `k:{"uid":"…"}`, `v:"…"`).
 pub(super) type Path = Vec<String>;
 
+/// The parts of a quota and of a group that change as a whole.
+const WHOLE: [&[&str]; 3] = [
+    &["f:spec", "f:scopeSelector"],
+    &["f:spec", "f:quota", "f:scopeSelector"],
+    &["f:spec", "f:selector", "f:labels"],
+];
+
+/// Whether the part at a path changes as a whole.
+pub(super) fn is_whole(path: &[String]) -> bool {
+    WHOLE.iter().any(|whole| path == *whole)
+}
+
 /// The granularity at which a part of a quota is managed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
@@ -48,14 +60,8 @@ fn part(path: &[String], value: &Value) -> Part {
     match (at.as_slice(), value) {
         (["f:metadata", "f:finalizers"], Value::Array(_)) => Part::Set,
         (["f:metadata", "f:ownerReferences"], Value::Array(_)) => Part::ByUid,
-        // An owner reference and the selectors change as a whole.
-        (["f:metadata", "f:ownerReferences", _], _)
-        | (
-            ["f:spec", "f:scopeSelector"]
-            | ["f:spec", "f:quota", "f:scopeSelector"]
-            | ["f:spec", "f:selector", "f:labels"],
-            _,
-        ) => Part::Whole,
+        (["f:metadata", "f:ownerReferences", _], _) => Part::Whole,
+        _ if is_whole(path) => Part::Whole,
         (_, Value::Object(_)) => Part::Fields,
         _ => Part::Whole,
     }

@@ -241,8 +241,7 @@ impl EventMaker<'_> {
         match view {
             View::Quota(quota) => {
                 let changes = &self.kube.0.changes;
-                let last = changes.last_recorded(&quota.record.namespace, quota.entry);
-                let last = last.min(head);
+                let last = changes.last_recorded(&quota.record.namespace, quota.entry, head);
                 quota.entry != sequence && last > sequence && last <= self.span.upto
             }
             View::Group(_) => false,

@@ -41,8 +41,9 @@ const namespaceOf = ({ name, target, query }) => (name === "ns" ? target : query
 function useMoment(route, readsAll) {
   const { at, sequence } = route.query;
   const namespace = namespaceOf(route);
-  const ask = readsAll ? ["v1/usage", { at, sequence, limit: 1 }] : namespace ? [of(namespace, "usage"), { at, sequence }] : null;
-  const question = at || sequence ? ask : null;
+  const ofNamespace = namespace ? [of(namespace, "usage"), { at, sequence }] : null;
+  const usage = readsAll ? ["v1/usage", { at, sequence, limit: 1 }] : ofNamespace;
+  const question = at || sequence ? usage : null;
   const answer = useAnswer(question, 0);
   if (!question) return { moment: moment(route.query), sequence, until: at };
   if (answer.error) return { error: answer.error };

@@ -38,7 +38,7 @@ use crate::{
     writer::Ledger,
 };
 use ledger::{Opened, close, open};
-use rules::{charging, policy, rules};
+use rules::{charging, rules};
 
 /// Serves until a stop signal.
 pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failure> {
@@ -89,7 +89,6 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
         opened.ledger.clone(),
         opened.reader.clone(),
         intake.sources(),
-        policy(&config)?,
         events,
         stop.clone(),
     );
@@ -98,7 +97,7 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
     let hook = Hook::new(
         opened.ledger.clone(),
         intake.sources(),
-        rules(&config, charging)?,
+        rules(&config, charging),
     );
     let health = hook.clone();
     readiness.register_computed("quota-plugin", move || health.plugin_health());

@@ -158,7 +158,7 @@ fn start() -> (Ledger, CancellationToken, Threads<FileJournal>, Router) {
         recovery.durable,
         Arc::new(Watermark::without_sources()),
         writer::Options {
-            policy: policy.clone(),
+            policy,
             queue: 64,
             max_batch_entries: 4096,
         },
@@ -173,12 +173,10 @@ fn start() -> (Ledger, CancellationToken, Threads<FileJournal>, Router) {
         ledger.clone(),
         reader,
         Arc::new(NoSources),
-        policy.clone(),
         Arc::new(events),
         stop.clone(),
     ));
     let rules = Rules {
-        policy,
         charging,
         warn_ratio: 0.9,
         allow_when_behind: false,

@@ -28,10 +28,10 @@ use axum::{
     extract::{Query, Request, State},
     response::{IntoResponse as _, Response},
 };
-use http::{HeaderMap, header, request::Parts};
+use http::{HeaderMap, request::Parts};
 use http_body_util::BodyExt as _;
 use quota_core::{
-    decide::{self, Admitted, Basis, By, FingerprintedRequest, Policy, Refusal, Review},
+    decide::{self, Admitted, Basis, By, FingerprintedRequest, Refusal, Review},
     event::{Actor, Sequence},
     state::State as LedgerState,
 };
@@ -56,6 +56,7 @@ use crate::{
     log_limiter::{LogLimiter, cut, shortened},
     metrics::{self, Decision, Operation},
     problem::{Problem, Reason},
+    request_headers::media_type,
     routes::{BodyLimit, Route, post},
     writer::{DecisionContext, Ledger, Unavailable, now},
 };
@@ -83,8 +84,6 @@ const USER_BYTES_MAX: usize = 512;
 /// The operator's settings for the webhook.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// The rules of all decisions, shared with the writer.
-    pub policy: Policy,
     /// The workloads that are charged for their pods.
     pub charging: Charging,
     /// The share of a limit from which on an admitted request gets a warning.
@@ -300,8 +299,8 @@ impl Hook {
 
     /// Whether the state as it is now, which may be old, has limits that apply to a namespace.
     fn has_limits(&self, namespace: &str) -> bool {
-        let Shared { ledger, rules, .. } = &*self.0;
-        ledger.peek(|state| !decide::is_unlimited(state, namespace, &rules.policy))
+        let ledger = &self.0.ledger;
+        ledger.peek(|state| !decide::is_unlimited(state, namespace, ledger.policy()))
     }
 
     /// The ledger's sequence if nothing limits a namespace: then a review needs no decision. It is certain that no other
@@ -311,9 +310,9 @@ impl Hook {
         if self.has_limits(namespace) {
             return Ok(None);
         }
-        let Shared { ledger, rules, .. } = &*self.0;
+        let ledger = &self.0.ledger;
         let read = ledger.read(|state| {
-            let is_unlimited = decide::is_unlimited(state, namespace, &rules.policy);
+            let is_unlimited = decide::is_unlimited(state, namespace, ledger.policy());
             (is_unlimited, state.head().sequence)
         });
         let (unlimited, sequence) = read.await?;
@@ -437,10 +436,7 @@ fn actor(parts: &Parts, user: &str) -> Result<Arc<Actor>, Failure> {
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
-    let value = headers.get(header::CONTENT_TYPE);
-    let text = value.and_then(|value| value.to_str().ok());
-    let essence = text.and_then(|text| text.split(';').next());
-    essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case("application/json"))
+    media_type(headers) == "application/json"
 }
 
 #[cfg(test)]

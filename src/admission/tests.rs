@@ -2,7 +2,8 @@
 
 use std::{future::Future, pin::Pin, sync::atomic::AtomicBool, sync::atomic::Ordering};
 
-use http::StatusCode;
+use http::{StatusCode, header};
+use quota_core::decide::Policy;
 use quota_journal::{Batch, Durable, Error, Journal};
 
 use super::*;
@@ -66,7 +67,6 @@ async fn a_leader_that_is_cut_off_does_not_take_a_namespace_for_unlimited() {
     let leads = Arc::new(AtomicBool::new(true));
     ledger.confirm_reads_by(Box::new(Switch(leads.clone())));
     let rules = Rules {
-        policy: Policy::default(),
         charging: Charging::default(),
         warn_ratio: 0.9,
         allow_when_behind: false,

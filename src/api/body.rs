@@ -6,7 +6,7 @@ use http::{HeaderMap, Uri, header};
 use serde::Deserialize;
 
 use super::problem::{Problem, Reason};
-use crate::server::{is_foreign_page, whole};
+use crate::{foreign_page::is_foreign_page, request_headers::media_type, whole_body::whole_body};
 use quota_semantics::yaml::Object;
 
 const JSON: &str = "application/json";
@@ -48,7 +48,7 @@ impl<S: Send + Sync> FromRequest<S> for JsonText {
         let body = request.into_body();
         async {
             checked?;
-            Ok(Self(whole(body).await?))
+            Ok(Self(whole_body(body).await?))
         }
     }
 }
@@ -62,7 +62,7 @@ impl<S: Send + Sync> FromRequest<S> for ObjectText {
             true => refuse_foreign_pages(request.uri(), request.headers())?,
             false => must_be_json(request.uri(), request.headers())?,
         }
-        let bytes = whole(request.into_body()).await?;
+        let bytes = whole_body(request.into_body()).await?;
         let text = JsonText(bytes);
         Ok(Self { text, yaml })
     }
@@ -108,7 +108,7 @@ impl<S: Send + Sync> FromRequest<S> for ManifestText {
                 "application/json or application/yaml",
             ));
         }
-        let text = whole(request.into_body()).await?;
+        let text = whole_body(request.into_body()).await?;
         let yaml = is_yaml || (unspecified && !text.trim_ascii_start().starts_with(b"{"));
         Ok(Self { text, yaml })
     }
@@ -161,17 +161,6 @@ fn must_be_json(uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
         return Err(unsupported(&media_type, JSON));
     }
     Ok(())
-}
-
-/// The media type without its parameters, in lower case; empty if there is none.
-pub(super) fn media_type(headers: &HeaderMap) -> String {
-    let value = headers
-        .get(header::CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok());
-    let essence = value
-        .and_then(|value| value.split(';').next())
-        .unwrap_or_default();
-    essence.trim().to_ascii_lowercase()
 }
 
 fn is_json(media_type: &str) -> bool {

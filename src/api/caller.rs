@@ -5,25 +5,20 @@
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
-use http::{HeaderMap, HeaderName, request::Parts};
+use http::{HeaderMap, HeaderName, HeaderValue, request::Parts};
 use quota_core::{decide::By, event::Actor};
 use quota_semantics::Name;
 
 use super::problem::{Problem, Reason};
-use crate::auth::{Principal, Role};
+use crate::{
+    auth::{Principal, Role},
+    request_headers::{self, REQUEST_ID, TRACEPARENT},
+};
 
-static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 static CHANGE_REASON: HeaderName = HeaderName::from_static("x-change-reason");
-
-/// Longer request ids are not recorded.
-const REQUEST_ID_MAX_BYTES: usize = 128;
 
 /// Longer reasons are refused rather than cut.
 pub(super) const CHANGE_REASON_MAX_BYTES: usize = 512;
-
-/// The length of a W3C `traceparent` of version 00.
-const TRACEPARENT_BYTES: usize = 55;
 
 /// The caller of a request, in the form that entries record.
 #[derive(Clone, Debug)]
@@ -47,8 +42,9 @@ pub fn actor(headers: &HeaderMap, caller: Arc<Actor>) -> Result<Arc<Actor>, Prob
     if !headers.keys().any(|name| recorded.contains(&name)) {
         return Ok(caller);
     }
-    let request_id = header(headers, &REQUEST_ID).filter(|id| is_request_id(id));
-    let traceparent = header(headers, &TRACEPARENT).filter(|parent| is_traceparent(parent));
+    let request_id = request_headers::request_id(headers).map(HeaderValue::to_str);
+    let request_id = request_id.and_then(Result::ok);
+    let traceparent = request_headers::traceparent(headers);
     let reason = match headers.get(&CHANGE_REASON) {
         Some(reason) => Some(change_reason(reason.as_bytes())?),
         None => None,
@@ -71,23 +67,6 @@ pub(super) fn by(actor: &Actor, principal: &Principal, namespace: &str) -> By {
         is_admin: principal.may(Role::Admin, namespace),
         is_anybody: principal.is_anonymous(),
     }
-}
-
-fn header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
-    headers.get(name)?.to_str().ok()
-}
-
-fn is_request_id(text: &str) -> bool {
-    (1..=REQUEST_ID_MAX_BYTES).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic())
-}
-
-fn is_traceparent(text: &str) -> bool {
-    let is_hex = |b: u8| matches!(b, b'0'..=b'9' | b'a'..=b'f');
-    let fits = |(place, byte): (usize, u8)| match place {
-        2 | 35 | 52 => byte == b'-',
-        _ => is_hex(byte),
-    };
-    text.len() == TRACEPARENT_BYTES && text.bytes().enumerate().all(fits)
 }
 
 /// Whether a reason can be recorded unchanged.

@@ -66,7 +66,7 @@ pub(super) async fn check(
         let question = app.ledger.read(|state| {
             let now = writer::now().max(state.head().time);
             (
-                decide::check(state, now, &by, &request, &app.policy),
+                decide::check(state, now, &by, &request, app.ledger.policy()),
                 state.head(),
             )
         });

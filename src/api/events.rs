@@ -11,7 +11,7 @@ use super::{
     measure::{Operation, measured},
     problem::Problem,
 };
-use crate::{intake, server::whole};
+use crate::{intake, whole_body::whole_body};
 
 /// `POST /v1/events`: NDJSON, a JSON array, or one event.
 pub(super) async fn accept(
@@ -23,7 +23,7 @@ pub(super) async fn accept(
 ) -> Result<Response, Problem> {
     let (answer, as_of) = measured(Operation::Events, async {
         refuse_foreign_pages(&uri, &headers)?;
-        let text = whole(body).await?;
+        let text = whole_body(body).await?;
         let most = app.max_batch_entries;
         let answer = intake::http::accept(&app.ledger, &app.events, &actor, most, text).await?;
         Ok((answer, app.ledger.read(LedgerState::head).await?))

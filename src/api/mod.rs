@@ -42,7 +42,6 @@ mod watch;
 
 use std::{collections::BTreeMap, ops::Deref, sync::Arc};
 
-use quota_core::decide::Policy;
 use quota_journal::{FileReader, Reader};
 use tokio_util::sync::CancellationToken;
 
@@ -77,8 +76,6 @@ pub struct Parts {
     pub past: History,
     /// The status of the event sources.
     pub sources: Arc<dyn Sources>,
-    /// The rules of all decisions, shared with the writer.
-    pub policy: Policy,
     /// Most items on a page of a list.
     pub page: usize,
     /// Limits on open watches.
@@ -103,7 +100,6 @@ impl Parts {
         ledger: Ledger,
         reader: FileReader,
         sources: Arc<dyn Sources>,
-        policy: Policy,
         events: Arc<payload::Reader>,
         stop: CancellationToken,
     ) -> Self {
@@ -117,7 +113,6 @@ impl Parts {
             ),
             reader: Arc::new(reader),
             sources,
-            policy,
             page: config.limits.page.get(),
             watch_streams: WatchLimits {
                 all: config.limits.watch_streams.get(),

@@ -243,7 +243,8 @@ struct Trend<'a> {
     lagging: bool,
 }
 
-/// The share of the fullest limit of each namespace, in the order of the request.
+/// The share of the fullest limit of each namespace, in the order of the request; null without a limit, and with usage
+/// of a limit of zero.
 #[derive(Serialize)]
 struct Point {
     time: Timestamp,

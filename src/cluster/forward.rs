@@ -20,10 +20,11 @@ use super::{
 };
 use crate::{
     auth::Access,
+    foreign_page::is_foreign_page,
     metrics,
     problem::{NotDecided, NotReady, Problem, Reason},
     routes::{Answering, BodyLimit, Spec},
-    server::{is_foreign_page, whole},
+    whole_body::whole_body,
 };
 
 /// Poll interval while there is no leader.
@@ -131,7 +132,7 @@ impl Cluster {
             return handler(request, ()).await;
         }
         let (parts, body) = request.into_parts();
-        let body = match whole(body).await {
+        let body = match whole_body(body).await {
             Ok(body) => body,
             // If the body exceeded a limit, the listener answers with that.
             Err(problem) => return problem.into_response(),

@@ -134,12 +134,11 @@ pub(super) async fn record_while_leading(config: Arc<Config>, charging: Charging
     }
 }
 
-pub(super) fn rules(config: &Config, charging: Charging) -> Result<Rules, Failure> {
-    Ok(Rules {
-        policy: policy(config)?,
+pub(super) fn rules(config: &Config, charging: Charging) -> Rules {
+    Rules {
         charging,
         warn_ratio: config.admission.warn_ratio,
         allow_when_behind: config.admission.allow_when_behind,
         request_timeout: config.limits.request_timeout.get(),
-    })
+    }
 }

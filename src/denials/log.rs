@@ -5,10 +5,10 @@ use std::{
     fs::{File, OpenOptions},
     io::{self, BufRead as _, BufReader, Write as _},
     path::{Path, PathBuf},
+    sync::mpsc::{Receiver, RecvTimeoutError},
     time::Duration,
 };
 
-use crossbeam_channel::{Receiver, RecvTimeoutError};
 use quota_core::event::Sequence;
 use quota_semantics::{Name, Timestamp};
 use serde::Deserialize;

@@ -13,12 +13,14 @@ mod tests;
 use std::{
     fmt,
     path::Path,
-    sync::Arc,
+    sync::{
+        Arc,
+        mpsc::{self, SyncSender, TrySendError},
+    },
     thread::JoinHandle,
     time::{Duration, Instant},
 };
 
-use crossbeam_channel::{Sender, TrySendError};
 use quota_core::{
     decide::{Refusal, Request},
     event::{Actor, Sequence},
@@ -51,7 +53,7 @@ pub(crate) struct Bounds {
 
 /// The kept denials. Cheap to clone.
 #[derive(Clone)]
-pub struct Denials(Sender<Message>);
+pub struct Denials(SyncSender<Message>);
 
 /// A kept denial.
 #[derive(Clone, Debug)]
@@ -116,7 +118,7 @@ enum Message {
 /// # Errors
 /// If the file cannot be read or written.
 pub(crate) fn start(file: &Path, bounds: Bounds) -> std::io::Result<(Denials, JoinHandle<()>)> {
-    let (messages, inbox) = crossbeam_channel::bounded(WAITING);
+    let (messages, inbox) = mpsc::sync_channel(WAITING);
     let log = DenialLog::open(file, bounds, crate::clock::now())?;
     let thread = std::thread::Builder::new()
         .name("denials".into())

@@ -4,7 +4,7 @@ use std::fmt;
 
 use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
-use http::{HeaderMap, Uri, header};
+use http::{HeaderMap, Uri};
 use quota_semantics::quantity::exact_numbers;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
@@ -17,8 +17,8 @@ use super::{
     status::{Failure, Result},
 };
 use crate::{
-    log_limiter::cut,
-    server::{is_foreign_page, warn, whole},
+    foreign_page::is_foreign_page, log_limiter::cut, request_headers::media_type, server::warn,
+    whole_body::whole_body,
 };
 use quota_semantics::yaml::Object;
 
@@ -45,26 +45,14 @@ impl<S: Send + Sync> FromRequest<S> for Body {
 
     async fn from_request(request: Request, _: &S) -> Result<Self> {
         refuse_foreign_pages(request.uri(), request.headers())?;
-        let media_type = media_type(request.headers());
-        let bytes = whole(request.into_body())
+        let media_type = Some(media_type(request.headers())).filter(|given| !given.is_empty());
+        let bytes = whole_body(request.into_body())
             .await
             .map_err(|problem| Failure::bad_request(problem.detail()))?;
-        Ok(Self { media_type, bytes })
-    }
-}
-
-fn media_type(headers: &HeaderMap) -> String {
-    let value = headers
-        .get(header::CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok());
-    let essence = value
-        .and_then(|value| value.split(';').next())
-        .unwrap_or_default()
-        .trim();
-    if essence.is_empty() {
-        JSON.to_owned()
-    } else {
-        essence.to_ascii_lowercase()
+        Ok(Self {
+            media_type: media_type.unwrap_or_else(|| JSON.to_owned()),
+            bytes,
+        })
     }
 }
 
@@ -350,6 +338,8 @@ impl<'de> Visitor<'de> for Reader<'_> {
 
 #[cfg(test)]
 mod tests {
+    use http::header;
+
     use super::*;
 
     #[test]

@@ -22,7 +22,6 @@ const KINDS: [&str; 3] = ["hard", "used", "reserved"];
 const GUARANTEED: &str = "guaranteed";
 
 /// Writes groups, the fullest first, then the usage of their namespaces, while all have at most `most` series together.
-/// Answers how many groups are left out.
 pub(super) fn render(text: &mut String, source: &dyn QuotaSource, most: usize) {
     let mut totals = Vec::new();
     let mut members = Vec::new();

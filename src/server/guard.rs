@@ -20,7 +20,7 @@ use futures::{
     FutureExt as _,
     future::{BoxFuture, CatchUnwind},
 };
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header};
 use quota_semantics::Name;
 use quota_service::traces;
 use tracing::{Instrument as _, Span, instrument::Instrumented};
@@ -39,17 +39,13 @@ use crate::{
     log_limiter::shortened,
     metrics::{self, Limit},
     problem::{Problem, Reason},
+    request_headers,
     router::Found,
     routes::BodyLimit,
 };
 
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-
 /// The name for a body without content coding.
 const IDENTITY: &str = "identity";
-
-/// Longer ids of callers are replaced.
-const REQUEST_ID_BYTES_MAX: usize = 128;
 
 /// The limits for the requests of a connection.
 pub(super) struct Bounds {
@@ -202,7 +198,9 @@ impl<F> Guarded<F> {
             ..
         } = &self.started;
         let route = &self.route;
-        response.headers_mut().insert(REQUEST_ID, id.clone());
+        response
+            .headers_mut()
+            .insert(&request_headers::REQUEST_ID, id.clone());
         // HTTP/2 has a frame for this.
         if self.bounds.options.draining.is_cancelled() && *version < Version::HTTP_2 {
             let close = HeaderValue::from_static("close");
@@ -398,11 +396,7 @@ fn too_large(most: u64) -> Response {
 /// The id of a request: the caller's `X-Request-Id`, or a new one. The response repeats it, as does the log line of a
 /// response of 500 or above, and at level `debug` every log line.
 fn request_id(headers: &HeaderMap) -> HeaderValue {
-    let usable = |id: &&HeaderValue| {
-        (1..=REQUEST_ID_BYTES_MAX).contains(&id.len())
-            && id.as_bytes().iter().all(u8::is_ascii_graphic)
-    };
-    if let Some(id) = headers.get(REQUEST_ID).filter(usable) {
+    if let Some(id) = request_headers::request_id(headers) {
         return id.clone();
     }
     let mut text = Uuid::encode_buffer();
@@ -410,12 +404,7 @@ fn request_id(headers: &HeaderMap) -> HeaderValue {
     HeaderValue::from_str(id).expect("a uuid is ASCII")
 }
 
-/// The trace that the caller is part of, by W3C Trace Context (`00-TRACE-PARENT-FLAGS`).
+/// The trace that the caller is part of.
 fn trace_id(headers: &HeaderMap) -> Option<&str> {
-    let mut parts = headers.get("traceparent")?.to_str().ok()?.split('-');
-    let trace = parts.nth(1)?;
-    let is_hex = trace
-        .bytes()
-        .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    (trace.len() == 32 && is_hex).then_some(trace)
+    request_headers::traceparent(headers)?.split('-').nth(1)
 }

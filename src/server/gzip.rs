@@ -13,7 +13,7 @@ use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
 use http::{HeaderMap, HeaderValue, header};
 
-use super::whole;
+use crate::whole_body::whole_body;
 use crate::{cpu_throttle, problem::Problem};
 
 /// Shorter bodies fit into one packet without compression.
@@ -63,7 +63,7 @@ pub(super) fn is_worthwhile(response: &Response) -> bool {
 /// The compressed response.
 pub(super) async fn compressed(response: Response) -> Response {
     let (mut parts, body) = response.into_parts();
-    let zipped = match whole(body).await {
+    let zipped = match whole_body(body).await {
         Ok(bytes) if bytes.len() <= BYTES_AT_ONCE => zip(&bytes),
         Ok(bytes) => tokio::task::spawn_blocking(move || zip(&bytes))
             .await
@@ -159,7 +159,7 @@ mod tests {
             let text = "0123456789".repeat(length / 10);
             let zipped = compressed(answer("application/json", Body::from(text.clone()))).await;
             assert_eq!(zipped.headers()[header::CONTENT_ENCODING], "gzip");
-            let bytes = whole(zipped.into_body()).await.unwrap();
+            let bytes = whole_body(zipped.into_body()).await.unwrap();
             let mut back = String::new();
             GzDecoder::new(&*bytes).read_to_string(&mut back).unwrap();
             assert!(back == text && bytes.len() < text.len());

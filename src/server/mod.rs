@@ -15,13 +15,11 @@ mod gzip;
 mod hosts;
 mod http1;
 mod http2;
-mod origin;
 mod preface;
 mod problem;
 mod timed;
 pub mod tls;
 mod warnings;
-mod whole;
 
 #[cfg(test)]
 mod tests;
@@ -40,11 +38,9 @@ pub use body_budget::BodyBudget;
 use context::RequestContext;
 use ends::Ends;
 pub use hosts::Hosts;
-pub(crate) use origin::is_foreign_page;
 use problem::turned_away;
 use tls::Tls;
 pub use warnings::warn;
-pub(crate) use whole::whole;
 
 use crate::{
     config::Config,

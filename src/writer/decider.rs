@@ -7,7 +7,7 @@ use std::{
 };
 
 use parking_lot::RwLock;
-use quota_core::state::State;
+use quota_core::{decide, state::State};
 use quota_journal::Journal;
 use quota_ledger::group_commit::{GroupCommit, SealedBatch};
 
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     cpu_throttle::Meter,
-    metrics::{self, StateLock},
+    metrics::{self, Limit, StateLock},
 };
 
 /// How long to sleep when no event is scheduled.
@@ -180,10 +180,13 @@ impl<J: Journal> Decider<J> {
         let watermark = self.watermark.get();
         let policy = &self.options.policy;
         // While the gate is closing, the next leader records due events.
-        self.more_is_due = gate == Gate::Open
-            && self
-                .group_commit
-                .record_due(&mut state, now, watermark, policy);
+        self.more_is_due = gate == Gate::Open && {
+            if decide::held_too_long(&state, now, watermark, policy.max_hold) {
+                metrics::limit_reached(Limit::MaxHold);
+            }
+            self.group_commit
+                .record_due(&mut state, now, watermark, policy)
+        };
         let mut meter = JobMeter::start();
         let mut has_put_back = false;
         while let Some(Waiting { turn, job }) = self.taken.pop_front() {

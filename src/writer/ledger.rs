@@ -13,6 +13,7 @@ use std::{
 use futures::{FutureExt as _, TryFutureExt as _};
 use parking_lot::RwLock;
 use quota_core::{
+    decide::Policy,
     event::Sequence,
     state::{Image, State},
 };
@@ -46,6 +47,7 @@ pub struct Ledger {
     pub(super) is_stopping: Arc<AtomicBool>,
     pub(super) denials: Option<Denials>,
     pub(super) coverage: Arc<Coverage>,
+    pub(super) policy: Arc<Policy>,
     /// How often the state was rebuilt without decisions that it had held.
     pub(super) rebuilt: Arc<AtomicU64>,
     pub(super) lease: Arc<OnceLock<Box<dyn Lease>>>,
@@ -85,6 +87,12 @@ impl Ledger {
     #[must_use]
     pub const fn coverage(&self) -> &Arc<Coverage> {
         &self.coverage
+    }
+
+    /// The rules of all decisions.
+    #[must_use]
+    pub fn policy(&self) -> &Policy {
+        &self.policy
     }
 
     /// Makes a decision for the cluster, before decisions for principals. Answers when all entries that the decision

@@ -161,6 +161,7 @@ fn start_at<J: Journal + 'static>(
     let (followed, _) = broadcast::channel(FOLLOWED_BATCHES);
     let recent = Arc::new(Recent::new());
     let state = Arc::new(RwLock::new(state));
+    let policy = Arc::new(options.policy.clone());
     let syncer = Arc::new(Syncer {
         journal: Mutex::new(journal),
         inbox: inbox.clone(),
@@ -194,6 +195,7 @@ fn start_at<J: Journal + 'static>(
         is_stopping: Arc::new(AtomicBool::new(false)),
         denials: None,
         coverage: Arc::new(Coverage::everything()),
+        policy,
         rebuilt: Arc::default(),
         lease: Arc::default(),
     };

@@ -125,7 +125,6 @@ pub(crate) const SPACIOUS: (usize, usize) = (64, 4096);
 
 pub(crate) fn rules() -> Rules {
     Rules {
-        policy: Policy::default(),
         charging: Charging::default(),
         warn_ratio: 0.9,
         allow_when_behind: false,
@@ -164,6 +163,15 @@ impl World {
 
     /// `room`: decisions that wait, entries of a batch.
     pub(crate) fn with(rules: Rules, watermark: Watermark, room: (usize, usize)) -> Self {
+        Self::under(Policy::default(), rules, watermark, room)
+    }
+
+    pub(crate) fn under(
+        policy: Policy,
+        rules: Rules,
+        watermark: Watermark,
+        room: (usize, usize),
+    ) -> Self {
         let directory = TempDir::new().unwrap();
         let config = Config {
             data_dir: directory.path().join("data"),
@@ -171,7 +179,7 @@ impl World {
         };
         let recovered = recover(&config, quota_journal::Throttle::default()).unwrap();
         let options = writer::Options {
-            policy: rules.policy.clone(),
+            policy,
             queue: room.0,
             max_batch_entries: room.1,
         };

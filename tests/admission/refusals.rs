@@ -1,10 +1,8 @@
 //! Reviews that get no decision, and decisions about too much.
 
 use http::StatusCode;
-use quotad::{
-    admission::{BODY_BYTES_MAX, Rules},
-    writer::Watermark,
-};
+use quota_core::decide::Policy;
+use quotad::{admission::BODY_BYTES_MAX, writer::Watermark};
 use serde_json::{Value, json};
 
 use super::harness::{Answered, SPACIOUS, World, pod, recorded, rules};
@@ -304,9 +302,11 @@ async fn a_ledger_that_is_closed_decides_nothing() {
 
 #[tokio::test]
 async fn too_many_pending_objects_are_denied_rather_than_let_in_by_a_failure_policy() {
-    let mut rules: Rules = rules();
-    rules.policy.max_pending_per_namespace = 1;
-    let world = World::with(rules, Watermark::without_sources(), SPACIOUS);
+    let policy = Policy {
+        max_pending_per_namespace: 1,
+        ..Policy::default()
+    };
+    let world = World::under(policy, rules(), Watermark::without_sources(), SPACIOUS);
     world.set_quota("q", &[("pods", "9")]).await;
     assert!(world.send(&pod("a")).await.allowed());
     let denied = world.send(&pod("b")).await;

@@ -97,7 +97,7 @@ impl World {
         };
         rule(&mut policy);
         let options = writer::Options {
-            policy: policy.clone(),
+            policy,
             queue: 1024,
             max_batch_entries: 4096,
         };
@@ -120,7 +120,6 @@ impl World {
             ledger.clone(),
             reader,
             sources.clone(),
-            policy,
             Arc::new(payload::Reader::new(&BTreeMap::new(), true)),
             stop.clone(),
         );

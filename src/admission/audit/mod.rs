@@ -37,7 +37,7 @@ use crate::{
     log_limiter::{LogLimiter, cut, shortened},
     metrics::{self, AuditEvent},
     problem::Problem,
-    server::whole,
+    whole_body::whole_body,
     writer::{DecisionContext, Unavailable, now},
 };
 
@@ -89,7 +89,7 @@ impl Hook {
         if !is_json(&parts.headers) {
             return Err(Failure::NotJson);
         }
-        let body = whole(body).await;
+        let body = whole_body(body).await;
         let body = body.map_err(|problem| Failure::Malformed(problem.detail().to_owned()))?;
         let items = wire::items(&body).map_err(Failure::Malformed)?;
         let caller = actor(&parts, "")?;

@@ -59,12 +59,10 @@ impl World {
             ledger.clone(),
             recovered.reader,
             Arc::new(NoSources),
-            Policy::default(),
             Arc::default(),
             CancellationToken::new(),
         ));
         let rules = Rules {
-            policy: Policy::default(),
             charging: Charging::default(),
             warn_ratio: 1.0,
             allow_when_behind: false,

@@ -103,9 +103,8 @@ pub(super) async fn v3_groups() -> Response {
 
 pub(super) async fn v2(headers: HeaderMap) -> Response {
     for range in accept::accepted(&headers) {
-        if let Some(essence) = V2_PROTOBUF.into_iter().find(|essence| range.is(essence)) {
+        if V2_PROTOBUF.iter().any(|essence| range.is(essence)) {
             // The older name contains an `@`, which a media type must not, so the response uses the newer name.
-            let _ = essence;
             return (
                 [(header::CONTENT_TYPE, V2_PROTOBUF[1])],
                 V2_BYTES.as_slice(),

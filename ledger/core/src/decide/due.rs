@@ -49,3 +49,10 @@ pub fn due(
     });
     overrides.chain(expired).chain(lapsed)
 }
+
+/// Whether reservations end at `now` only because of `max_hold`: `watermark` has not passed their expirations.
+#[must_use]
+pub fn held_too_long(state: &State, now: Timestamp, watermark: Timestamp, max_hold: Span) -> bool {
+    let mut expired = state.expiring(now.minus(max_hold));
+    expired.any(|reservation| reservation.expiration > watermark)
+}

@@ -11,21 +11,13 @@ use crate::{
 
 /// The type of an object in its JSON, which determines how the rest is read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(default, rename_all = "camelCase")]
 pub struct TypeMeta {
     /// `v1`, or group and version such as `apps/v1`; empty if absent.
-    #[serde(
-        default,
-        deserialize_with = "nullable",
-        skip_serializing_if = "is_default"
-    )]
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     pub api_version: Name,
     /// Such as `Deployment`; empty if absent.
-    #[serde(
-        default,
-        deserialize_with = "nullable",
-        skip_serializing_if = "is_default"
-    )]
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     pub kind: Name,
 }
 
@@ -47,80 +39,40 @@ impl TypeMeta {
 
 /// The metadata of an object, as far as quotas need it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(default, rename_all = "camelCase")]
 pub struct Metadata {
     /// The name; empty if only `generate_name` is set.
-    #[serde(
-        default,
-        deserialize_with = "nullable",
-        skip_serializing_if = "is_default"
-    )]
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     pub name: Name,
     /// The prefix for a generated name.
-    #[serde(
-        default,
-        deserialize_with = "nullable",
-        skip_serializing_if = "is_default"
-    )]
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     pub generate_name: Name,
     /// The namespace; empty for objects of the cluster.
-    #[serde(
-        default,
-        deserialize_with = "nullable",
-        skip_serializing_if = "is_default"
-    )]
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     pub namespace: Name,
     /// The uid.
-    #[serde(
-        default,
-        deserialize_with = "nullable",
-        skip_serializing_if = "is_default"
-    )]
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     pub uid: Name,
     /// The version; empty for an object that is not stored yet.
-    #[serde(
-        default,
-        deserialize_with = "nullable",
-        skip_serializing_if = "is_default"
-    )]
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     pub resource_version: Name,
     /// When it was created.
-    #[serde(
-        default,
-        deserialize_with = "time",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "time", skip_serializing_if = "Option::is_none")]
     pub creation_timestamp: Option<Timestamp>,
     /// The deletion timestamp; set once the deletion was requested.
-    #[serde(
-        default,
-        deserialize_with = "time",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "time", skip_serializing_if = "Option::is_none")]
     pub deletion_timestamp: Option<Timestamp>,
     /// The grace period of the deletion, in seconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion_grace_period_seconds: Option<i64>,
     /// The owner that controls the object, if there is one; no rule looks at other owners.
-    #[serde(
-        default,
-        deserialize_with = "controller",
-        skip_serializing_if = "is_default"
-    )]
+    #[serde(deserialize_with = "controller", skip_serializing_if = "is_default")]
     pub owner_references: Vec<OwnerReference>,
     /// The annotations that quota rules use.
-    #[serde(
-        default,
-        deserialize_with = "nullable",
-        skip_serializing_if = "is_default"
-    )]
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     pub annotations: Annotations,
     /// The labels.
-    #[serde(
-        default,
-        deserialize_with = "nullable",
-        skip_serializing_if = "is_default"
-    )]
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     pub labels: Labels,
 }
 
@@ -134,42 +86,22 @@ impl Metadata {
 
 /// An object that another one belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(default, rename_all = "camelCase")]
 pub struct OwnerReference {
     /// Its apiVersion.
-    #[serde(
-        default,
-        deserialize_with = "nullable",
-        skip_serializing_if = "is_default"
-    )]
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     pub api_version: Name,
     /// Its kind.
-    #[serde(
-        default,
-        deserialize_with = "nullable",
-        skip_serializing_if = "is_default"
-    )]
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     pub kind: Name,
     /// Its name, in the same namespace.
-    #[serde(
-        default,
-        deserialize_with = "nullable",
-        skip_serializing_if = "is_default"
-    )]
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     pub name: Name,
     /// Its uid.
-    #[serde(
-        default,
-        deserialize_with = "nullable",
-        skip_serializing_if = "is_default"
-    )]
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     pub uid: Name,
     /// Whether this owner is the controller.
-    #[serde(
-        default,
-        deserialize_with = "nullable",
-        skip_serializing_if = "is_default"
-    )]
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     pub controller: bool,
 }
 
@@ -193,10 +125,10 @@ impl OwnerReference {
 
 /// The annotations that quota rules use. A value that no rule can use is read as empty, since it may have any length.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Annotations {
     /// The storage class of a volume claim in its oldest spelling; wins over the field.
     #[serde(
-        default,
         deserialize_with = "short",
         rename = "volume.beta.kubernetes.io/storage-class",
         skip_serializing_if = "Option::is_none"
@@ -204,7 +136,6 @@ pub struct Annotations {
     pub storage_class: Option<Name>,
     /// `true` on a claim that Kubernetes made for a pod's extended resources.
     #[serde(
-        default,
         deserialize_with = "short",
         rename = "resource.kubernetes.io/extended-resource-claim",
         skip_serializing_if = "Option::is_none"
@@ -212,7 +143,6 @@ pub struct Annotations {
     pub extended_resource_claim: Option<Name>,
     /// `true` on the bookmark that ends the list at the beginning of a watch.
     #[serde(
-        default,
         deserialize_with = "short",
         rename = "k8s.io/initial-events-end",
         skip_serializing_if = "Option::is_none"

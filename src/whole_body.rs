@@ -10,7 +10,7 @@ use crate::problem::{Problem, Reason};
 ///
 /// # Errors
 /// `Malformed` if the body does not arrive completely.
-pub(crate) async fn whole(mut body: Body) -> Result<Bytes, Problem> {
+pub(crate) async fn whole_body(mut body: Body) -> Result<Bytes, Problem> {
     let not_arrived = |error: axum::Error| {
         let detail = format!("the body did not arrive: {error}");
         Problem::new(Reason::Malformed, detail)
@@ -67,7 +67,7 @@ mod tests {
             assert!(before < 2, "{before} pieces are kept");
             Ok::<_, std::io::Error>(Bytes::from_owner(Buffer(counted.clone())))
         });
-        let all = whole(Body::from_stream(pieces)).await.unwrap();
+        let all = whole_body(Body::from_stream(pieces)).await.unwrap();
         assert_eq!(all, "x".repeat(1000));
         assert_eq!(kept.load(Ordering::Relaxed), 0);
     }

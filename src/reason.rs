@@ -29,9 +29,10 @@ pub(crate) fn of_refusal(refusal: &Refusal) -> Reason {
         Refusal::AlreadyObserved(_) => Reason::AlreadyObserved,
         Refusal::AlreadyReleased(_) => Reason::AlreadyReleased,
         Refusal::ExceedsReservation { .. } => Reason::ExceedsReservation,
-        Refusal::Conflict { .. } | Refusal::Adopted { .. } | Refusal::Moved { .. } => {
-            Reason::Conflict
-        }
+        Refusal::Conflict { .. }
+        | Refusal::Adopted { .. }
+        | Refusal::Moved { .. }
+        | Refusal::NotObserved { .. } => Reason::Conflict,
     }
 }
 

@@ -16,7 +16,7 @@ use quota_semantics::{
 
 use super::Fault;
 use crate::{
-    log_limiter::LogLimiter,
+    log_limiter::{LogLimiter, cut},
     metrics::{self, Rejection},
 };
 
@@ -32,20 +32,35 @@ pub(super) fn namespace(text: &str) -> Result<(), Fault> {
     wrong("namespace", text, syntax::dns_label(text))
 }
 
-/// The name of an object: any valid path segment, the common denominator of all kinds.
-pub(super) fn name(text: &str) -> Result<(), Fault> {
+/// The name of an object, as the ledger records it: any valid path segment, the common denominator of all kinds. API
+/// servers take names of roles of any length and with control characters. Such a name is recorded in a shorter form:
+/// its author chose it, and a rejected event keeps relists of everybody from being complete.
+pub(super) fn name(text: &str) -> Result<Name, Fault> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     if text.len() <= MAX_SUBDOMAIN && !text.is_empty() && text.bytes().all(is_plain) {
-        return Ok(());
+        return Ok(text.into());
     }
-    let fits = (1..=MAX_SUBDOMAIN).contains(&text.len());
-    let is_segment = text != "." && text != ".." && !text.contains(['/', '%']);
-    if fits && is_segment && !text.contains(char::is_control) {
-        return Ok(());
+    if text.is_empty() || text == "." || text == ".." || text.contains(['/', '%']) {
+        return Err(Fault::field(format!(
+            "name {text:?} must not be empty, and be fit for a path: no '/', '%'"
+        )));
     }
-    Err(Fault::field(format!(
-        "name {text:?} must have 1 to {MAX_SUBDOMAIN} bytes and be fit for a path: no '/', '%', control characters"
-    )))
+    let is_short = text.len() <= MAX_SUBDOMAIN && !text.contains(char::is_control);
+    Ok(if is_short {
+        text.into()
+    } else {
+        short_form(text)
+    })
+}
+
+/// The beginning of a name, and its hash, by which other long names differ.
+fn short_form(name: &str) -> Name {
+    let hash = blake3::hash(name.as_bytes()).to_hex();
+    let hash = &hash[..16];
+    let most = MAX_SUBDOMAIN - 1 - hash.len();
+    let begin = cut(name, most);
+    let printable = begin.replace(char::is_control, "_");
+    format!("{printable}~{hash}").into()
 }
 
 /// The name of a group.

@@ -65,7 +65,7 @@ pub(super) fn sighting(
     let object = workload.unwrap_or(object);
     let metadata = object.metadata();
     check::namespace(&metadata.namespace)?;
-    check::name(&metadata.name)?;
+    let name = check::name(&metadata.name)?;
     let uid = check::uid(&metadata.uid)?;
     let version = check::version(&metadata.resource_version)?;
     let quota = quota.filter(|_| reader.adopt);
@@ -85,7 +85,7 @@ pub(super) fn sighting(
         uid,
         namespace: metadata.namespace.clone(),
         resource: kind.name.clone(),
-        name: metadata.name.as_str().into(),
+        name,
         version,
         footprint: reader
             .charging
@@ -107,7 +107,7 @@ fn namespace_seen(metadata: &Metadata, namespace: Namespace) -> Result<Sighting,
     let annotations = annotations
         .filter(|(key, value)| *key != *LAST_APPLIED && value.len() <= ANNOTATION_MAX_BYTES);
     check::fits(Sighting::Namespace(Arc::new(NamespaceRecord {
-        name: metadata.name.as_str().into(),
+        name,
         uid: check::uid(&metadata.uid)?,
         version: check::version(&metadata.resource_version)?,
         labels: namespace.labels.unwrap_or_default(),
@@ -138,7 +138,7 @@ fn group_seen(
     let version = check::version(&metadata.resource_version)?;
     let version = RawValue::from_string(version.to_string())?;
     let record = GroupRecord {
-        name: metadata.name.as_str().into(),
+        name,
         uid: check::uid(&metadata.uid)?,
         created: metadata.creation_timestamp.unwrap_or(now),
         // Invalid extensions have no effect, and stay in the metadata.
@@ -154,7 +154,7 @@ fn group_seen(
 fn group_ended(metadata: &Metadata) -> Result<Sighting, Fault> {
     check::group(&metadata.name)?;
     Ok(Sighting::GroupEnded {
-        name: metadata.name.as_str().into(),
+        name,
         uid: check::uid(&metadata.uid)?,
     })
 }

@@ -43,12 +43,12 @@ pub(super) fn sighting(
     }
     let kind = reader.resource(text("resource", event.resource.as_ref())?)?;
     let name = text("name", event.name.as_ref())?;
-    check::name(name)?;
+    let name = check::name(name)?;
     let observed = Observed {
         uid,
         namespace: Name::from(namespace),
         resource: kind.name.clone(),
-        name: name.into(),
+        name,
         version: version(event.resource_version.as_ref())?,
         footprint: footprint(reader, &kind.counted, event.usage.as_ref())?,
         lapse: None,

@@ -3,7 +3,7 @@
 //! The rules are those of a reservation, except for cases that only an API server has:
 //! - An object of this name may exist already: either the API server answers AlreadyExists itself, or it is ahead of
 //!   the observed events (`names.rs`).
-//! - A request that grows no quota leaves no entry, except for a charged workload: that may be scaled before it is
+//! - A request that grows no quota leaves no entry, except for a charged workload: its pods may come before it is
 //!   observed.
 //! - Neither does an update, unless an event that is on its way may undo that (`versions.rs`).
 //! - A replica of a charged workload leaves an entry even if no quota grows: otherwise many replicas could claim the
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     event::{Event, Reservation, Sequence},
-    state::{self, Counted, Overlay, State, Tracked},
+    state::{self, Counted, ObjectView, Overlay, State, Tracked},
 };
 use quota_semantics::{
     Name, Span, Timestamp,
@@ -60,7 +60,7 @@ pub struct Admitted {
     pub replayed: Option<Sequence>,
     /// The charged quotas, with the charged limits of each.
     pub charged: Vec<CheckedQuota>,
-    /// The workload was scaled although the footprint of one replica is unknown.
+    /// The workload was scaled without a decision, since another workload is charged for its pods.
     pub unmeasured: bool,
     /// Notices about the request.
     pub notices: Vec<Notice>,
@@ -99,7 +99,7 @@ fn consider(
     }
     let footprint = match &review.measure {
         Measure::Given => None,
-        Measure::Scaled { replicas } => match scaled(state, by, request, *replicas) {
+        Measure::Scaled { replicas } => match scaled(state, request, *replicas)? {
             Some(footprint) => Some(footprint),
             None => {
                 return Ok(Admitted {
@@ -322,11 +322,16 @@ fn grow_unseen(
     settle(state, now, case, holds, policy)
 }
 
-/// The footprint of a workload with this many replicas, scaled from its reservation or its observed object.
-fn scaled(state: &State, by: &By, request: &Request, replicas: u64) -> Option<Footprint> {
-    let pending = own_pending(state, by, request).map(|pending| &pending.footprint);
-    let observed = state.footprint_in(&request.namespace, &request.uid);
-    pending.or(observed)?.scaled(replicas)
+/// The footprint of a workload with this many replicas; none if the workload is not charged, since another one is. What
+/// one replica takes is known of the version that is scaled only if that is observed: an update without replicas leaves
+/// no entry, and one that is held may not have been stored.
+fn scaled(state: &State, request: &Request, replicas: u64) -> Result<Option<Footprint>, Refusal> {
+    let observed = state.object(&request.namespace, &request.uid);
+    let is_current = |object: &ObjectView| object.version >= request.basis.version();
+    let observed = observed.filter(is_current).ok_or(Refusal::NotObserved {
+        uid: request.uid.clone(),
+    })?;
+    Ok(observed.footprint.scaled(replicas))
 }
 
 /// The pending reservation that the requester has made for the object. Those of others say what they like.

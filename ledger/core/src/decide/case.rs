@@ -41,6 +41,8 @@ pub(super) struct Case<'a> {
     bearer: Option<Uid>,
     /// Whether another object bears the name of this one.
     pub(super) waits: bool,
+    /// The number of pending reservations for the same name that are kept beside this one.
+    pub(super) namesakes: usize,
     /// The sums after the superseded reservations have ended.
     pub(super) overlay: Overlay,
 }
@@ -100,6 +102,7 @@ impl<'a> Case<'a> {
             before: before(request, observed, pending_footprint),
             waits: own.is_none() && observed.is_some(),
             bearer: None,
+            namesakes: 0,
             observed,
             pending,
             target,
@@ -144,10 +147,10 @@ impl<'a> Case<'a> {
         is_workload && (self.before.is_none() || self.bearer.is_some())
     }
 
-    /// Whether the request claims more of a workload's charge. The claim has to be held even if no limit grows.
+    /// Whether the request claims more of a workload's charge, or grows that charge. Both have to be held even if no
+    /// limit grows: as long as there are more claims than charges, charges are free.
     pub(super) fn claims(&self) -> bool {
-        let is_replica = matches!(self.target.traits, Traits::Replica(_));
-        is_replica && !self.wanted().without_zeros().is_empty()
+        !self.target.traits.is_plain() && !self.wanted().without_zeros().is_empty()
     }
 
     /// The charge to each limit.
@@ -372,6 +375,7 @@ impl<'a> Case<'a> {
                 policy.max_pending_per_namespace,
                 "reservations.max_pending_per_namespace",
             )?;
+            within(self.namesakes, NAMESAKES_MAX, "the bound for one name")?;
         }
         let granted = request.reservation(self.target.clone().into_owned(), now, ttl);
         let mut events = Vec::with_capacity(self.superseded.len() + 2);
@@ -393,6 +397,9 @@ impl<'a> Case<'a> {
         Ok(events)
     }
 }
+
+/// Most pending reservations for one name, of which none can stand for another: each request for the name looks at all.
+const NAMESAKES_MAX: usize = 16;
 
 fn within(pending: usize, limit: usize, key: &'static str) -> Result<(), Refusal> {
     if pending < limit {

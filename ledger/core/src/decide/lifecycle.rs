@@ -114,8 +114,16 @@ pub fn commit(
 /// `NotFound`, `NotOwner`, or `AlreadyObserved`: the holder cannot remove an object that a source has reported.
 pub fn release(state: &State, by: &By, namespace: &str, uid: &Uid) -> Result<Vec<Event>, Refusal> {
     let tracked = state.tracked(namespace, uid).ok_or_else(|| unknown(uid))?;
-    by.must_own(&tracked.owner, uid)?;
     let (uid, namespace) = (uid.clone(), tracked.reservation.namespace.clone());
+    if let Err(refusal) = by.must_own(&tracked.owner, &uid) {
+        // Another principal's reservation may be pending beside the requester's commit.
+        let committed = state.unobserved_commit(&namespace, &uid);
+        let is_own = committed.is_some_and(|commit| by.may_change(&commit.owner));
+        return match is_own {
+            true => Ok(vec![Event::ReservationReturned { uid, namespace }]),
+            false => Err(refusal),
+        };
+    }
     let is_pending = tracked.ended.is_none() || planted::is(Bug::SettledTwice);
     if is_pending {
         return Ok(vec![Event::ReservationReleased { uid, namespace }]);

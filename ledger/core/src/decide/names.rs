@@ -32,9 +32,12 @@ fn in_place<'a>(state: &'a State, by: &By, request: &'a FingerprintedRequest) ->
         Some(&pending.reservation.footprint)
     };
     let mut alike = case::namesakes(state, by, request, &overlay).own;
+    let all = alike.len();
     alike.retain(|uid| pending(uid).is_some_and(|held| held.is_like(&request.footprint)));
     let held: Vec<_> = alike.iter().filter_map(pending).collect();
-    let case = Case::taking_the_place_of(state, by, request, alike, overlay);
+    let namesakes = all - alike.len();
+    let mut case = Case::taking_the_place_of(state, by, request, alike, overlay);
+    case.namesakes = namesakes;
     held.into_iter().fold(case, Case::no_less_than)
 }
 

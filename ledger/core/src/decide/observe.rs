@@ -193,8 +193,8 @@ pub fn replace(state: &State, source: &Name, sighting: Sighting) -> Result<Vec<E
         | Sighting::GroupEnded { .. } => false,
     };
     match sighting {
+        // What was recorded by another rule is no guide: the object may have been a replica then.
         Sighting::Alive { mut object, quota } if is_replaced => {
-            object.footprint = as_before(state, &object);
             object.ends_reservation = ends_reservation(state, &object);
             let adopted = quota.and_then(|quota| adopt(state, &object, &quota));
             let named = names::settled(state, &object);
@@ -209,13 +209,17 @@ pub fn replace(state: &State, source: &Name, sighting: Sighting) -> Result<Vec<E
     }
 }
 
-/// The footprint of an observed object, given its recorded footprint and the one held for it.
+/// The footprint of an observed object, given its recorded footprint, or else the one held for it. Anyone who may reserve
+/// can hold anything under the uid of a recorded object.
 pub(super) fn as_before(state: &State, object: &Observed) -> Footprint {
     let pending = state.pending_of(&object.namespace, &object.uid);
     let pending = pending.map(|pending| &pending.reservation.footprint);
     let recorded = state.footprint_in(&object.namespace, &object.uid);
-    let before = recorded.into_iter().chain(pending);
-    before.fold(object.footprint.clone(), Footprint::following)
+    let footprint = object.footprint.clone();
+    match recorded.or(pending) {
+        Some(before) => footprint.following(before),
+        None => footprint,
+    }
 }
 
 pub(super) fn ends_reservation(state: &State, object: &Observed) -> bool {

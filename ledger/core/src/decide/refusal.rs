@@ -107,6 +107,14 @@ pub enum Refusal {
         /// Which of the two it is.
         kind: LimitKind,
     },
+    /// The request scales a workload whose present version is not observed: what one replica takes is not known.
+    #[error(
+        "the present version of {uid} is not observed yet, so what a replica takes is not known: try again when it is"
+    )]
+    NotObserved {
+        /// The workload.
+        uid: quota_semantics::uid::Uid,
+    },
     /// The request is not valid.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Invalid(Vec<FieldError>),

@@ -115,13 +115,22 @@ impl State {
         }
     }
 
-    /// Whether any reservation waits for the name of an object, apart from the given uids.
+    /// Whether any reservation waits to take the place of an object, apart from the given uids. One that holds nothing
+    /// of what the object takes leaves the place to others.
     pub(crate) fn is_waited_for(&self, namespace: &Name, bearer: &Uid, but_for: &[Uid]) -> bool {
+        let Some(footprint) = self.footprint_in(namespace, bearer) else {
+            return false;
+        };
         let waiting = self.waiting_for((namespace, bearer));
-        let mut uids = waiting
+        let takes_place = |reservation: &Reservation| {
+            let held = &reservation.footprint.resources;
+            let mut shared = footprint.resources.common(held);
+            shared.any(|(_, _, held)| held.is_positive())
+        };
+        let mut waiting = waiting
             .iter()
-            .map(|place| &self.reservations.get(*place).reservation.uid);
-        uids.any(|uid| !but_for.contains(uid))
+            .map(|place| &*self.reservations.get(*place).reservation);
+        waiting.any(|waiting| !but_for.contains(&waiting.uid) && takes_place(waiting))
     }
 
     /// The places of the reservations that wait for the name of an object.

@@ -11,8 +11,9 @@ use super::{
     suffix::{BINARY_CAP, BINARY_SUFFIXES, DECIMAL_SUFFIXES},
 };
 
-/// The most decimal digits that a number may have, before and after the point, once its exponent is written out.
-/// Kubernetes has no such limit, and `1e2000000000` can occupy it for minutes.
+/// The most decimal digits that a number has, before and after the point, once its exponent is written out. Kubernetes
+/// has no such limit, and `1e2000000000` can occupy it for minutes. Larger numbers count as `1e512`, and digits behind
+/// these round it up: an object with such an amount exists, and must neither go uncounted nor hide others.
 pub(super) const MAX_DIGITS: usize = 512;
 
 /// Numbers with more digits than this take Kubernetes' slow path, which drops the spelling.
@@ -29,7 +30,7 @@ pub enum ParseError {
     /// Its suffix is not supported.
     #[error("unable to parse quantity's suffix")]
     Suffix,
-    /// It has no digits, or more than 512 of them.
+    /// It has no digits.
     #[error("unable to parse numeric part of quantity")]
     Numeric,
 }
@@ -81,8 +82,8 @@ fn general(text: &str) -> Result<Quantity, ParseError> {
         return Err(ParseError::Numeric);
     }
     let (number, format) = match suffix {
-        Suffix::Decimal(power, format) => (pieces.number(0, power)?, format),
-        Suffix::Binary(power) => cap_binary(pieces.number(power, 0)?),
+        Suffix::Decimal(power, format) => (pieces.number(0, power), format),
+        Suffix::Binary(power) => cap_binary(pieces.number(power, 0)),
     };
     let number = if pieces.negative {
         number.negated()
@@ -109,6 +110,7 @@ fn cap_binary(number: Number<'static>) -> (Number<'static>, Format) {
 }
 
 /// The parts of a text: sign, digits before and after the point, suffix.
+#[derive(Clone, Copy)]
 struct Pieces<'a> {
     negative: bool,
     /// Without leading zeros, but `0` instead of an empty text.
@@ -146,6 +148,14 @@ impl<'a> Pieces<'a> {
         self.whole.bytes().chain(self.fraction.bytes())
     }
 
+    /// The digits that count, and whether they are to be rounded up because of those behind them.
+    fn cut(&self) -> (Self, bool) {
+        let most = MAX_DIGITS.saturating_sub(self.whole.len());
+        let (fraction, rest) = self.fraction.split_at(most.min(self.fraction.len()));
+        let rounds_up = rest.bytes().any(|digit| digit != b'0');
+        (Self { fraction, ..*self }, rounds_up)
+    }
+
     fn count(&self) -> usize {
         self.whole.len() + self.fraction.len()
     }
@@ -156,28 +166,31 @@ impl<'a> Pieces<'a> {
     }
 
     /// The unsigned number in billionths, rounded up, with the suffix applied.
-    fn number(&self, shift: u32, power: i64) -> Result<Number<'static>, ParseError> {
-        if self.count() > MAX_DIGITS {
-            return Err(ParseError::Numeric);
+    fn number(&self, shift: u32, power: i64) -> Number<'static> {
+        let (pieces, rounds_up) = self.cut();
+        let is_too_large = pieces.whole.len() as i64 + power > MAX_DIGITS as i64;
+        if pieces.whole.len() > MAX_DIGITS {
+            return largest();
         }
+        match pieces.mantissa(rounds_up) {
+            Number::Small(0) => Number::Small(0),
+            _ if is_too_large => largest(),
+            mantissa => number::scaled(&mantissa, shift, pieces.last_place(power) + 9),
+        }
+    }
+
+    /// The digits as a whole number.
+    fn mantissa(&self, rounds_up: bool) -> Number<'static> {
+        let more = u8::from(rounds_up);
         let small = self.digits().try_fold(0_i128, |sum, digit| {
             sum.checked_mul(10)?.checked_add(i128::from(digit - b'0'))
         });
-        let mantissa = match small {
-            Some(0) => return Ok(Number::Small(0)),
-            Some(small) => Number::Small(small),
-            None => {
-                let digits = self.digits().map(|digit| digit - b'0').collect::<Vec<u8>>();
-                Number::fit(
-                    BigInt::from_radix_be(num_bigint::Sign::Plus, &digits, 10)
-                        .ok_or(ParseError::Numeric)?,
-                )
-            }
-        };
-        if self.count() as i64 + self.last_place(power) > MAX_DIGITS as i64 {
-            return Err(ParseError::Numeric);
+        if let Some(small) = small.and_then(|small| small.checked_add(i128::from(more))) {
+            return Number::Small(small);
         }
-        Ok(number::scaled(&mantissa, shift, self.last_place(power) + 9))
+        let digits = self.digits().map(|digit| digit - b'0').collect::<Vec<u8>>();
+        let large = BigInt::from_radix_be(num_bigint::Sign::Plus, &digits, 10);
+        Number::fit(large.unwrap_or_default() + more)
     }
 
     /// Whether Kubernetes stores a text as an `int64` with a decimal scale.
@@ -208,6 +221,11 @@ impl<'a> Pieces<'a> {
             Suffix::Binary(_) => self.whole.parse::<i64>().is_ok_and(|value| value % 8 != 0),
         }
     }
+}
+
+/// The largest number, in billionths.
+fn largest() -> Number<'static> {
+    number::scaled(&Number::Small(1), 0, MAX_DIGITS as i64 + 9)
 }
 
 fn take_digits(text: &str) -> (&str, &str) {

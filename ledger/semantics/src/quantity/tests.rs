@@ -79,13 +79,18 @@ fn what_is_finer_than_a_billionth_is_rounded_away_from_zero() {
 
 #[test]
 fn numbers_have_a_limit() {
-    for text in [
-        "1e513",
-        "1e2147483647",
-        &format!("{}.{}1", 1, "0".repeat(512)),
-    ] {
-        assert_eq!(text.parse::<Quantity>(), Err(ParseError::Numeric));
+    let largest = quantity("1e512");
+    for text in ["1e513", "1e2147483647", &"9".repeat(600), "99e511"] {
+        assert_eq!(quantity(text), largest, "{text}");
+        assert_eq!(quantity(&format!("-{text}")), largest.negated(), "{text}");
     }
+    assert_eq!(quantity(&largest.to_string()), largest);
+    assert!(quantity("1e511") < largest);
+    let (zeros, nines) = ("0".repeat(512), "9".repeat(600));
+    assert_eq!(quantity(&format!("1.{zeros}1")), quantity("1000000001n"));
+    assert_eq!(quantity(&format!("1.{zeros}0")), quantity("1"));
+    assert_eq!(quantity(&format!("0.{nines}")), quantity("1"));
+    assert_eq!(quantity(&format!("0.{zeros}1Ki")), quantity("1n"));
     assert_eq!(quantity("0e2147483647"), Quantity::ZERO);
     assert_eq!(quantity("1e510").to_string(), "1e510");
     assert_eq!(quantity(&"9".repeat(512)).value(), i64::MAX);

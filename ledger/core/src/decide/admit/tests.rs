@@ -66,40 +66,29 @@ impl World {
     }
 
     fn observe(&mut self, review: &Review, version: u64) {
-        let request = &review.request;
         let observed = Observed {
-            uid: request.uid.clone(),
-            namespace: request.namespace.clone(),
-            resource: request.resource.to_string().into(),
-            name: request.name.clone(),
-            version,
-            footprint: request.footprint.clone(),
-            lapse: None,
             ends_reservation: true,
+            ..observed(review, version)
         };
         self.record(vec![Event::ObjectObserved(Box::new(observed))]);
     }
 
     /// Observes the object as a source reports it.
     fn see(&mut self, review: &Review, version: u64) {
-        let request = &review.request;
-        let object = Observed {
-            uid: request.uid.clone(),
-            namespace: request.namespace.clone(),
-            resource: request.resource.to_string().into(),
-            name: request.name.clone(),
-            version,
-            footprint: request.footprint.clone(),
-            lapse: None,
-            ends_reservation: false,
-        };
         let sighting = Sighting::Alive {
-            object: Box::new(object),
+            object: Box::new(observed(review, version)),
             quota: None,
         };
         if let Verdict::Accepted(events) = observe(&self.state, sighting) {
             self.record(events);
         }
+    }
+
+    fn delete(&mut self, id: &str) {
+        self.record(vec![Event::ObjectDeleted {
+            uid: uid(id),
+            namespace: "team".into(),
+        }]);
     }
 
     fn counted(&self, resource: &str) -> String {
@@ -114,6 +103,20 @@ impl World {
             figure.used.clone().unwrap_or_default(),
             figure.reserved
         )
+    }
+}
+
+fn observed(review: &Review, version: u64) -> Observed {
+    let request = &review.request;
+    Observed {
+        uid: request.uid.clone(),
+        namespace: request.namespace.clone(),
+        resource: request.resource.to_string().into(),
+        name: request.name.clone(),
+        version,
+        footprint: request.footprint.clone(),
+        lapse: None,
+        ends_reservation: false,
     }
 }
 

@@ -76,8 +76,13 @@ impl State {
     /// The committed footprint of an object that was not observed.
     #[must_use]
     pub fn committed(&self, namespace: &str, uid: &Uid) -> Option<&Footprint> {
-        let (_, tracked) = self.reservations.find_committed(namespace, uid)?;
-        tracked.committed.as_deref()
+        self.unobserved_commit(namespace, uid)?.committed.as_deref()
+    }
+
+    /// The commit of an object that was not observed.
+    pub(crate) fn unobserved_commit(&self, namespace: &str, uid: &Uid) -> Option<&Tracked> {
+        let found = self.reservations.find_committed(namespace, uid);
+        found.map(|(_, tracked)| tracked)
     }
 
     /// The commits of a namespace whose objects were not observed.

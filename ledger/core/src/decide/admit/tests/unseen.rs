@@ -89,10 +89,13 @@ fn an_object_that_shrinks_and_grows_again_is_held_until_that_is_observed() {
 }
 
 #[test]
-fn a_workload_that_is_scaled_down_and_up_again_is_held_until_that_is_observed() {
+fn a_workload_that_shrinks_and_grows_again_is_held_until_that_is_observed() {
     let mut world = World::with_quota(&[("requests.cpu", "3")]);
     world.see(&deployment("web", 3, CORE), 10);
-    let up = |version| of_another(scale("web", 3), |it| it.basis = Basis::Update { version });
+    let up = |version| {
+        let before = deployment("web", 1, CORE).request.footprint.clone();
+        update(deployment("web", 3, CORE), Some(before), version)
+    };
     assert!(
         world.admit(&up(10)).unwrap().events.is_empty(),
         "this version is observed"

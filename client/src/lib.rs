@@ -1,7 +1,7 @@
-//! The HTTP API of Quota Ledger: what the daemon and those who call it have in common.
+//! The HTTP API of Quota Ledger, as the daemon and its clients share it.
 //!
-//! A type of [`wire`] is one thing of the API. The daemon serializes it, callers deserialize it: both follow
-//! from one definition. With the feature `http`, [`http`] calls the API; `examples/admission_hook.rs` shows how.
+//! [`wire`] has the types of requests and responses: the daemon and its clients use the same definitions. With the
+//! feature `http`, [`http`] is a client of the API; `examples/admission_hook.rs` is an example.
 
 #[cfg(feature = "http")]
 pub mod http;

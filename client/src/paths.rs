@@ -1,7 +1,7 @@
-//! Paths that others than the daemon name.
+//! The paths that the configuration of an API server names.
 
-/// Where an API server asks for admission.
+/// The path of the admission webhook.
 pub const ADMIT: &str = "/admit";
 
-/// Where an API server sends audit events.
+/// The path of the audit webhook.
 pub const AUDIT: &str = "/audit";

@@ -1,4 +1,4 @@
-//! The servers that a token may be sent to.
+//! The servers to which a token may be sent.
 
 use std::net::IpAddr;
 
@@ -10,8 +10,8 @@ pub fn is_this_machine(host: &str) -> bool {
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// Whether a token may be sent to a server with this scheme and host: by https, or to this machine. Plain http to another
-/// machine would show the token to everyone on the way.
+/// Whether a token may be sent to a server with this scheme and host: by https, or to this machine. Plain http to
+/// another machine would show the token to everyone on the way.
 #[must_use]
 pub fn may_send_token(scheme: &str, host: &str) -> bool {
     scheme == "https" || is_this_machine(host)

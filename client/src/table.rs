@@ -1,10 +1,10 @@
-//! Rows of tables, and ages in them: what `kubectl get` shows of the daemon's API, and `quotactl get` of its own.
+//! The rows of `kubectl get` and `quotactl get`, and the ages in them.
 
 use quota_semantics::{Name, Span, Timestamp, quantity::Quantity, resource::ResourceList};
 
 use crate::wire::{Group, Quota};
 
-/// The columns of [`quota_cells`], as `kubectl get resourcequota` has them, and what is reserved.
+/// The columns of [`quota_cells`]: those of `kubectl get resourcequota`, and the reserved amounts.
 pub const QUOTA_COLUMNS: [&str; 5] = ["Name", "Request", "Limit", "Reserved", "Age"];
 
 /// The columns of [`group_cells`].
@@ -18,32 +18,32 @@ pub const GROUP_COLUMNS: [&str; 7] = [
     "Age",
 ];
 
-/// A limit of a quota or a group, and what counts against it; what is none is 0.
+/// A limit of a quota or a group, and the usage that counts against it. A missing amount is 0.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit<'a> {
     /// The resource.
     pub resource: &'a str,
     /// The limit.
     pub hard: &'a Quantity,
-    /// What objects count for.
+    /// The amount of observed objects and commits.
     pub used: Option<&'a Quantity>,
-    /// What pending reservations hold beside that.
+    /// The amount that pending reservations hold beyond `used`.
     pub reserved: Option<&'a Quantity>,
 }
 
-/// What a group is part of, and what it sets aside.
+/// The place of a group in its tree, and its guarantees.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
-    /// The group that it is a part of.
+    /// The parent group.
     pub parent: Option<&'a Name>,
-    /// Of how many namespaces objects count.
+    /// The number of member namespaces.
     pub members: usize,
-    /// What is guaranteed to groups below it and not used by them.
+    /// The amounts that are guaranteed to descendants, and not used or reserved by them.
     pub guaranteed_to_others: &'a ResourceList,
 }
 
 impl<'a> Limit<'a> {
-    /// The limits of a list, with what lists say of them.
+    /// The limits of `hard`, each with its amounts in `used` and `reserved`.
     pub fn of(
         hard: &'a ResourceList,
         used: &'a ResourceList,
@@ -65,7 +65,7 @@ impl<'a> Limit<'a> {
     }
 }
 
-/// A quota as a row; `created` none: unknown.
+/// A quota as a row. Without `created` the age is `<unknown>`.
 #[must_use]
 pub fn quota_cells(
     name: &str,
@@ -86,7 +86,7 @@ pub fn quota_cells(
     ]
 }
 
-/// A group as a row; `created` none: unknown.
+/// A group as a row. Without `created` the age is `<unknown>`.
 #[must_use]
 pub fn group_cells(
     name: &str,
@@ -108,7 +108,7 @@ pub fn group_cells(
 }
 
 impl Quota<'_> {
-    /// The limits in force; of a quota that nobody has counted for yet, those in its spec.
+    /// The limits in force; those of the spec if the status has none yet.
     #[must_use]
     pub fn limits(&self) -> Vec<Limit<'_>> {
         let status = &self.status;
@@ -119,7 +119,7 @@ impl Quota<'_> {
         Limit::of(hard, &status.used, &status.reserved)
     }
 
-    /// It as a row.
+    /// The row of a table.
     #[must_use]
     pub fn cells(&self, now: Timestamp) -> [String; 5] {
         let created = self.metadata.creation_timestamp;
@@ -135,7 +135,7 @@ impl Group {
         Limit::of(&status.hard, &status.used, &status.reserved)
     }
 
-    /// It as a row.
+    /// The row of a table.
     #[must_use]
     pub fn cells(&self, now: Timestamp) -> [String; 7] {
         let place = Place {
@@ -167,7 +167,7 @@ fn joined(cells: impl Iterator<Item = String>) -> String {
     cells.collect::<Vec<_>>().join(", ")
 }
 
-/// How long ago a time was.
+/// The time since `created`, as in [`span`].
 fn age(created: Option<Timestamp>, now: Timestamp) -> String {
     created.map_or_else(
         || "<unknown>".to_owned(),
@@ -175,8 +175,8 @@ fn age(created: Option<Timestamp>, now: Timestamp) -> String {
     )
 }
 
-/// A length of time as kubectl shows it (`k8s.io/apimachinery/pkg/util/duration`): two units at most, and the coarser, the
-/// further it reaches.
+/// A duration as kubectl prints it (`k8s.io/apimachinery/pkg/util/duration`): at most two units, coarser for longer
+/// durations.
 #[must_use]
 pub fn span(span: Span) -> String {
     let seconds = span.nanoseconds() / 1_000_000_000;

@@ -1,4 +1,4 @@
-//! Paths of the API: their segments come from users, and is encoded.
+//! Paths of the API. Segments come from users, and are percent-encoded.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
@@ -38,7 +38,7 @@ impl Address {
         }
     }
 
-    /// The same with a further query parameter.
+    /// The same path with a further query parameter.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl ToString) -> Self {
         self.text.push(if self.has_query { '&' } else { '?' });
@@ -49,7 +49,7 @@ impl Address {
         self
     }
 
-    /// The same with a further query parameter, if there is a value.
+    /// The same path with a further query parameter, if there is a value.
     #[must_use]
     pub fn with_some(self, name: &str, value: Option<impl ToString>) -> Self {
         match value {
@@ -58,7 +58,7 @@ impl Address {
         }
     }
 
-    /// The namespace that it is below; none: it is of no namespace, or of all.
+    /// The namespace of the path; none for paths outside of `/v1/namespaces/{namespace}`.
     #[must_use]
     pub fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
@@ -71,14 +71,14 @@ impl Address {
     }
 }
 
-/// What is not unreserved in RFC 3986.
+/// All characters but the unreserved ones of RFC 3986.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')
     .remove(b'~');
 
-/// As [`ESCAPED`], but for the colon, which is itself in a path (`/v1/reservations:batch`).
+/// As [`ESCAPED`], without the colon, which the path `/v1/reservations:batch` contains.
 const IN_SEGMENT: &AsciiSet = &ESCAPED.remove(b':');
 
 fn encode(text: &str, into: &mut String) {

@@ -1,4 +1,4 @@
-//! Why a call gave no answer.
+//! Errors of calls.
 
 use std::{fmt, path::Path, time::Duration};
 
@@ -6,14 +6,14 @@ use serde::Deserialize;
 
 use crate::wire::{Problem, Reason};
 
-/// Why a call gave no answer: refusals are distinguished by what the caller can do about it.
+/// An error of a call. Refusals are distinguished by the possible reactions of the caller.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The server's address is no http or https URL.
+    /// The server is not given as an http or https URL.
     #[error("{0}: not a URL such as http://127.0.0.1:8480")]
     Server(String),
-    /// A token was to be sent over http to another machine, where everybody on the way could read it.
+    /// A token would be sent over http to another machine, and could be read on the way.
     #[error("a token is not sent over http to another machine")]
     PlainToken,
     /// A file with a token, a certificate or a key cannot be read.
@@ -21,63 +21,64 @@ pub enum Error {
     File {
         /// The file.
         path: String,
-        /// What is wrong with it.
+        /// The error.
         why: String,
     },
-    /// What was to be sent cannot be written down.
+    /// The request cannot be built.
     #[error("{0}")]
     Request(String),
-    /// The daemon cannot be reached, did not answer in time, or the connection broke. It may have carried the call out.
+    /// The daemon is unreachable, did not answer in time, or the connection broke. The call may have been carried out.
     #[error("{server}: {why}")]
     Unreachable {
-        /// The server's address.
+        /// The URL of the server.
         server: String,
-        /// What failed.
+        /// The error.
         why: String,
     },
-    /// The answer is not of the API: most likely the address is that of something else.
+    /// The response is not from this API: most likely another server has the address.
     #[error("{server} {what}")]
     Answer {
-        /// The server's address.
+        /// The URL of the server.
         server: String,
-        /// The HTTP status.
+        /// The HTTP status code.
         status: u16,
-        /// What it answered.
+        /// A description of the response, which continues the server's URL in the error message.
         what: String,
     },
-    /// A quota or a group denies it: the caller may do this, but there is no room. `problem.quotas` has the numbers.
+    /// A quota or a group denied the request: the caller has the role, but there is no room. `problem.quotas` has the
+    /// numbers.
     #[error("{0}")]
     Denied(Box<Refusal>),
     /// The caller is not authenticated, or lacks a role; no quota is involved.
     #[error("{0}")]
     Forbidden(Box<Refusal>),
-    /// There is no such thing.
+    /// The requested item does not exist.
     #[error("{0}")]
     NotFound(Box<Refusal>),
-    /// It contradicts what the ledger holds, or what somebody has changed in between.
+    /// The request contradicts the ledger, or the item was changed in between.
     #[error("{0}")]
     Conflict(Box<Refusal>),
-    /// The daemon cannot take it now (429, 503): the same call may succeed later.
+    /// The daemon cannot process the request now (429, 503): the same call may succeed later.
     #[error("{0}")]
     Busy(Box<Refusal>),
-    /// It is refused for another reason; the same call will be refused again.
+    /// The request was refused for another reason; the same call will be refused again.
     #[error("{0}")]
     Refused(Box<Refusal>),
 }
 
-/// What the daemon says when it refuses.
+/// A refusal by the daemon.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
-    /// The HTTP status.
+    /// The HTTP status code.
     pub status: u16,
-    /// What it says, as problem details.
+    /// The problem details of the response.
     pub problem: Problem,
-    /// How long to leave the daemon alone (`Retry-After`).
+    /// The delay before the next attempt (`Retry-After`); none if the response has no such header.
     pub retry_after: Option<Duration>,
 }
 
 impl Refusal {
-    /// The reason; none if its name is unknown: a newer daemon may have more reasons.
+    /// The reason; none if the name is unknown, as from a newer daemon.
     #[must_use]
     pub fn reason(&self) -> Option<Reason> {
         Reason::named(&self.problem.reason)
@@ -95,7 +96,7 @@ impl fmt::Display for Refusal {
 }
 
 impl Error {
-    /// The error that an answer with an error status means.
+    /// The error for a response with an error status.
     #[must_use]
     pub fn of_answer(
         server: &str,
@@ -131,7 +132,7 @@ impl Error {
         }
     }
 
-    /// What the daemon said, if it refused.
+    /// The refusal, if the daemon refused the call.
     #[must_use]
     pub fn refusal(&self) -> Option<&Refusal> {
         match self {
@@ -145,7 +146,7 @@ impl Error {
         }
     }
 
-    /// Whether the same call may succeed later without anything being changed.
+    /// Whether the same call may succeed later.
     #[must_use]
     pub const fn is_transient(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::Busy(_))
@@ -159,7 +160,7 @@ impl Error {
     }
 }
 
-/// Problem details, or what a Kubernetes `Status` says: so answers what speaks to kubectl.
+/// The problem details of a body, or the message of a Kubernetes `Status`, which the paths for kubectl return.
 fn problem(body: &[u8]) -> Option<Problem> {
     #[derive(Deserialize)]
     struct Status {

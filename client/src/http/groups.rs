@@ -4,27 +4,28 @@ use super::{Address, Call, Client, Error, Items, Method, When};
 use crate::wire::{Group, GroupUsage};
 
 impl Client {
-    /// A group with its numbers and members.
+    /// A group with its usage and members.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if there is none.
+    /// [`Error::NotFound`] if the group does not exist.
     pub fn group(&self, name: &str) -> Result<Group, Error> {
         self.get(&Address::of(["v1", "groups", name]))
     }
 
-    /// The groups, by name; their members are counted, not named. `selector` chooses by labels, as in `team=a,tier!=test`.
+    /// The groups, sorted by name, without the names of their members. `selector` is a label selector, as in
+    /// `team=a,tier!=test`.
     #[must_use]
     pub fn groups(&self, selector: Option<&str>) -> Items<'_, Group> {
         let address = Address::of(["v1", "groups"]);
         self.items(address.with_some("labelSelector", selector))
     }
 
-    /// Creates a group, or changes the one of its name; what [`group`](Self::group) gives can be sent back. Its status is
-    /// not looked at.
+    /// Creates or updates a group. A result of [`group`](Self::group) can be changed and sent back; its status is
+    /// ignored.
     ///
     /// # Errors
-    /// [`Error::Refused`] if it cannot stand (`problem.errors` names each field), [`Error::Conflict`] if it has an old
-    /// resourceVersion.
+    /// [`Error::Refused`] if the group is not valid (`problem.errors` names each field), [`Error::Conflict`] if its
+    /// resourceVersion is outdated.
     pub fn set_group(&self, group: &Group) -> Result<Group, Error> {
         let address = Address::of(["v1", "groups", &group.name]);
         let call = Call::new(Method::PUT, &address).json(group)?;
@@ -38,16 +39,16 @@ impl Client {
     /// Deletes a group.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if there is none; also if the answer to the same call was lost before.
+    /// [`Error::NotFound`] if the group does not exist; also if the response to an earlier attempt was lost.
     pub fn delete_group(&self, name: &str) -> Result<(), Error> {
         let address = Address::of(["v1", "groups", name]);
         self.send(&Call::new(Method::DELETE, &address)).map(drop)
     }
 
-    /// What counts in a group, and what each member takes.
+    /// The usage of a group, and of each of its members.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if there is none then.
+    /// [`Error::NotFound`] if the group does not exist at that time.
     pub fn group_usage(&self, name: &str, when: When) -> Result<GroupUsage, Error> {
         self.get(&when.of(Address::of(["v1", "groups", name, "usage"])))
     }

@@ -1,4 +1,4 @@
-//! The ledger: what happened, what was denied, the objects behind the numbers, and events for it.
+//! Status, entries, denials, objects, events and relists.
 
 use super::{Address, Call, Client, Error, Items, Method};
 use crate::wire::{
@@ -6,36 +6,38 @@ use crate::wire::{
 };
 
 impl Client {
-    /// How the daemon is, and whom it takes the caller for.
+    /// The status of the daemon, and the caller's identity.
     ///
     /// # Errors
-    /// If the daemon does not answer.
+    /// As [`send`](Self::send).
     pub fn status(&self) -> Result<Status, Error> {
         self.get(&Address::of(["v1", "status"]))
     }
 
-    /// The cluster as the node sees it.
+    /// The cluster, as the called node sees it.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if the daemon is in none.
+    /// [`Error::NotFound`] if the daemon is not in a cluster.
     pub fn cluster(&self) -> Result<Cluster, Error> {
         self.get(&Address::of(["v1", "cluster"]))
     }
 
-    /// The entries of a namespace, or of all, in order, from a sequence on (none: from the first that is kept).
+    /// The entries of a namespace, or of all, in order, from the sequence `from` on (none: from the oldest retained
+    /// one).
     #[must_use]
     pub fn entries(&self, namespace: Option<&str>, from: Option<u64>) -> Items<'_, Entry> {
         let address = Address::of(["v1", "entries"]).with_some("from", from);
         self.items(address.with_some("namespace", namespace))
     }
 
-    /// The latest denials in a namespace, or in all, the latest first.
+    /// The latest denials of a namespace, or of all, newest first.
     #[must_use]
     pub fn denials(&self, namespace: Option<&str>) -> Items<'_, Denial> {
         self.items(of_namespace(namespace, "denials"))
     }
 
-    /// The objects behind the numbers of a namespace, or of all; only those of a resource, as in `deployments.apps`.
+    /// The counted objects of a namespace, or of all; only those of `resource`, as in `deployments.apps`, if it is
+    /// given.
     #[must_use]
     pub fn objects(
         &self,
@@ -45,20 +47,20 @@ impl Client {
         self.items(of_namespace(namespace, "objects").with_some("resource", resource))
     }
 
-    /// Sends events: one JSON object per line. What was accepted is durable. To send the same again is safe.
+    /// Sends events, one JSON object per line. Accepted events are durable. Sending the same events again is safe.
     ///
     /// # Errors
-    /// If the daemon takes none of them. What cannot be understood is named in the answer.
+    /// As [`send`](Self::send). Events that cannot be parsed are no error, but `rejected` in the response.
     pub fn send_events(&self, lines: Vec<u8>) -> Result<EventsAnswer, Error> {
         let address = Address::of(["v1", "events"]);
         let call = Call::new(Method::POST, &address).body("application/x-ndjson", lines);
         self.send(&call.repeatable())?.json()
     }
 
-    /// Has publishers list these resources again, or all if none is named.
+    /// Requests that publishers relist these resources, or all if none is given.
     ///
     /// # Errors
-    /// [`Error::NotFound`] without a stream.
+    /// [`Error::NotFound`] if the daemon reads no stream.
     pub fn relist(&self, resources: &[String]) -> Result<RelistAnswer, Error> {
         let address = Address::of(["v1", "relist"]);
         let mut call = Call::new(Method::POST, &address);

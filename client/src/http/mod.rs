@@ -17,8 +17,8 @@
 //! # }
 //! ```
 //!
-//! Calls that are safe to repeat are made again as [`Retry`] says, all others once. A reservation is safe to repeat: the
-//! daemon knows it by namespace and uid, and gives the same answer again.
+//! Idempotent calls are retried according to [`Retry`], all others are made once. Reserving is idempotent: namespace
+//! and uid identify a reservation, and a repeated request gets the same answer.
 
 mod address;
 mod error;
@@ -56,28 +56,28 @@ pub use sse::{Event, Events};
 pub use usage::When;
 pub use watch::Watch;
 
-/// Most bytes of an answer that are read.
+/// The maximum size of a response body, in bytes.
 const MAX_ANSWER_BYTES: u64 = 64 * 1024 * 1024;
 
-/// A stream that says nothing for so long is dead: the daemon sends something every 20 seconds.
+/// A stream without data for this long is dead: the daemon sends something at least every 20 seconds.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// How a client speaks to its daemon.
+/// The options of a client.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The bearer token to send.
+    /// The bearer token; none: requests are sent without one.
     pub token: Option<Token>,
-    /// File of the certificates (PEM) by which an https server is trusted; none: the system's.
+    /// The file with the CA certificates (PEM) for an https server; none: those of the system.
     pub ca: Option<PathBuf>,
-    /// Files of the certificate to show to an https server, and of its private key (PEM).
+    /// The files with the client certificate and its private key (PEM) for an https server.
     pub identity: Option<(PathBuf, PathBuf)>,
-    /// How long one attempt of a call may take. Streams have no end: of them, how long they may take to begin.
+    /// The timeout of one attempt of a call; for a stream, of connecting and of receiving the response head.
     pub timeout: Duration,
-    /// How often a call is made again.
+    /// The limits on retries.
     pub retry: Retry,
-    /// Why the caller changes what it changes: each entry that its calls cause holds it. 1 to 512 bytes.
+    /// The reason of changes, recorded in each entry that the client's calls cause. 1 to 512 bytes.
     pub change_reason: Option<String>,
-    /// How the program calls itself.
+    /// The `User-Agent` header.
     pub user_agent: String,
 }
 
@@ -95,10 +95,10 @@ impl Default for Options {
     }
 }
 
-/// A bearer token. Its text is not shown by `Debug`.
+/// A bearer token. `Debug` does not print its text.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Token {
-    /// The content of a file. It is read for each call, since tokens are renewed.
+    /// The content of a file, which is read for each call, since tokens are renewed.
     File(PathBuf),
     /// The token itself.
     Text(String),
@@ -123,7 +123,7 @@ pub struct Client {
     retry: Retry,
 }
 
-/// One call.
+/// A call of the API.
 #[derive(Clone, Debug)]
 pub struct Call<'a> {
     method: Method,
@@ -133,7 +133,7 @@ pub struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// A call without a body. `GET` and `DELETE` are safe to repeat.
+    /// A call without a body. `GET` and `DELETE` are idempotent.
     #[must_use]
     pub fn new(method: Method, address: &'a Address) -> Self {
         Self {
@@ -144,7 +144,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The same with a body in JSON.
+    /// The same call with a JSON body.
     ///
     /// # Errors
     /// If the body cannot be written as JSON.
@@ -153,7 +153,7 @@ impl<'a> Call<'a> {
         Ok(self.body("application/json", text))
     }
 
-    /// The same with a body of a type.
+    /// The same call with a body of a media type.
     #[must_use]
     pub fn body(self, content_type: &'a str, body: Vec<u8>) -> Self {
         Self {
@@ -162,7 +162,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The same; it changes no more if it is made twice.
+    /// The same call, marked as idempotent.
     #[must_use]
     pub fn repeatable(self) -> Self {
         Self {
@@ -172,23 +172,23 @@ impl<'a> Call<'a> {
     }
 }
 
-/// An answer that is no error.
+/// A response without an error status.
 #[derive(Clone, Debug)]
 pub struct Reply {
-    /// Its status.
+    /// The status of the response.
     pub status: StatusCode,
-    /// Its headers.
+    /// The headers of the response.
     pub headers: HeaderMap,
-    /// Its body; empty if it has none.
+    /// The body of the response; empty if there is none.
     pub body: Vec<u8>,
     server: String,
 }
 
 impl Reply {
-    /// The body, read as JSON.
+    /// The body, parsed as JSON.
     ///
     /// # Errors
-    /// [`Error::Answer`] if it is of another form.
+    /// [`Error::Answer`] if the body does not have the form of `T`.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
         serde_json::from_slice(&self.body).map_err(|error| Error::Answer {
             server: self.server.clone(),
@@ -202,7 +202,7 @@ impl Client {
     /// A client of the daemon at a URL, such as `http://127.0.0.1:8480`. No connection is made yet.
     ///
     /// # Errors
-    /// If the URL is none, a token would go over http to another machine, or a file cannot be read.
+    /// If the URL is invalid, a token would be sent over http to another machine, or a file cannot be read.
     pub fn new(server: &str, options: Options) -> Result<Self, Error> {
         let server = server.trim_end_matches('/').to_owned();
         let uri = check_server(&server)?;
@@ -244,13 +244,13 @@ impl Client {
         Ok(client)
     }
 
-    /// The server's address.
+    /// The URL of the server.
     #[must_use]
     pub fn server(&self) -> &str {
         &self.server
     }
 
-    /// The same client; its calls are made again as this says.
+    /// The same client with other limits on retries.
     #[must_use]
     pub fn with_retry(&self, retry: Retry) -> Self {
         Self {
@@ -259,18 +259,18 @@ impl Client {
         }
     }
 
-    /// What the `Authorization` header says; none: no token is sent.
+    /// The value of the `Authorization` header; none if there is no token.
     ///
     /// # Errors
-    /// If there is no token in the file.
+    /// If the token is invalid, or its file cannot be read.
     pub fn authorization(&self) -> Result<Option<String>, Error> {
         self.token.as_ref().map(bearer).transpose()
     }
 
-    /// Makes a call: the way of all others, for what they do not cover.
+    /// Makes any call, with retries if the call is idempotent.
     ///
     /// # Errors
-    /// What the daemon refuses, and what keeps it from answering.
+    /// If the daemon refuses the call, or cannot be reached.
     pub fn send(&self, call: &Call<'_>) -> Result<Reply, Error> {
         let retry = if call.repeatable {
             self.retry
@@ -291,18 +291,18 @@ impl Client {
         }
     }
 
-    /// Asks for something.
+    /// Sends a `GET` request, and parses the response.
     ///
     /// # Errors
-    /// As [`send`](Self::send); [`Error::Answer`] if the answer has another form.
+    /// As [`send`](Self::send); [`Error::Answer`] if the response does not have the form of `T`.
     pub fn get<T: DeserializeOwned>(&self, address: &Address) -> Result<T, Error> {
         self.send(&Call::new(Method::GET, address))?.json()
     }
 
-    /// Opens a stream of server-sent events, which may last for ever. `last_event_id` is the event to go on behind.
+    /// Opens a stream of server-sent events, which may never end. The stream continues after the event `last_event_id`.
     ///
     /// # Errors
-    /// As [`send`](Self::send). It is not tried again.
+    /// As [`send`](Self::send). Errors are not retried.
     pub fn stream(
         &self,
         address: &Address,
@@ -312,10 +312,10 @@ impl Client {
         self.open(request).map(Events::new)
     }
 
-    /// Downloads bytes, however many there are.
+    /// Downloads a body of any size.
     ///
     /// # Errors
-    /// As [`send`](Self::send). It is not tried again.
+    /// As [`send`](Self::send). Errors are not retried.
     pub fn download(&self, address: &Address) -> Result<BufReader<impl Read + use<>>, Error> {
         self.open(self.request(Method::GET, address)?)
     }
@@ -427,13 +427,13 @@ fn build<B>(request: http::request::Builder, body: B) -> Result<Request<B>, Erro
         .map_err(|error| Error::Request(error.to_string()))
 }
 
-/// The time after which to come back; the daemon says it in seconds.
+/// The delay in a `Retry-After` header, which the daemon sends in seconds.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
     text.parse().ok().map(Duration::from_secs)
 }
 
-/// The server's address, and whether it is an https one.
+/// Parses the URL of a server: http or https, with a host and without a query.
 fn check_server(server: &str) -> Result<Uri, Error> {
     let wrong = || Error::Server(server.to_owned());
     let uri: Uri = server.parse().map_err(|_| wrong())?;

@@ -1,4 +1,4 @@
-//! Lists, page by page.
+//! Lists that are requested page by page.
 
 use std::{collections::VecDeque, marker::PhantomData};
 
@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::{Address, Call, Client, Error, Method};
 
-/// How many items of a list are requested at once.
+/// The maximum number of items that one request asks for.
 const PAGE_ITEMS: usize = 500;
 
-/// The pages of a list, as they came: each is requested when it is wanted. Ends behind the first error.
+/// The pages of a list, as received. Each page is requested when it is needed. Ends after the first error.
 #[derive(Clone, Debug)]
 pub struct Pages<'a> {
     client: &'a Client,
@@ -114,7 +114,7 @@ impl<T: DeserializeOwned> Iterator for Items<'_, T> {
 }
 
 impl Client {
-    /// The pages of a list of at most so many items, as they come.
+    /// The pages of a list of at most `most` items, as received.
     #[must_use]
     pub const fn pages(&self, address: Address, most: usize) -> Pages<'_> {
         Pages {

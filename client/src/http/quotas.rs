@@ -6,15 +6,15 @@ use super::{Address, Call, Client, Error, Items, Method};
 use crate::wire::Quota;
 
 impl Client {
-    /// A quota with its numbers.
+    /// A quota with its usage.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if there is none.
+    /// [`Error::NotFound`] if the quota does not exist.
     pub fn quota(&self, namespace: &str, name: &str) -> Result<Quota<'static>, Error> {
         self.get(&Address::in_namespace(namespace, ["quotas", name]))
     }
 
-    /// The quotas of a namespace, or of all, by namespace and name. `selector` chooses by labels, as in
+    /// The quotas of a namespace, or of all, sorted by namespace and name. `selector` is a label selector, as in
     /// `team=a,tier!=test`.
     #[must_use]
     pub fn quotas(
@@ -29,13 +29,13 @@ impl Client {
         self.items(address.with_some("labelSelector", selector))
     }
 
-    /// Creates a quota, or changes the one of its name. It is in force once this answers.
+    /// Creates or updates a quota. The quota is in force once the call returns.
     ///
-    /// It is safe to repeat unless the manifest has a resourceVersion: that is another one once it was set.
+    /// The call is idempotent unless the manifest has a resourceVersion, which changes with each update.
     ///
     /// # Errors
-    /// [`Error::Refused`] if the manifest is not valid (`problem.errors` names each field), [`Error::Conflict`] if it has
-    /// an old resourceVersion.
+    /// [`Error::Refused`] if the manifest is not valid (`problem.errors` names each field), [`Error::Conflict`] if its
+    /// resourceVersion is outdated.
     pub fn set_quota(
         &self,
         namespace: &str,
@@ -54,7 +54,7 @@ impl Client {
     /// Deletes a quota.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if there is none; also if the answer to the same call was lost before.
+    /// [`Error::NotFound`] if the quota does not exist; also if the response to an earlier attempt was lost.
     pub fn delete_quota(&self, namespace: &str, name: &str) -> Result<(), Error> {
         let address = Address::in_namespace(namespace, ["quotas", name]);
         self.send(&Call::new(Method::DELETE, &address)).map(drop)

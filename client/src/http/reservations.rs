@@ -7,32 +7,32 @@ use serde_json::{Value, json};
 use super::{Address, Call, Client, Error, Items, Method};
 use crate::wire::{AsOf, Reservation, ReserveRequest, Verdict};
 
-/// Capacity that was granted.
+/// A granted reservation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grant {
-    /// What is held.
+    /// The reservation.
     pub reservation: Reservation<'static>,
-    /// Whether the same request was granted before: then nothing new is held.
+    /// Whether the same request was granted before. If so, nothing more is held.
     pub replayed: bool,
 }
 
-/// What became of several requests.
+/// The results of a batch of requests.
 #[derive(Debug)]
 pub struct Batch {
-    /// One for each request, in their order.
+    /// One result per request, in order.
     pub results: Vec<Result<Grant, Error>>,
-    /// How far the ledger was.
+    /// The last entry of the ledger that the response includes.
     pub as_of: AsOf,
     /// Whether a source of events lags.
     pub lagging: bool,
 }
 
 impl Client {
-    /// Reserves capacity for an object that will be created. Whoever gets an answer holds what it says.
+    /// Reserves capacity for an object that will be created. A returned grant is durable.
     ///
     /// # Errors
-    /// [`Error::Denied`] if a quota or group has no room, [`Error::Conflict`] if the reservation has ended, or the uid was
-    /// used for another request.
+    /// [`Error::Denied`] if a quota or group has no room, [`Error::Conflict`] if the reservation has ended, or the uid
+    /// was used for another request.
     pub fn reserve(&self, namespace: &str, request: &ReserveRequest) -> Result<Grant, Error> {
         let address = Address::in_namespace(namespace, ["reservations"]);
         let call = Call::new(Method::POST, &address).json(request)?;
@@ -44,11 +44,12 @@ impl Client {
         })
     }
 
-    /// Reserves for several objects, each of which names its namespace. At most 1,000; `atomic`: all or none, at most 100.
+    /// Reserves for several objects; each request names its namespace. At most 1,000 requests; `atomic`: all or none,
+    /// at most 100.
     ///
     /// # Errors
-    /// As [`reserve`](Self::reserve) if it is atomic: `problem.index` says which one was refused. Else each request has its
-    /// own result.
+    /// As [`reserve`](Self::reserve) for an atomic batch, with the index of the refused request in `problem.index`.
+    /// Otherwise each request has its own result.
     pub fn reserve_batch(&self, requests: &[ReserveRequest], atomic: bool) -> Result<Batch, Error> {
         #[derive(Serialize)]
         struct Body<'a> {
@@ -110,15 +111,16 @@ impl Client {
         }
     }
 
-    /// A reservation in any state, as long as the ledger remembers it.
+    /// A reservation in any state, as long as the ledger has a record of it.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if it does not.
+    /// [`Error::NotFound`] if there is no record.
     pub fn reservation(&self, namespace: &str, uid: &str) -> Result<Reservation<'static>, Error> {
         self.get(&Address::in_namespace(namespace, ["reservations", uid]))
     }
 
-    /// The pending reservations of a namespace, or those in another state: `committed`, `observed`, `released`, `expired`.
+    /// The reservations of a namespace in a state: `pending` (default), `committed`, `observed`, `released` or
+    /// `expired`.
     #[must_use]
     pub fn reservations(
         &self,
@@ -129,10 +131,10 @@ impl Client {
         self.items(address.with_some("state", state))
     }
 
-    /// Gives a pending reservation more time: so much from now on, never less than it has.
+    /// Extends a pending reservation: it expires after `ttl` from now, but never earlier than before.
     ///
     /// # Errors
-    /// [`Error::Conflict`] if it has ended.
+    /// [`Error::Conflict`] if the reservation has ended.
     pub fn extend(
         &self,
         namespace: &str,
@@ -144,7 +146,8 @@ impl Client {
         self.send(&call.repeatable())?.json()
     }
 
-    /// Says that the object exists: it counts as used from now on, with less than was reserved if `reserved` says so.
+    /// Commits a reservation, since its object exists: the reserved amounts, or those of a smaller `reserved`, count as
+    /// used.
     ///
     /// # Errors
     /// [`Error::Conflict`] if the reservation has ended.
@@ -162,7 +165,7 @@ impl Client {
         self.send(&call.repeatable())?.json()
     }
 
-    /// Gives back what a reservation holds; of a committed one what was committed.
+    /// Releases a pending reservation, or returns the amounts of a committed one.
     ///
     /// # Errors
     /// [`Error::Conflict`] if a source has observed the object.
@@ -171,10 +174,10 @@ impl Client {
         self.send(&Call::new(Method::DELETE, &address)).map(drop)
     }
 
-    /// Whether a request would be granted now. Nothing is held.
+    /// Checks whether a request would be granted now. Holds nothing.
     ///
     /// # Errors
-    /// If the request is not valid; that it does not fit is an answer.
+    /// If the request is not valid. A request that does not fit is no error, but a [`Verdict`].
     pub fn check(&self, namespace: &str, request: &ReserveRequest) -> Result<Verdict, Error> {
         let address = Address::in_namespace(namespace, ["check"]);
         let call = Call::new(Method::POST, &address).json(request)?;

@@ -1,23 +1,23 @@
-//! Whether and when a call is made again.
+//! Retries of idempotent calls.
 
 use std::time::Duration;
 
 use super::Error;
 
-/// Waiting time before a broken connection is made again the first time; it doubles with each further one.
+/// The delay before the first retry after a broken connection; doubled for each further retry.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 
-/// Waiting time where a busy daemon does not say how long.
+/// The delay before a retry if a busy daemon sends no `Retry-After`.
 const BUSY_WAIT: Duration = Duration::from_secs(1);
 
-/// How often a call is made again. Only calls that are safe to repeat are.
+/// The limits on retries. Only idempotent calls are retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retry {
-    /// Most attempts of a call that the daemon cannot take now (429, 503).
+    /// The maximum number of attempts while the daemon is busy (429, 503).
     pub busy_attempts: u32,
-    /// Most attempts of a call whose connection breaks, or is not made.
+    /// The maximum number of attempts if the connection breaks or cannot be made.
     pub connection_attempts: u32,
-    /// Longest waiting time between two attempts, whatever `Retry-After` says.
+    /// The maximum delay between two attempts; a longer `Retry-After` is cut to it.
     pub longest_wait: Duration,
 }
 
@@ -33,15 +33,15 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// Each call is made once.
+    /// No retries.
     pub const NEVER: Self = Self {
         busy_attempts: 1,
         connection_attempts: 1,
         longest_wait: Duration::ZERO,
     };
 
-    /// How long to wait before the next attempt of a repeatable call that failed so often, the last time so; none: it is
-    /// not made again.
+    /// The delay before the next attempt of an idempotent call that has failed `failed` times, last with `error`; none:
+    /// no further attempt.
     #[must_use]
     pub fn wait(&self, failed: u32, error: &Error) -> Option<Duration> {
         let (most, wait) = match error {

@@ -1,21 +1,21 @@
-//! Server-sent events, as far as the daemon uses them: `id`, `data`, comments.
+//! A reader of server-sent events, with the fields that the daemon uses: `id`, `event`, `data`, comments.
 
 use std::io::{self, BufRead, Read as _};
 
-/// Longest line that is taken, in bytes.
+/// The maximum length of a line, in bytes.
 const MAX_LINE_BYTES: u64 = 8 * 1024 * 1024;
 
-/// Most lines that one event may have.
+/// The maximum length of an event's data, in bytes.
 const MAX_DATA_BYTES: usize = 16 * 1024 * 1024;
 
 /// An event with data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Event {
-    /// What to resume after; empty if the stream never said.
+    /// The id to resume after; empty if the stream has sent none.
     pub id: String,
-    /// Its kind; empty if it has none.
+    /// The type of the event; empty if it has none.
     pub kind: String,
-    /// Its content.
+    /// The data of the event.
     pub data: String,
 }
 
@@ -28,7 +28,7 @@ pub struct Events<R> {
 }
 
 impl<R: BufRead> Events<R> {
-    /// The events of a stream.
+    /// A reader of this stream.
     #[must_use]
     pub const fn new(input: R) -> Self {
         Self {
@@ -41,7 +41,7 @@ impl<R: BufRead> Events<R> {
     /// The next event; none at the end of the stream.
     ///
     /// # Errors
-    /// If the connection breaks, and if what comes is no text or too long (lines of 8 MiB, events of 16 MiB).
+    /// If the connection breaks, or the stream is not UTF-8 or too long (lines of 8 MiB, events of 16 MiB).
     pub fn next_event(&mut self) -> io::Result<Option<Event>> {
         let mut event = Event::default();
         let mut has_data = false;
@@ -77,7 +77,7 @@ impl<R: BufRead> Events<R> {
         Ok(None)
     }
 
-    /// The id after which a broken stream is resumed: of the last block that is complete, with or without data. Empty if
+    /// The id after which a broken stream is resumed: that of the last complete block, with or without data. Empty if
     /// there was none.
     #[must_use]
     pub fn last_id(&self) -> &str {

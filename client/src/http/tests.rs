@@ -1,4 +1,4 @@
-//! The client against a server with prepared answers.
+//! The client against a server with prepared responses.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::wire::{Holder, ReserveRequest};
 
-/// Serves one connection after the other with an answer each (none: the connection is broken), and returns the requests.
+/// Serves connections one by one, each with the next answer (none: closes the connection), and returns the requests.
 fn stub(answers: Vec<Option<&'static str>>) -> (Client, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());

@@ -1,4 +1,4 @@
-//! TLS towards the daemon: whom to trust, and what to show.
+//! TLS towards the daemon: CA certificates and the client certificate.
 
 use std::{fs, path::Path, sync::Arc};
 
@@ -6,7 +6,7 @@ use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConf
 
 use super::{Error, Options};
 
-/// How connections to an https server are made.
+/// The TLS configuration for an https server.
 pub(super) fn configuration(options: &Options) -> Result<TlsConfig, Error> {
     let roots = match &options.ca {
         Some(file) => certificates(file)?,
@@ -26,7 +26,7 @@ pub(super) fn configuration(options: &Options) -> Result<TlsConfig, Error> {
         .build())
 }
 
-/// Certificates that cannot be read are left out: the handshake will say what is missing.
+/// The CA certificates of the system. Unreadable ones are left out: the handshake then reports an unknown issuer.
 fn system_roots() -> Vec<Certificate<'static>> {
     let found = rustls_native_certs::load_native_certs();
     found

@@ -1,24 +1,24 @@
-//! Usage, and what makes it.
+//! Usage, its history, and the objects and reservations behind it.
 
 use quota_semantics::{Period, Timestamp};
 
 use super::{Address, Client, Error, Items};
 use crate::wire::{Explanation, NamespaceUsage, Usage, UsageHistory};
 
-/// The moment that a question is about.
+/// The point in time of a query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum When {
-    /// As it is.
+    /// The present.
     #[default]
     Now,
-    /// As it was at a time.
+    /// After the last entry that is not later than this time.
     At(Timestamp),
-    /// As it was at an entry.
+    /// After the entry with this sequence.
     Sequence(u64),
 }
 
 impl When {
-    /// The address of the same question about this moment.
+    /// The address with the query parameters for this point in time.
     pub(super) fn of(self, address: Address) -> Address {
         match self {
             Self::Now => address,
@@ -29,15 +29,16 @@ impl When {
 }
 
 impl Client {
-    /// What a namespace uses, and what each of its limits leaves.
+    /// The usage of a namespace, and the remaining amount of each of its limits.
     ///
     /// # Errors
-    /// [`Error::Refused`] if the entries of that time are not kept any more.
+    /// [`Error::Refused`] if the entries of that time are no longer retained.
     pub fn usage(&self, namespace: &str, when: When) -> Result<Usage, Error> {
         self.get(&when.of(Address::in_namespace(namespace, ["usage"])))
     }
 
-    /// Usage from one time to another (none: now), at points so far apart (none: a hundredth of the whole).
+    /// The usage between two times, at points that are `step` apart. Default of `to`: now; of `step`: a hundredth of
+    /// the span.
     ///
     /// # Errors
     /// As [`usage`](Self::usage).
@@ -53,18 +54,18 @@ impl Client {
         self.get(&address.with_some("step", step))
     }
 
-    /// The namespaces whose names hold a text, the fullest first.
+    /// The namespaces whose names contain `search`, the fullest first.
     #[must_use]
     pub fn namespaces(&self, search: Option<&str>, when: When) -> Items<'_, NamespaceUsage> {
         let address = Address::of(["v1", "usage"]).with_some("search", search);
         self.items(when.of(address))
     }
 
-    /// What makes a number: of a quota, of a group that counts the namespace, or of all that counts in the namespace. The
-    /// largest parts, at most so many as the daemon puts on a page.
+    /// The objects and reservations behind a number: of a quota, of a group that counts the namespace, or of the
+    /// namespace as a whole. The largest ones, as many as a page holds.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if there is neither such a quota nor such a group, or it does not limit this.
+    /// [`Error::NotFound`] if no such quota or group exists, or it does not limit the resource.
     pub fn explain(
         &self,
         namespace: &str,

@@ -1,4 +1,4 @@
-//! Entries as they become durable.
+//! Watches: entries as they become durable.
 
 use std::io::BufRead;
 
@@ -7,8 +7,8 @@ use serde_json::Value;
 use super::{Address, Client, Error, Events};
 use crate::wire::Entry;
 
-/// Entries as they become durable, without gap or double. Behind an error, the next one is requested over a new
-/// connection: whoever goes on after an error that [`is_transient`](Error::is_transient) waits a little before.
+/// Entries as they become durable, without gaps or duplicates. After an error the next entry is requested over a new
+/// connection: callers that continue after a [transient](Error::is_transient) error should pause before.
 pub struct Watch<'a> {
     client: &'a Client,
     address: Address,
@@ -52,7 +52,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Ends the stream; the next one continues it.
+    /// Closes the stream; the next one continues after its last id.
     fn close(&mut self) {
         let events = self.open.take();
         if let Some(id) = events
@@ -68,15 +68,15 @@ impl Watch<'_> {
 impl Iterator for Watch<'_> {
     type Item = Result<Entry, Error>;
 
-    /// Blocks until there is one: never none.
+    /// Blocks until an entry is durable, or an error occurs. Never returns `None`.
     fn next(&mut self) -> Option<Self::Item> {
         Some(self.entry().inspect_err(|_| self.close()))
     }
 }
 
 impl Client {
-    /// The entries of a namespace, or of all, from a sequence on (none: from now on). The stream is opened when the first
-    /// entry is requested.
+    /// The entries of a namespace, or of all, from the sequence `from` on (none: from now on). The stream is opened
+    /// when the first entry is requested.
     #[must_use]
     pub fn watch(&self, namespace: Option<&str>, from: Option<u64>) -> Watch<'_> {
         Watch {

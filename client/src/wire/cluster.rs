@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 pub struct Cluster {
     /// The node that answered the request.
     pub node: String,
-    /// The id of the replicated ledger; absent before its first message was read.
+    /// The id of the replicated ledger; absent until the node has read the first message of the stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ledger: Option<String>,
-    /// All nodes, by name; only the answering node, if another node sent the request.
+    /// The status of all nodes, sorted by name; only of the answering node, if another node sent the request.
     pub nodes: Vec<ClusterNode>,
 }
 
@@ -18,90 +18,90 @@ pub struct Cluster {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterNode {
-    /// Its name.
+    /// The name of the node.
     pub name: String,
     /// `leader`, `follower`, `candidate`, `starting`, or `unreachable`.
     pub role: String,
-    /// The leader's term, as far as it has read; 0: there has been none.
+    /// The term of the latest leader that the node has read of; 0: none.
     #[serde(default)]
     pub term: u64,
-    /// The leader, as far as it has read.
+    /// The leader, as far as the node has read; during a handover, the target node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leader: Option<String>,
-    /// The last message of the log that it has applied.
+    /// The stream sequence of the last message that the node has applied.
     #[serde(default)]
     pub stream_sequence: u64,
-    /// Where its replica ends; absent if it cannot be reached.
+    /// The end of the node's replica; absent if the node is unreachable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replica: Option<ReplicaEnd>,
-    /// Up to this message of the log its replica is durable: nothing before is needed when it starts again.
+    /// The stream sequence up to which the replica is durable: after a restart the node reads the messages after it.
     #[serde(default)]
     pub durable_stream_sequence: u64,
-    /// Its version.
+    /// The version of `quotad` on the node; absent if the node is unreachable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Digests of its latest states, oldest first. Nodes of one version have the same at the same entry.
+    /// Digests of the node's latest states, oldest first. Nodes of one version have equal digests at the same entry.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub digests: Vec<StateDigest>,
-    /// Why it cannot do its part, or cannot lead; absent: it can.
+    /// The problem that keeps the node from replicating or from leading; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 
-/// Which node is to lead: `POST /v1/cluster/transfer`.
+/// A request that another node becomes the leader: `POST /v1/cluster/transfer`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TransferRequest {
-    /// The node.
+    /// The name of the new leader.
     pub to: String,
 }
 
-/// Which node leaves for ever: `POST /v1/cluster/remove`.
+/// A request to stop keeping messages of the stream for a stopped node: `POST /v1/cluster/remove`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RemoveRequest {
-    /// The node.
+    /// The name of the stopped node.
     pub node: String,
 }
 
-/// Which replicated ledger gets a new stream: `POST /v1/cluster/heal`.
+/// A request to recreate the stream of a replicated ledger: `POST /v1/cluster/heal`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HealRequest {
-    /// The id of the ledger.
+    /// The id of the ledger, as a confirmation.
     pub ledger: String,
-    /// Nodes whose replicas are lost.
+    /// Nodes that do not answer: entries that only they hold may be given up.
     #[serde(default)]
     pub lost: Vec<String>,
 }
 
-/// The replicated ledger that has begun, or has a new stream: `POST /v1/cluster/init`, `POST /v1/cluster/heal`.
+/// A replicated ledger whose stream was created or recreated: `POST /v1/cluster/init`, `POST /v1/cluster/heal`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplicatedLedger {
-    /// Its id.
+    /// The id of the ledger.
     pub ledger: String,
 }
 
-/// The digest of a state.
+/// The digest of the state after an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StateDigest {
-    /// The entry behind which the state was.
+    /// The sequence of the entry.
     pub sequence: u64,
-    /// BLAKE3, in hexadecimal digits.
+    /// The BLAKE3 hash, in hexadecimal digits.
     pub digest: String,
 }
 
-/// Where a replica ends.
+/// The end of a replica.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplicaEnd {
-    /// Its last entry.
+    /// The sequence of the last entry.
     pub sequence: u64,
-    /// Ledger time at it.
+    /// The ledger time of that entry.
     pub time: Timestamp,
-    /// Chain hash of its last batch: replicas that end at the same entry have the same.
+    /// The chain hash of the last batch. Replicas that end at the same entry have equal hashes.
     pub hash: String,
-    /// It held all of the log so many seconds ago; absent if it never did.
+    /// The time in seconds since the replica held the whole log; absent if it never did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub age_seconds: Option<f64>,
 }

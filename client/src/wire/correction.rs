@@ -8,23 +8,22 @@ use serde_json::{Value, value::RawValue};
 
 use super::{AsOf, Object, is_false};
 
-/// Objects to be compared with what the ledger believes: `POST /v1/drift`.
+/// Listed objects to compare with the ledger's record: `POST /v1/drift`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DriftRequest<'a> {
-    /// The objects as they were listed.
+    /// The listed objects, at most 500: Kubernetes objects, or objects with their own usage.
     #[serde(borrow)]
     pub listing: Vec<&'a RawValue>,
 }
 
-/// Where the ledger and the listing disagree: `POST /v1/drift`. The daemon borrows what it writes; what is read is
-/// `DriftAnswer<'static>`.
+/// The response to [`DriftRequest`]. The daemon writes it from borrowed data; clients read `DriftAnswer<'static>`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DriftAnswer<'a> {
-    /// One for each listed object, in their order.
+    /// One comparison per listed object, in the order of the request.
     pub items: Vec<Compared<'a>>,
-    /// How far the ledger was.
+    /// The last entry that the response includes.
     #[serde(default)]
     pub as_of: AsOf,
     /// Whether a source of events lags.
@@ -32,22 +31,23 @@ pub struct DriftAnswer<'a> {
     pub lagging: bool,
 }
 
-/// A listed object beside what the ledger has of it.
+/// A listed object, and the ledger's record of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Compared<'a> {
-    /// How they differ.
+    /// The difference between the two.
     pub difference: Difference,
-    /// The object as it was listed; none if it does not count or cannot be read.
+    /// The listed object; absent if it is not relevant to quotas or cannot be parsed.
     #[serde(flatten)]
     pub object: Option<Object<'a>>,
-    /// The object in the ledger, or the one of its name.
+    /// The ledger's record of the object, or of another object with its name; absent if there is none, or no
+    /// difference.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub known: Option<Object<'a>>,
-    /// Of a ResourceQuota: its limits.
+    /// The limits, if the object is a ResourceQuota.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quota: Option<ComparedQuota<'a>>,
-    /// Why it cannot be read.
+    /// The parse error, if the object cannot be parsed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<Cow<'a, str>>,
 }
@@ -78,67 +78,67 @@ impl<'de, 'a> Deserialize<'de> for Compared<'a> {
     }
 }
 
-/// Limits that were listed, and those that the ledger has for a quota of this name.
+/// The listed limits of a quota, and those of the ledger's quota with the same name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ComparedQuota<'a> {
-    /// As it was listed.
+    /// The listed spec.
     pub listed: Cow<'a, Spec>,
-    /// As the ledger has it.
+    /// The spec in the ledger; absent if the ledger has no quota with this name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known: Option<Cow<'a, Spec>>,
-    /// The entry that set the one in the ledger.
+    /// The sequence of the entry that last set the quota in the ledger.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence: Option<u64>,
 }
 
-/// How a listed object differs from the one in the ledger.
+/// The difference between a listed object and the ledger's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Difference {
-    /// Not at all.
+    /// The record matches the listed object.
     None,
-    /// The ledger does not have it.
+    /// The ledger has no such object.
     Missing,
-    /// The ledger does not have it, but another one of its name.
+    /// The ledger has no such object, but another one with its name.
     Recreated,
-    /// It counts for something else.
+    /// The amounts differ, or the time until which the object counts, or the limits of a quota.
     Changed,
-    /// The ledger has a newer version of it.
+    /// The ledger has a later version of the object, or its deletion.
     Newer,
-    /// It is of no concern to quotas.
+    /// The object is not relevant to quotas.
     Ignored,
-    /// It cannot be read.
+    /// The object cannot be parsed.
     Unreadable,
 }
 
-/// What is to be put right: `POST /v1/corrections`.
+/// Corrections of the ledger's record: `POST /v1/corrections`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CorrectionsRequest<'a> {
-    /// Why: each entry that this causes holds it. It has to be there.
+    /// The reason of the corrections, recorded in each entry that they cause. Required.
     pub reason: Option<String>,
-    /// One for each object.
+    /// One correction per object, at most 1,000.
     #[serde(borrow)]
     pub items: Vec<CorrectionRequest<'a>>,
 }
 
-/// The object is there as it was listed, or that of the uid is not there any more.
+/// A correction: `object` exists as listed, or the object `uid` no longer exists.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct CorrectionRequest<'a> {
-    /// The object as it was listed.
+    /// The listed object.
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
     pub object: Option<&'a RawValue>,
-    /// The uid of the one that is gone.
+    /// The uid of the object that no longer exists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uid: Option<Uid>,
-    /// With the uid: the namespace of the one that is gone. None: no other one bears the uid.
+    /// The namespace of the object `uid`; needed if several objects have this uid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<Name>,
-    /// The ledger's record of it at the time of the comparison; none: there was no record.
+    /// The ledger's record of the object at the time of the comparison; absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub known: Option<ExpectedObject>,
-    /// The entry that had set the quota of its name.
+    /// The sequence of the entry that had set the quota of this name at the time of the comparison.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quota_sequence: Option<u64>,
 }
@@ -147,49 +147,49 @@ pub struct CorrectionRequest<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct ExpectedObject {
-    /// The entry that last changed what it counts for.
+    /// The sequence of the entry that last changed the object's amounts.
     pub sequence: u64,
-    /// The version that was seen last.
+    /// The latest observed resourceVersion; absent if it is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_version: Option<String>,
 }
 
-/// What became of corrections.
+/// The response to [`CorrectionsRequest`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CorrectionsAnswer {
-    /// One for each item, in their order.
+    /// One outcome per item, in the order of the request.
     pub items: Vec<Corrected>,
-    /// How far the ledger was.
+    /// The last entry that the response includes.
     pub as_of: AsOf,
     /// Whether a source of events lags.
     #[serde(default, skip_serializing_if = "is_false")]
     pub lagging: bool,
 }
 
-/// What became of one item.
+/// The outcome of one correction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Corrected {
-    /// What.
+    /// The outcome.
     pub outcome: CorrectionOutcome,
 }
 
-/// What became of one item.
+/// The outcome of one correction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum CorrectionOutcome {
-    /// It has been put right.
+    /// The record was corrected.
     Corrected,
-    /// It was right already.
+    /// The record was already correct.
     Right,
-    /// It has changed since it was compared, and was left as it is.
+    /// The object or the quota has changed since the comparison; nothing was corrected.
     Conflict,
-    /// Its holder said a short while ago that it exists: it was left as it is.
+    /// The holder committed the object a short while ago, and no source has reported it yet; nothing was corrected.
     Awaited,
 }
 
 impl CorrectionOutcome {
-    /// As it is written.
+    /// The outcome as it appears in JSON.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

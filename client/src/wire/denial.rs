@@ -9,47 +9,47 @@ use super::{AsOf, QuotaCheck, is_false};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Denial {
-    /// Its number: later ones have higher numbers.
+    /// The number of the denial; later denials have higher numbers.
     pub id: u64,
-    /// When.
+    /// The time of the denial.
     pub time: Timestamp,
-    /// The namespace.
+    /// The namespace of the request.
     pub namespace: Name,
-    /// The caller.
+    /// The principal that made the request.
     pub actor: Actor,
-    /// What it was for.
+    /// The object that the request was for.
     pub object: DeniedObject,
-    /// Why: one of a closed set.
+    /// The reason, as in [`Reason`](super::Reason).
     pub reason: String,
-    /// Why, in words.
+    /// The message for people.
     pub detail: String,
-    /// The limits that something was wanted of.
+    /// The limits that the request counts against, as far as they are kept.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub quotas: Vec<QuotaCheck>,
-    /// When there would be room, if the expiry of reservations alone makes it.
+    /// The time at which the expiry of pending reservations alone makes room, if it can be computed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<Timestamp>,
-    /// Whether it would fit if nothing else were there.
+    /// Whether the request would fit if nothing else counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fits_when_empty: Option<bool>,
-    /// Whether there was more than is kept.
+    /// Whether some amounts of a large record were dropped.
     #[serde(default, skip_serializing_if = "is_false")]
     pub shortened: bool,
-    /// How far the ledger was when it was decided.
+    /// The last entry of the ledger at the time of the decision.
     pub as_of: AsOf,
 }
 
-/// What a denied request was for.
+/// The object of a denied request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeniedObject {
-    /// Its uid.
+    /// The uid of the object.
     pub uid: Uid,
-    /// Its resource, as in `deployments.apps`.
+    /// The resource, as in `deployments.apps`.
     pub resource: String,
-    /// Its name.
+    /// The name of the object; empty if the request had none.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub name: Box<str>,
-    /// What was wanted.
+    /// The requested amounts.
     pub requested: ResourceList,
 }

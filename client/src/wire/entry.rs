@@ -1,4 +1,4 @@
-//! Entries of the ledger, and events for it.
+//! Entries of the ledger, and the ingestion of events.
 
 use quota_semantics::{Name, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -6,21 +6,21 @@ use serde_json::Value;
 
 use super::{Actor, AsOf, is_false};
 
-/// An entry of the ledger: `GET /v1/entries`. The daemon writes its own entries in this form.
+/// An entry of the ledger: `GET /v1/entries`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Its place: from 1, without gaps.
+    /// The sequence of the entry: from 1, without gaps.
     pub sequence: u64,
-    /// Ledger time: never before that of an earlier entry.
+    /// The ledger time of the entry: never before that of an earlier entry.
     pub time: Timestamp,
-    /// Who caused it.
+    /// The principal that caused the entry, with its request.
     pub actor: Actor,
-    /// What happened: `type` says which of the events of `docs/storage-format.md`, whose fields stand beside it.
+    /// The event: `type` and the fields of that type, as listed in `docs/storage-format.md`.
     pub event: Value,
 }
 
 impl Entry {
-    /// Which event it is, as in `ReservationGranted`.
+    /// The type of the event, as in `ReservationGranted`.
     #[must_use]
     pub fn event_type(&self) -> &str {
         let name = self.event.get("type").and_then(Value::as_str);
@@ -28,36 +28,36 @@ impl Entry {
     }
 }
 
-/// Rejected events: `GET /v1/dead-letters`.
+/// A rejected event: `GET /v1/dead-letters`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeadLetter {
-    /// The entry.
+    /// The sequence of the entry that records the rejection.
     pub sequence: u64,
-    /// When it came.
+    /// The ledger time of that entry.
     pub time: Timestamp,
-    /// The source that gave it.
+    /// The source of the event; `http` for `POST /v1/events`.
     pub source: String,
-    /// Its position in the source.
+    /// The position of the event in the source; over HTTP, its line.
     pub position: u64,
-    /// Why it cannot be understood.
+    /// The parse error.
     pub reason: String,
-    /// What came, as much as is kept.
+    /// The event as received, cut to 16 KiB.
     pub payload: String,
 }
 
-/// What became of events: `POST /v1/events`.
+/// The outcome for a body of events: `POST /v1/events`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EventsAnswer {
-    /// How many were recorded.
+    /// The number of recorded events.
     pub accepted: u64,
-    /// How many change nothing: seen before, or of no concern to quotas.
+    /// The number of events that change nothing: repeated, outdated, or not relevant to quotas.
     pub ignored: u64,
-    /// Those that cannot be understood.
+    /// The events that cannot be parsed.
     #[serde(default)]
     pub rejected: Vec<RejectedEvent>,
-    /// How far the ledger was.
+    /// The last entry that the response includes.
     #[serde(default)]
     pub as_of: AsOf,
     /// Whether a source of events lags.
@@ -65,33 +65,33 @@ pub struct EventsAnswer {
     pub lagging: bool,
 }
 
-/// An event that cannot be understood.
+/// An event that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RejectedEvent {
-    /// Its line, from 1; in an array its place.
+    /// The line of the event in the body, from 1; in an array, its number.
     pub line: u64,
-    /// Why.
+    /// The parse error.
     pub reason: String,
 }
 
-/// The kinds of which a relist is requested: `POST /v1/relist`.
+/// A request for a relist: `POST /v1/relist`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RelistRequest {
-    /// The resources, as in `deployments.apps`; none: all.
+    /// The resources to relist, as in `deployments.apps`; empty: all.
     pub resources: Vec<String>,
 }
 
-/// The publishers from which a relist is requested: `POST /v1/relist`.
+/// The response to [`RelistRequest`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RelistAnswer {
-    /// The clusters whose publishers get the request.
+    /// The clusters whose publishers receive the request.
     pub clusters: Vec<Name>,
     /// The requested resources; empty: all.
     #[serde(default)]
     pub resources: Vec<Name>,
-    /// The delay until the request is sent, since another one was sent recently.
+    /// The delay in seconds until the request is sent; 0 if no other was sent recently.
     #[serde(default)]
     pub wait_seconds: u64,
 }

@@ -1,70 +1,70 @@
-//! What makes a number.
+//! The objects and reservations behind a number.
 
 use quota_semantics::{Name, Timestamp, quantity::Quantity, uid::Uid};
 use serde::{Deserialize, Serialize};
 
 use super::{AsOf, is_false};
 
-/// A number, and a page of what makes it: `GET /v1/namespaces/{namespace}/explain`.
+/// A number, and a page of the objects and reservations behind it: `GET /v1/namespaces/{namespace}/explain`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
     /// The namespace.
     pub namespace: Name,
-    /// The quota whose number it is; none: all that counts in the namespace.
+    /// The quota or group of the number; absent for the sum of the namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota: Option<Name>,
     /// The resource.
     pub resource: Name,
-    /// The quota's limit.
+    /// The limit; absent for the sum of the namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hard: Option<Quantity>,
-    /// What objects count for.
+    /// The amount of observed objects and commits.
     pub used: Quantity,
-    /// What pending reservations hold beside that.
+    /// The amount that pending reservations hold beyond `used`.
     pub reserved: Quantity,
-    /// What makes these sums, the largest first.
+    /// The parts of `used` and `reserved`, the largest first.
     pub items: Vec<Contribution>,
-    /// What to ask with for the next page; none: this is the last one.
+    /// The `continue` token of the next page; absent on the last page.
     #[serde(rename = "continue", default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
-    /// How far the ledger was.
+    /// The last entry that the response includes.
     pub as_of: AsOf,
     /// Whether a source of events lags.
     #[serde(default, skip_serializing_if = "is_false")]
     pub lagging: bool,
 }
 
-/// What an object or a reservation adds to a number.
+/// The part of a number that one object, commit or reservation accounts for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Contribution {
-    /// An object, a commit, or a reservation.
+    /// The kind of the part.
     pub kind: Kind,
-    /// Its uid.
+    /// The uid of the object, or of the object that the reservation is for.
     pub uid: Uid,
-    /// The object's resource, as in `deployments.apps`.
+    /// The resource of the object, as in `deployments.apps`.
     pub resource: Box<str>,
-    /// The object's name.
+    /// The name of the object; empty if the reservation has none.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub name: Box<str>,
-    /// What it adds.
+    /// The amount of the part.
     pub amount: Quantity,
-    /// The entry that caused it.
+    /// The sequence of the entry that last changed the object's amounts, or granted the reservation.
     pub sequence: u64,
-    /// When a reservation ends by itself.
+    /// The time at which a pending reservation expires; absent for objects and commits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expiration_time: Option<Timestamp>,
 }
 
-/// What contributes to a number.
+/// The kind of a part of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// An object that a source has shown.
+    /// An observed object: a part of `used`.
     Object,
-    /// What the holder of a reservation has committed, and no source has shown yet.
+    /// A commit whose object no source has reported yet: a part of `used`.
     Commit,
-    /// A pending reservation.
+    /// A pending reservation: a part of `reserved`.
     Reservation,
 }

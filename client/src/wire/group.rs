@@ -12,63 +12,63 @@ use serde::{Deserialize, Serialize};
 
 use super::{AsOf, Condition, ResourceUsage, is_false, is_zero};
 
-/// A group: `GET /v1/groups/{name}`. What is read here can be sent back by `PUT`.
+/// A group: `GET /v1/groups/{name}`. It can be changed and sent back by `PUT`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Group {
-    /// Its name.
+    /// The name of the group.
     pub name: Name,
-    /// Its identity: another one if it is deleted and made anew.
+    /// The uid of the group; a group that was deleted and created again has another one.
     #[serde(default)]
     pub uid: String,
-    /// The entry that set it.
+    /// The sequence of the entry that last set the group.
     #[serde(default)]
     pub resource_version: String,
-    /// When it was made.
+    /// The time at which the group was created; absent if it is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_time: Option<Timestamp>,
     /// Labels of the group itself.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// Annotations of the group itself, but for those that are fields here.
+    /// Annotations of the group itself, without those with the prefix `quota-ledger.io/`, which are fields here.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
-    /// Its member namespaces, beside those of its children.
+    /// The selector of the member namespaces; the members of the children are members, too.
     #[serde(default)]
     pub selector: Selector,
-    /// The limits. While an override lasts, those in force stand in `status.hard`.
+    /// The limits. While an override lasts, `status.hard` has the limits in force.
     #[serde(default)]
     pub hard: ResourceList,
-    /// Which objects count, as in a ResourceQuota.
+    /// The scopes that an object must match to count, as in a ResourceQuota.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<Name>,
-    /// Which objects count, as in a ResourceQuota.
+    /// The scope selector that an object must match to count, as in a ResourceQuota.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope_selector: Option<ScopeSelector>,
-    /// The group whose members include those of this one.
+    /// The parent group, whose members include those of this group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Name>,
-    /// What no other group below the parent can take.
+    /// The amounts that no other group below the parent can take.
     #[serde(default, skip_serializing_if = "ResourceList::is_empty")]
     pub guaranteed: ResourceList,
-    /// Which objects of the members count, by their own labels; none: all.
+    /// The label selector that an object must match to count; absent: all objects count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub objects: Option<LabelSelector>,
-    /// Whether `hard` holds for each member alone.
+    /// Whether `hard` applies to each member namespace separately, instead of their sum.
     #[serde(default, skip_serializing_if = "is_false")]
     pub each: bool,
-    /// Limits above which a grant comes with a warning.
+    /// The limits above which a grant comes with a warning.
     #[serde(default, skip_serializing_if = "ResourceList::is_empty")]
     pub soft: ResourceList,
-    /// What becomes of a request that exceeds `hard`.
+    /// The treatment of a request that exceeds `hard`.
     #[serde(default)]
     pub enforcement: Enforcement,
-    /// Other limits, until a time.
+    /// Limits that temporarily replace those in `hard`.
     #[serde(rename = "override", default, skip_serializing_if = "Option::is_none")]
     pub r#override: Option<Override>,
-    /// Its numbers.
+    /// The limits in force, and the usage.
     pub status: GroupStatus,
-    /// How far the ledger was; none on the items of a list.
+    /// The last entry that the response includes; absent in a list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_of: Option<AsOf>,
     /// Whether a source of events lags.
@@ -82,57 +82,57 @@ pub struct Group {
 pub struct GroupStatus {
     /// The limits in force.
     pub hard: ResourceList,
-    /// What objects of the members count for.
+    /// The amounts of the members' observed objects and commits.
     pub used: ResourceList,
-    /// What pending reservations of the members hold beside that.
+    /// The amounts that pending reservations of the members hold beyond `used`.
     pub reserved: ResourceList,
-    /// What is guaranteed to the groups below it, and not used or reserved by them.
+    /// The amounts that are guaranteed to descendants, and not used or reserved by them.
     #[serde(default, skip_serializing_if = "ResourceList::is_empty")]
     pub guaranteed_to_others: ResourceList,
-    /// When the override in force ends.
+    /// The time at which the override in force ends; absent if none is in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub override_until: Option<Timestamp>,
-    /// The groups that name it as their parent.
+    /// The groups that name this group as their parent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<Name>,
-    /// Of how many namespaces it counts objects.
+    /// The number of member namespaces.
     pub members: usize,
-    /// The members by name, as many as an answer holds; left out on the items of a list.
+    /// The first 1,000 members, sorted by name; absent in a list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespaces: Option<Vec<MemberUsage>>,
-    /// How many more members there are than `namespaces` names.
+    /// The number of members that `namespaces` leaves out.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub namespaces_omitted: usize,
-    /// Which parts of the group are not in effect.
+    /// The parts of the group that are not in effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
 
-/// A namespace of a group, and what it takes of the group's limits.
+/// A member namespace, and its part of the group's usage.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MemberUsage {
     /// The namespace.
     pub namespace: Name,
-    /// What its objects count for.
+    /// The amounts of its observed objects and commits.
     pub used: ResourceList,
-    /// What its pending reservations hold beside that.
+    /// The amounts that its pending reservations hold beyond `used`.
     pub reserved: ResourceList,
 }
 
-/// What counts in a group, now or at another time: `GET /v1/groups/{name}/usage`.
+/// The usage of a group, now or as of an earlier time: `GET /v1/groups/{name}/usage`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GroupUsage {
     /// The group.
     pub group: Name,
-    /// One for each limit that was in force.
+    /// One item per limit in force.
     pub resources: Vec<ResourceUsage>,
-    /// The members by name, as many as an answer holds.
+    /// The first 1,000 members, sorted by name.
     pub namespaces: Vec<MemberUsage>,
-    /// How many more members there were.
+    /// The number of members that `namespaces` leaves out.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub namespaces_omitted: usize,
-    /// How far the ledger was.
+    /// The last entry that the response includes.
     pub as_of: AsOf,
     /// Whether a source of events lags.
     #[serde(default, skip_serializing_if = "is_false")]

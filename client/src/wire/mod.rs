@@ -1,7 +1,7 @@
-//! Types of `/v1`, one for each thing. JSON in camelCase; quantities and times are strings.
+//! The types of `/v1`. JSON in camelCase; quantities and times are strings.
 //!
-//! Fields that are absent on the wire are `None`, empty or false here. Unknown fields are ignored, so that an older
-//! caller reads a newer daemon.
+//! Absent fields are `None`, empty or false. Unknown fields are ignored, so that older clients can read the responses
+//! of newer daemons.
 
 mod cluster;
 mod correction;
@@ -43,26 +43,26 @@ pub use usage::{
 use quota_semantics::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// How far the ledger was when it answered.
+/// An entry of the ledger. `asOf` of a response is the last entry that it includes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AsOf {
-    /// The last entry.
+    /// The sequence of the entry.
     pub sequence: u64,
-    /// Ledger time at it.
+    /// The ledger time of the entry.
     pub time: Timestamp,
 }
 
-/// Something about an object that is not as its spec has it, as Kubernetes writes conditions.
+/// A Kubernetes condition: a part of an object's spec that is not in effect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Condition {
-    /// What it is about.
+    /// The type of the condition.
     pub r#type: String,
     /// `True` or `False`.
     pub status: String,
-    /// Why, in one word.
+    /// The reason, in one word.
     pub reason: String,
-    /// Why, in a sentence.
+    /// The reason, in a sentence.
     pub message: String,
 }
 
@@ -72,10 +72,10 @@ pub struct Condition {
 pub struct Page<T> {
     /// The items of this page.
     pub items: Vec<T>,
-    /// What to ask with for the next page; none: this is the last one.
+    /// The `continue` token of the next page; absent on the last page.
     #[serde(rename = "continue", default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
-    /// How far the ledger was.
+    /// The last entry that the page includes.
     #[serde(default)]
     pub as_of: AsOf,
     /// Whether a source of events lags.
@@ -83,13 +83,13 @@ pub struct Page<T> {
     pub lagging: bool,
 }
 
-/// For fields that are written only when they are true.
+/// For boolean fields that are left out when false.
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
 const fn is_false(flag: &bool) -> bool {
     !*flag
 }
 
-/// For numbers that are written only when they are not 0.
+/// For numbers that are left out when 0.
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
 const fn is_zero(number: &usize) -> bool {
     *number == 0

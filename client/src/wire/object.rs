@@ -1,35 +1,35 @@
-//! The objects behind the numbers.
+//! Objects that count towards usage.
 
 use std::borrow::Cow;
 
 use quota_semantics::{Timestamp, resource::ResourceList, uid::Uid};
 use serde::{Deserialize, Serialize};
 
-/// An object that the ledger believes to be there, or as it was listed: `GET /v1/namespaces/{namespace}/objects`. The
-/// daemon borrows what it writes; what is read is `Object<'static>`.
+/// An object in the ledger, or in a listing: `GET /v1/namespaces/{namespace}/objects`. The daemon writes it from
+/// borrowed data; clients read `Object<'static>`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Object<'a> {
-    /// Its uid.
+    /// The uid of the object.
     pub uid: Cow<'a, Uid>,
-    /// Its namespace.
+    /// The namespace.
     pub namespace: Cow<'a, str>,
-    /// Its resource, as in `deployments.apps`.
+    /// The resource, as in `deployments.apps`.
     pub resource: Cow<'a, str>,
-    /// Its name.
+    /// The name.
     pub name: Cow<'a, str>,
-    /// The version that was observed last; none: unknown.
+    /// The latest observed resourceVersion; absent if it is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_version: Option<String>,
-    /// What it counts for.
+    /// The amounts that the object counts for.
     pub usage: Cow<'a, ResourceList>,
-    /// The entry that last changed what it counts for; none if it was only listed.
+    /// The sequence of the entry that last changed these amounts; absent for a listed object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence: Option<u64>,
-    /// When it ceases to count without an event.
+    /// The time at which the object stops counting without an event, such as the end of a pod's deletion grace period.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counts_until: Option<Timestamp>,
-    /// When its holder said that it exists, if that was a short while ago and no source has shown it yet.
+    /// The time at which the holder committed the object, if that was recent and no source has reported the object yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awaited_since: Option<Timestamp>,
 }

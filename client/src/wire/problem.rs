@@ -1,86 +1,86 @@
-//! Errors, denials, and the answer to the question whether something fits.
+//! Errors, denials, and the result of a check.
 
 use quota_semantics::{Name, Timestamp, quantity::Quantity};
 use serde::{Deserialize, Serialize};
 
 use super::{AsOf, is_false, is_zero};
 
-/// Why a request was not carried out: `application/problem+json` (RFC 9457).
+/// An error response: `application/problem+json` (RFC 9457).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Problem {
-    /// A URI for the reason.
+    /// The URI of the reason: `urn:quota-ledger:problem:` and the reason.
     #[serde(rename = "type", default)]
     pub kind: String,
-    /// The reason in a few words, the same for every such problem.
+    /// A short summary of the reason, the same for all problems with this reason.
     #[serde(default)]
     pub title: String,
-    /// The HTTP status.
+    /// The HTTP status code.
     #[serde(default)]
     pub status: u16,
-    /// One of a closed set: what programs decide on.
+    /// The reason for programs, as in [`Reason`](super::Reason).
     #[serde(default)]
     pub reason: String,
-    /// What is to be said about this one.
+    /// The message for people.
     #[serde(default)]
     pub detail: String,
-    /// Which item of a batch it is about.
+    /// The index of the refused item of a batch, from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<usize>,
-    /// What is wrong with single fields.
+    /// The errors of single fields.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldProblem>,
-    /// The quotas that were looked at, if a quota denied the request.
+    /// The checked quotas and groups, if one of them denied the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quotas: Option<Vec<QuotaCheck>>,
-    /// How many more quotas were looked at: the denials of a batch share what its answer shows of them.
+    /// The number of checked quotas that `quotas` leaves out: the denials of a batch share the space for quotas.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub quotas_omitted: usize,
-    /// When there will be room, if the expiry of reservations alone makes it.
+    /// The time at which the expiry of pending reservations alone makes room, if it can be computed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<Timestamp>,
-    /// Whether it would fit if nothing else were there.
+    /// Whether the request would fit if nothing else counted. If not, the request or a quota has to change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fits_when_empty: Option<bool>,
-    /// How far the ledger was when it was decided.
+    /// The last entry of the ledger at the time of the decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_of: Option<AsOf>,
-    /// The state of the reservation, if it has ended since it was granted.
+    /// The state of the requested reservation, if it was granted before and has ended since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
-    /// When it ended.
+    /// The time at which that reservation ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_time: Option<Timestamp>,
-    /// What ended it: `released`, `returned`, `expired` or `superseded`.
+    /// The cause of its end: `released`, `returned`, `expired` or `superseded`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
 }
 
-/// What is wrong with one field.
+/// An error of one field.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FieldProblem {
     /// The path of the field, such as `spec.hard[pods]`.
     pub field: String,
-    /// What is wrong with it.
+    /// The error message.
     pub message: String,
     /// The kind of error, as in Kubernetes' `status.details.causes`.
     #[serde(rename = "type", default)]
     pub kind: String,
 }
 
-/// A quota that a decision looked at.
+/// A quota or group that a decision checked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QuotaCheck {
     /// The name of the quota or group.
     pub name: Name,
-    /// What it is: `ResourceQuota` or `ClusterResourceQuota`.
+    /// `ResourceQuota` or, for a group, `ClusterResourceQuota`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub kind: String,
-    /// Its limits.
+    /// The checked limits.
     pub resources: Vec<ResourceCheck>,
 }
 
-/// A limit that a decision looked at.
+/// A limit that a decision checked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceCheck {
@@ -88,13 +88,13 @@ pub struct ResourceCheck {
     pub resource: Name,
     /// The limit.
     pub hard: Quantity,
-    /// What objects count for.
+    /// The amount of observed objects and commits.
     #[serde(default)]
     pub used: Quantity,
-    /// What pending reservations hold beside that.
+    /// The amount that pending reservations hold beyond `used`.
     #[serde(default)]
     pub reserved: Quantity,
-    /// What is guaranteed to others, and so not to be had.
+    /// The amount guaranteed to other groups, and therefore not available.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guaranteed_to_others: Option<Quantity>,
     /// The limit above which a grant comes with a warning.
@@ -105,30 +105,30 @@ pub struct ResourceCheck {
     pub requested: Quantity,
 }
 
-/// Whether something would fit: `POST /v1/namespaces/{namespace}/check`.
+/// The result of a check: `POST /v1/namespaces/{namespace}/check`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Verdict {
-    /// Whether it fits.
+    /// Whether the request would be granted.
     pub fits: bool,
-    /// Why not: one of a closed set.
+    /// The reason of the denial, as in [`Reason`](super::Reason); absent if the request fits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Why not, in words.
+    /// The message for people; absent if the request fits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// The quotas that were looked at.
+    /// The checked quotas and groups.
     pub quotas: Vec<QuotaCheck>,
-    /// Resources that no quota and no group limits.
+    /// The requested resources that no quota and no group limits.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unlimited: Vec<Name>,
-    /// What would be said of a grant.
+    /// The warnings that a grant would come with.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// When there will be room, if the expiry of reservations alone makes it.
+    /// The time at which the expiry of pending reservations alone makes room, if it can be computed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<Timestamp>,
-    /// How far the ledger was.
+    /// The last entry that the check includes.
     pub as_of: AsOf,
     /// Whether a source of events lags.
     #[serde(default, skip_serializing_if = "is_false")]

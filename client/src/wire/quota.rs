@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{AsOf, Condition, Holder, is_false, is_zero};
 
-/// A v1 ResourceQuota with its numbers: `GET /v1/namespaces/{namespace}/quotas/{name}`. The daemon borrows what it writes;
-/// what is read is `Quota<'static>`.
+/// A v1 ResourceQuota with its usage: `GET /v1/namespaces/{namespace}/quotas/{name}`. The daemon writes it from
+/// borrowed data; clients read `Quota<'static>`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Quota<'a> {
@@ -22,15 +22,15 @@ pub struct Quota<'a> {
     /// `ResourceQuota`.
     #[serde(default)]
     pub kind: Cow<'a, str>,
-    /// Name, labels and the like. The resourceVersion is the entry that set the quota.
+    /// The metadata. `resourceVersion` is the sequence of the entry that last set the quota.
     pub metadata: Metadata,
-    /// What the quota says.
+    /// The limits and scopes, as in Kubernetes.
     #[serde(default)]
     pub spec: Cow<'a, Spec>,
-    /// What is in force, and what counts against it.
+    /// The limits in force, and the usage.
     #[serde(default)]
     pub status: QuotaStatus<'a>,
-    /// How far the ledger was; none on the items of a list.
+    /// The last entry that the response includes; absent in a list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_of: Option<AsOf>,
     /// Whether a source of events lags.
@@ -38,34 +38,34 @@ pub struct Quota<'a> {
     pub lagging: bool,
 }
 
-/// The status of a quota as in Kubernetes, with what is reserved beside it.
+/// The status of a quota: `hard` and `used` as in Kubernetes, and the reserved amounts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct QuotaStatus<'a> {
     /// The limits in force.
     pub hard: Cow<'a, ResourceList>,
-    /// What objects count for.
+    /// The amounts of observed objects and commits.
     pub used: ResourceList,
-    /// What pending reservations hold beside that.
+    /// The amounts that pending reservations hold beyond `used`.
     pub reserved: ResourceList,
-    /// The reservations that hold something of it, as many as an answer has room for.
+    /// The pending reservations that the quota counts, at most 200.
     pub reservations: Vec<QuotaReservation<'a>>,
-    /// How many pending reservations of the namespace were not looked at.
+    /// The number of pending reservations of the namespace that were left out.
     #[serde(skip_serializing_if = "is_zero")]
     pub reservations_omitted: usize,
-    /// Which parts of the quota are not in effect: `Enforced` with `False` names limits that nothing keeps.
+    /// The parts of the quota that are not in effect: `Enforced=False` names limits that are not enforced.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
 
-/// What a reservation holds of a quota.
+/// A pending reservation that a quota counts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QuotaReservation<'a> {
-    /// The object that it is for.
+    /// The object that the reservation is for.
     pub reserved_by: Holder<'a>,
-    /// What it holds.
+    /// The amounts that the reservation holds of the quota's limits.
     pub reserved: Cow<'a, ResourceList>,
-    /// When it ends by itself.
+    /// The time at which the reservation expires.
     pub expiration_time: Timestamp,
 }

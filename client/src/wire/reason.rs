@@ -1,37 +1,37 @@
-//! Why requests are not carried out: the one closed set, for problems of every origin.
+//! The reasons of refused requests: one closed set for all problems.
 
 macro_rules! reasons {
     ($($(#[$about:meta])* $name:ident $status:literal $title:literal)*) => {
-        /// Why a request was not carried out: a closed set, for programs to distinguish cases.
+        /// The reason of a refused request. The set is closed, so that programs can match on it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Reason { $($(#[$about])* $name,)* }
 
         impl Reason {
-            /// Every one.
+            /// All reasons.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
-            /// The names of all, behind `None`: what a request that was carried out has for a reason.
+            /// `None`, which stands for a successful request, and the names of all reasons.
             pub const NAMES_OR_NONE: &[&str] = &["None", $(stringify!($name)),*];
 
-            /// As it is in `reason`.
+            /// The name of the reason, as in the field `reason`.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$name => stringify!($name),)* }
             }
 
-            /// The HTTP status that goes with it.
+            /// The HTTP status code of the reason.
             #[must_use]
             pub const fn status(self) -> u16 {
                 match self { $(Self::$name => $status,)* }
             }
 
-            /// What it is about, in a few words: the same for all its cases.
+            /// A short summary of the reason, the same for all problems with it.
             #[must_use]
             pub const fn title(self) -> &'static str {
                 match self { $(Self::$name => $title,)* }
             }
 
-            /// Its URI: the `type` of a problem.
+            /// The URI of the reason: the `type` of a problem.
             #[must_use]
             pub const fn uri(self) -> &'static str {
                 match self { $(Self::$name => concat!("urn:quota-ledger:problem:", stringify!($name)),)* }
@@ -128,14 +128,14 @@ reasons! {
 }
 
 impl Reason {
-    /// The reason of this name; none: a newer daemon has it.
+    /// The reason with this name; `None` if the name is unknown, as from a newer daemon.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|it| it.as_str() == name)
     }
 
-    /// Whether a quota or a group denied the request: the caller has the role, but there is no room, or the request does
-    /// not specify a required resource.
+    /// Whether a quota or a group denied the request: the caller has the role, but there is no room, or the request
+    /// does not specify a required resource.
     #[must_use]
     pub const fn is_denial(self) -> bool {
         matches!(
@@ -160,7 +160,7 @@ impl Reason {
         )
     }
 
-    /// Whether the request contradicts what the ledger holds, or what somebody else has written in between.
+    /// Whether the request contradicts the ledger, or the item was changed in between.
     #[must_use]
     pub const fn is_conflict(self) -> bool {
         matches!(

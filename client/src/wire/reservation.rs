@@ -10,41 +10,41 @@ use serde_json::Value;
 
 use super::{AsOf, is_false};
 
-/// A reservation. The daemon borrows what it writes; what is read is `Reservation<'static>`.
+/// A reservation. The daemon writes it from borrowed data; clients read `Reservation<'static>`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Reservation<'a> {
     /// The namespace.
     pub namespace: Cow<'a, str>,
-    /// The object that it is for.
+    /// The object that the reservation is for.
     pub reserved_by: Holder<'a>,
-    /// What it holds, or held.
+    /// The reserved amounts.
     pub reserved: Cow<'a, ResourceList>,
     /// `pending`, `observed`, `committed`, `released` or `expired`.
     pub state: Cow<'a, str>,
-    /// More about the state.
+    /// An explanation of the state, for people; only for superseded and returned reservations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<Cow<'a, str>>,
-    /// When it was granted.
+    /// The time at which the reservation was granted.
     pub created_time: Timestamp,
-    /// When it ends by itself.
+    /// The time at which the reservation expires.
     pub expiration_time: Timestamp,
-    /// When it ended.
+    /// The time at which the reservation ended; absent while it is pending.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_time: Option<Timestamp>,
-    /// The quotas that hold what it claims; none in a list, and once it has ended and claims nothing.
+    /// The quotas that count the reservation; absent in a list, and once the reservation holds nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quotas: Option<Cow<'a, [Name]>>,
-    /// The groups that hold what it claims, nearest first.
+    /// The groups that count the reservation, children before parents.
     #[serde(default, skip_serializing_if = "no_items")]
     pub groups: Cow<'a, [Name]>,
-    /// Resources that it claims and that no quota and no group limits; none where `quotas` is none.
+    /// The reserved resources that no quota and no group limits; absent where `quotas` is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unlimited: Option<Cow<'a, [Name]>>,
-    /// What the caller should know of the grant.
+    /// The warnings of the grant; only in the response to the request.
     #[serde(default, skip_serializing_if = "no_items")]
     pub warnings: Cow<'a, [String]>,
-    /// How far the ledger was; none in a list, which says it once.
+    /// The last entry that the response includes; absent in a list, which has its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_of: Option<AsOf>,
     /// Whether a source of events lags.
@@ -56,21 +56,21 @@ pub struct Reservation<'a> {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Holder<'a> {
-    /// Its apiVersion.
+    /// The apiVersion of the object; empty if it was not given.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub api_version: Cow<'a, str>,
-    /// Its kind.
+    /// The kind of the object; empty if it was not given.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub kind: Cow<'a, str>,
-    /// Its name.
+    /// The name of the object; empty if it was not given.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub name: Cow<'a, str>,
-    /// Its uid.
+    /// The uid of the object.
     pub uid: Cow<'a, Uid>,
 }
 
 impl Holder<'static> {
-    /// An object by all that names it.
+    /// An object with its apiVersion, kind, name and uid.
     #[must_use]
     pub fn new(api_version: &str, kind: &str, name: &str, uid: Uid) -> Self {
         Self {
@@ -82,24 +82,23 @@ impl Holder<'static> {
     }
 }
 
-/// What somebody asks to be reserved, or whether it would fit: `POST /v1/namespaces/{namespace}/reservations`.
+/// A request to reserve or check amounts: `POST /v1/namespaces/{namespace}/reservations`, `…/check`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReserveRequest {
-    /// The namespace: in a batch, where no path says it.
+    /// The namespace; required in a batch, where the path has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<Name>,
-    /// The object that it is for. Taken from `object` where that is given; nobody needs one to check.
+    /// The object that the reservation is for; optional if `object` has its fields, and for a check.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reserved_by: Option<Holder<'static>>,
-    /// What to hold.
+    /// The amounts to reserve.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reserved: Option<ResourceList>,
-    /// In place of `reserved`: the whole object, as a Kubernetes manifest. What it counts for is computed, and scopes are
-    /// matched.
+    /// In place of `reserved`: the object as a Kubernetes manifest. The daemon computes its amounts and matches scopes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub object: Option<Value>,
-    /// How long to hold it; none: as the daemon is configured.
+    /// The time to live of the reservation; absent: the configured default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl: Option<Period>,
 }
@@ -118,7 +117,7 @@ impl ReserveRequest {
         }
     }
 
-    /// A request for what a Kubernetes object counts for. Its `metadata.uid` is that of the reservation.
+    /// A request for the amounts of a Kubernetes object; its `metadata.uid` becomes the uid of the reservation.
     #[must_use]
     pub fn of_object(object: Value) -> Self {
         Self {
@@ -127,7 +126,7 @@ impl ReserveRequest {
         }
     }
 
-    /// The same, for so long.
+    /// The same request with a time to live.
     #[must_use]
     pub fn for_time(self, ttl: Period) -> Self {
         Self {
@@ -136,7 +135,7 @@ impl ReserveRequest {
         }
     }
 
-    /// The same, in a namespace: for a batch.
+    /// The same request with a namespace, for a batch.
     #[must_use]
     pub fn in_namespace(self, namespace: &str) -> Self {
         Self {
@@ -146,7 +145,7 @@ impl ReserveRequest {
     }
 }
 
-/// For lists that are written only when there is something in them.
+/// For lists that are left out when empty.
 const fn no_items<T>(items: &[T]) -> bool {
     items.is_empty()
 }

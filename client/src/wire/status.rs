@@ -1,88 +1,89 @@
-//! How the ledger and its sources are.
+//! The status of the ledger and its sources.
 
 use quota_semantics::{Name, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{AsOf, is_false};
 
-/// How the daemon is: `GET /v1/status`.
+/// The status of the daemon: `GET /v1/status`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
-    /// The daemon's version.
+    /// The version of `quotad`.
     pub version: String,
-    /// The caller.
+    /// The identity of the caller.
     pub caller: Caller,
-    /// The first entry that is kept.
+    /// The oldest retained entry; absent if there is none, or it cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oldest: Option<AsOf>,
-    /// Whether all sources have been caught up with since the start. Before, nothing is granted.
+    /// Whether the daemon has caught up with all sources since its start. Until then it grants nothing.
     pub caught_up: bool,
-    /// Whether the disk is low: then nothing is granted either.
+    /// Whether disk space is low. Meanwhile the daemon grants nothing.
     #[serde(default, skip_serializing_if = "is_false")]
     pub disk_low: bool,
-    /// Where events come from.
+    /// The sources of events.
     pub sources: Vec<Source>,
-    /// What the node is in its cluster; none: it is alone.
+    /// The node's role in its cluster; absent for a single daemon.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterMember>,
-    /// How far the ledger is.
+    /// The last entry of the ledger.
     pub as_of: AsOf,
     /// Whether a source of events lags.
     #[serde(default, skip_serializing_if = "is_false")]
     pub lagging: bool,
 }
 
-/// What a node is in its cluster.
+/// A node's role in its cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterMember {
-    /// Its name.
+    /// The name of the node.
     pub node: String,
     /// `leader`, `follower`, `candidate` or `starting`.
     pub role: String,
-    /// The leader's term, as far as it has read.
+    /// The term of the latest leader that the node has read of; 0: none.
     pub term: u64,
-    /// The leader, as far as it has read.
+    /// The leader, as far as the node has read; during a handover, the target node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leader: Option<String>,
 }
 
-/// The caller.
+/// The identity of the caller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Caller {
-    /// As entries name it.
+    /// The principal, as recorded in entries.
     pub principal: Name,
-    /// What it may do.
+    /// The roles of the principal.
     pub roles: Vec<String>,
-    /// Whether it may read what is not of one namespace.
+    /// Whether the principal may read data of all namespaces.
     pub reads_all_namespaces: bool,
 }
 
-/// What has been consumed of a source of events.
+/// A source of events, and the progress of its consumption.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Source {
-    /// Its name.
+    /// The name of the source.
     pub name: Name,
-    /// The last position that is consumed; none for a source that has no positions.
+    /// The last consumed position; absent for a source without positions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<u64>,
-    /// When the source received what is at that position.
+    /// The time at which the source received the message at that position; absent if it has received none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<Timestamp>,
-    /// How far its publisher has shown each kind.
+    /// The watermarks of the kinds that the source's publisher reports.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub watermarks: Vec<KindWatermark>,
 }
 
-/// How far a publisher has shown a kind.
+/// The watermark of a kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KindWatermark {
     /// The kind, as in `deployments.apps`.
     pub resource: Name,
-    /// Until when; none: there is no watermark, or it does not count before the kind has been listed.
+    /// The time up to which all events of the kind have been reported; absent until the kind has been listed, and after
+    /// lost messages until it is listed again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watermark: Option<Timestamp>,
 }

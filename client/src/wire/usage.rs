@@ -5,44 +5,44 @@ use serde::{Deserialize, Serialize};
 
 use super::{AsOf, is_false};
 
-/// What a namespace uses: `GET /v1/namespaces/{namespace}/usage`.
+/// The usage of a namespace: `GET /v1/namespaces/{namespace}/usage`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
     /// The namespace.
     pub namespace: Name,
-    /// What counts for each resource, whatever the quotas.
+    /// The usage of each resource, independent of quotas.
     pub resources: Vec<Total>,
-    /// The limits.
+    /// The quotas, with the usage that counts against them.
     pub quotas: Vec<QuotaUsage>,
-    /// How far the ledger was.
+    /// The last entry that the response includes.
     pub as_of: AsOf,
     /// Whether a source of events lags.
     #[serde(default, skip_serializing_if = "is_false")]
     pub lagging: bool,
 }
 
-/// What counts for a resource in a namespace, whatever the quotas.
+/// The usage of a resource in a namespace, independent of quotas.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Total {
     /// The resource.
     pub resource: Name,
-    /// What objects count for.
+    /// The amount of observed objects and commits.
     pub used: Quantity,
-    /// What pending reservations hold beside that.
+    /// The amount that pending reservations hold beyond `used`.
     pub reserved: Quantity,
 }
 
-/// The limits of a quota, and what counts against them.
+/// The limits of a quota, and the usage that counts against them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QuotaUsage {
-    /// The quota.
+    /// The name of the quota.
     pub name: Name,
-    /// One for each limit.
+    /// One item per limit.
     pub resources: Vec<ResourceUsage>,
 }
 
-/// A limit, and what counts against it.
+/// A limit, and the usage that counts against it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceUsage {
@@ -50,14 +50,15 @@ pub struct ResourceUsage {
     pub resource: Name,
     /// The limit.
     pub hard: Quantity,
-    /// What objects count for; none: the quota does not count it.
+    /// The amount of observed objects and commits; absent if the quota can never count the resource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used: Option<Quantity>,
-    /// What pending reservations hold beside that.
+    /// The amount that pending reservations hold beyond `used`.
     pub reserved: Quantity,
-    /// What is left. Negative if objects are there that nobody requested.
+    /// The remaining amount: `hard` minus `used`, `reserved` and `guaranteedToOthers`. Negative if usage is over the
+    /// limit.
     pub available: Quantity,
-    /// Of a group: what is guaranteed to the groups below it, and not used or reserved by them. It counts as taken.
+    /// The amount that is guaranteed to descendants of a group, and not used or reserved by them; absent for a quota.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guaranteed_to_others: Option<Quantity>,
 }
@@ -68,59 +69,59 @@ pub struct ResourceUsage {
 pub struct UsageHistory {
     /// The namespace.
     pub namespace: Name,
-    /// Time between two points, as in `30s`.
+    /// The time between two points, as in `30s`.
     pub step: String,
-    /// Oldest first.
+    /// The points in time, oldest first.
     pub points: Vec<UsagePoint>,
-    /// How far the ledger was.
+    /// The last entry that the response includes.
     pub as_of: AsOf,
     /// Whether a source of events lags.
     #[serde(default, skip_serializing_if = "is_false")]
     pub lagging: bool,
 }
 
-/// Usage at one time.
+/// The usage at a point in time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UsagePoint {
-    /// The time.
+    /// The point in time.
     pub time: Timestamp,
-    /// The last entry at that time.
+    /// The sequence of the last entry at that time.
     pub sequence: u64,
-    /// What counted for each resource.
+    /// The usage of each resource at that time, independent of quotas.
     pub resources: Vec<Total>,
-    /// The limits as they were.
+    /// The quotas at that time, with the usage that counted against them.
     pub quotas: Vec<QuotaUsage>,
 }
 
-/// A namespace, and the limit of it that is taken the most of: `GET /v1/usage`.
+/// A namespace and its fullest limit: `GET /v1/usage`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NamespaceUsage {
     /// The namespace.
     pub namespace: Name,
-    /// How many quotas it has.
+    /// The number of its quotas.
     pub quotas: usize,
-    /// How many reservations are pending.
+    /// The number of its pending reservations.
     pub reservations: usize,
-    /// Its fullest limit; none if it has none.
+    /// The limit with the largest used share; absent if the namespace has no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fullest: Option<Fullest>,
 }
 
-/// The limit of a namespace that is taken the most of.
+/// The limit of a namespace with the largest used share.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fullest {
-    /// The quota.
+    /// The name of the quota.
     pub quota: Name,
     /// The resource.
     pub resource: Name,
     /// The limit.
     pub hard: Quantity,
-    /// What objects count for.
+    /// The amount of observed objects and commits.
     pub used: Quantity,
-    /// What pending reservations hold beside that.
+    /// The amount that pending reservations hold beyond `used`.
     pub reserved: Quantity,
-    /// Used and reserved as a share of the limit; none if the limit is 0 and something is taken nevertheless.
+    /// `(used + reserved) / hard`; absent if `hard` is 0 and usage is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<f64>,
 }

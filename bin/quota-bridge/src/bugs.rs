@@ -1,4 +1,4 @@
-//! What the planted bugs of the bridge do. Without the feature `planted-bugs` none of it happens.
+//! The effects of the planted bugs of the bridge. Without the feature `planted-bugs` there are none.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -17,10 +17,10 @@ pub(crate) fn plant() {
     }
 }
 
-/// Filters of the last time that this process led.
+/// The filters of the previous time that this process led.
 static FILTERS: LazyLock<Mutex<BTreeMap<Scope, Filter>>> = LazyLock::new(Mutex::default);
 
-/// Most lines of a message, of which `most` are right: with ids by version, one.
+/// The maximum number of lines of a message: `most`, or 1 with the bug.
 pub(crate) fn message_lines(most: u64) -> u64 {
     match planted::is(Bug::IdsByVersion) {
         true => 1,
@@ -28,7 +28,7 @@ pub(crate) fn message_lines(most: u64) -> u64 {
     }
 }
 
-/// The id of a message with one line: the uid and version of its object, instead of the publisher's and its number.
+/// With the bug, the id of a message: uid and version of its object, instead of publisher and number.
 pub(crate) fn message_id(message: &[u8]) -> Option<(String, u64)> {
     if !planted::is(Bug::IdsByVersion) {
         return None;
@@ -42,7 +42,8 @@ pub(crate) fn message_id(message: &[u8]) -> Option<(String, u64)> {
     Some((object["uid"].as_str()?.to_owned(), version))
 }
 
-/// The sequence to expect behind a message that was stored: one that the server took for a duplicate has an old one.
+/// The sequence to expect after a stored message. With the bug, a message that was dropped as a duplicate has an old
+/// one.
 pub(crate) fn expected(before: u64, stored: u64) -> u64 {
     match planted::is(Bug::IdsByVersion) {
         true => before.max(stored),
@@ -50,12 +51,12 @@ pub(crate) fn expected(before: u64, stored: u64) -> u64 {
     }
 }
 
-/// Whether a relist ends with each of its pages.
+/// Whether each page ends its relist.
 pub(crate) fn ends_each_page() -> bool {
     planted::is(Bug::EndBeforeLastPage)
 }
 
-/// The filter that a scope begins with.
+/// The initial filter of a scope.
 pub(crate) fn filter(scope: &Scope) -> Filter {
     match planted::is(Bug::FilterKept) {
         true => FILTERS.lock().get(scope).cloned().unwrap_or_default(),
@@ -63,19 +64,19 @@ pub(crate) fn filter(scope: &Scope) -> Filter {
     }
 }
 
-/// Keeps what a scope's filter knows.
+/// With the bug, keeps a scope's filter for the next time that this process leads.
 pub(crate) fn keep(scope: &Scope, filter: &Filter) {
     if planted::is(Bug::FilterKept) {
         FILTERS.lock().insert(scope.clone(), filter.clone());
     }
 }
 
-/// Whether an object that is listed is published, given the version that was published before: always.
+/// Whether a listed object is published, given the version published before. Without the bug: always.
 pub(crate) fn publishes_listed(before: Option<u64>, version: u64) -> bool {
     !(planted::is(Bug::FilterKept) && before == Some(version))
 }
 
-/// What else the read asks for that a watermark rests on.
+/// Additional query parameters of the consistent read for a watermark.
 pub(crate) fn read_parameters() -> &'static str {
     match planted::is(Bug::WatermarkWithoutQuorum) {
         true => "&resourceVersion=0",

@@ -1,7 +1,7 @@
-//! Which kinds are gone for good: discovery leaves them out, and so do the definitions of the cluster.
+//! Removed kinds: discovery leaves them out, and they have no definition in the cluster.
 //!
-//! One answer of discovery proves nothing: while API servers are updated one by one, some of them may not serve what
-//! others do.
+//! One response of discovery proves nothing: while API servers are updated one by one, some of them may not serve the
+//! kinds of others.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,23 +12,23 @@ use quota_semantics::object::GroupResource;
 
 use crate::kubernetes::{Client, JSON};
 
-/// Where the definitions are.
+/// The path of the custom resource definitions.
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// What the API server says of the definition of a kind.
+/// The API server's response to a request for the definition of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Definition {
-    /// There is one.
+    /// The kind has a definition.
     Exists,
-    /// There is none.
+    /// The kind has no definition.
     Missing,
-    /// This bridge may not see it.
+    /// The bridge may not read definitions (403).
     Hidden,
-    /// It does not answer.
+    /// The request failed.
     Unknown,
 }
 
-/// Asks for the definition of a kind.
+/// Requests the definition of a kind.
 pub(crate) async fn definition(client: &Client, kind: &GroupResource) -> Definition {
     match client.get(&format!("{DEFINITIONS}/{kind}"), JSON).await {
         Ok(_) => Definition::Exists,
@@ -40,24 +40,24 @@ pub(crate) async fn definition(client: &Client, kind: &GroupResource) -> Definit
     }
 }
 
-/// Whether a kind can have a definition: the group of one has a dot.
+/// Whether a kind can have a definition: the groups of defined kinds contain a dot.
 pub(crate) fn may_be_defined(kind: &GroupResource) -> bool {
     kind.group.contains('.')
 }
 
-/// Whether a kind that this bridge has never seen had a definition, if anybody ever served it: the groups of Kubernetes
-/// itself have this ending, or no dot.
+/// Whether a kind that this bridge has never watched had a definition, if it was ever served: the groups of Kubernetes
+/// itself end with `.k8s.io`, or contain no dot.
 pub(crate) fn was_defined(kind: &GroupResource) -> bool {
     may_be_defined(kind) && !kind.group.ends_with(".k8s.io")
 }
 
-/// The kinds that discovery leaves out, and since when.
+/// The kinds that discovery leaves out, each with the time of the first such discovery.
 #[derive(Debug, Default)]
 pub(crate) struct LeftOut(BTreeMap<GroupResource, Instant>);
 
 impl LeftOut {
-    /// Takes what a discovery at `now` says of a kind. Answers whether an earlier one, at least `least` ago, and all
-    /// since then left it out as well.
+    /// Records whether the discovery at `now` leaves out a kind. Returns whether all discoveries for at least `least`
+    /// have left the kind out.
     pub(crate) fn note(
         &mut self,
         kind: &GroupResource,
@@ -73,7 +73,7 @@ impl LeftOut {
         since < now && now.duration_since(since) >= least
     }
 
-    /// Forgets all other kinds.
+    /// Removes all kinds that are not needed.
     pub(crate) fn keep(&mut self, needed: &BTreeSet<GroupResource>) {
         self.0.retain(|kind, _| needed.contains(kind));
     }

@@ -1,4 +1,4 @@
-//! Which kinds an API server serves, from its discovery.
+//! Discovery: the kinds that an API server serves.
 
 mod older;
 
@@ -20,21 +20,21 @@ const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDis
 /// The freshness of a version whose resources are not certain.
 const STALE: &str = "Stale";
 
-/// A kind that is served.
+/// A served kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Served {
-    /// Its group and plural name.
+    /// The group and plural name.
     pub resource: GroupResource,
-    /// The version of its group that is requested.
+    /// The version of the group that is requested.
     pub version: String,
-    /// Its kind, such as `Pod`.
+    /// The kind, such as `Pod`.
     pub kind: String,
-    /// Another API server serves it, whose answers are less reliable.
+    /// Whether an aggregated API server serves the kind, whose responses are less reliable.
     pub aggregated: bool,
 }
 
 impl Served {
-    /// The `apiVersion` of its objects.
+    /// The `apiVersion` of the kind's objects.
     #[must_use]
     pub fn api_version(&self) -> String {
         match self.resource.group.is_empty() {
@@ -43,7 +43,7 @@ impl Served {
         }
     }
 
-    /// Where it is listed.
+    /// The path of the kind's lists and watches.
     #[must_use]
     pub fn path(&self, namespace: Option<&str>) -> String {
         let root = match self.resource.group.is_empty() {
@@ -57,26 +57,26 @@ impl Served {
     }
 }
 
-/// What discovery says.
+/// The result of discovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Discovered {
-    /// Kinds that can be listed and watched: those of namespaces, the namespaces, and groups.
+    /// The kinds that can be listed and watched: namespaced kinds, namespaces and groups.
     pub kinds: BTreeMap<GroupResource, Served>,
-    /// Groups whose discovery is incomplete now.
+    /// The API groups whose discovery may be incomplete.
     pub uncertain: BTreeSet<String>,
-    /// Whether it is known which groups other API servers serve.
+    /// Whether the API services could be read, which name the groups of aggregated API servers.
     pub knows_others: bool,
 }
 
 impl Discovered {
-    /// Whether it is certain that a kind of this group is not served, if it is not among the kinds.
+    /// Whether a kind of this group that is not in `kinds` is certainly not served.
     #[must_use]
     pub fn is_certain_of(&self, group: &str) -> bool {
         !self.uncertain.contains(group)
     }
 }
 
-/// Discovery of all groups in one answer.
+/// Aggregated discovery: all groups in one response.
 #[derive(Deserialize)]
 struct GroupList {
     kind: String,
@@ -141,10 +141,10 @@ struct ApiServiceSpec {
     service: Option<serde::de::IgnoredAny>,
 }
 
-/// Queries a server. A server before Kubernetes 1.26 needs a request for each version of each group.
+/// Runs discovery. A server before Kubernetes 1.26 needs a request for each version of each group.
 ///
 /// # Errors
-/// It does not answer, or not what it has to.
+/// A request failed, or a response cannot be parsed.
 pub async fn discover(client: &Client) -> Result<Discovered, Failure> {
     let mut groups = Vec::new();
     for path in ["/api", "/apis"] {
@@ -165,7 +165,7 @@ pub async fn discover(client: &Client) -> Result<Discovered, Failure> {
     read(groups, services.as_ref())
 }
 
-/// What follows from the groups, and from the list of API services if it may be seen.
+/// The result of discovery, from the groups and the list of API services; none if the bridge may not read that list.
 fn read(groups: Vec<Group>, services: Option<&Bytes>) -> Result<Discovered, Failure> {
     let aggregated: Option<BTreeSet<String>> = match services {
         None => None,
@@ -211,7 +211,7 @@ fn read(groups: Vec<Group>, services: Option<&Bytes>) -> Result<Discovered, Fail
     Ok(discovered)
 }
 
-/// Versions come in the order of preference: the first one that can be watched is taken.
+/// Adds a kind. Versions come in the order of preference: the first one that can be watched is kept.
 fn take(
     discovered: &mut Discovered,
     group: &str,

@@ -1,14 +1,14 @@
-//! Filters changes that leave the counted amounts as they are: they need not be published.
+//! Filters out changes that leave the counted amounts as they are, and need not be published.
 
 use std::collections::HashMap;
 
 use quota_semantics::uid::Uid;
 
-/// Version and fingerprint of each object as it was last published.
+/// Version and fingerprint of each object, as last published.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Filter {
     published: HashMap<Uid, Published>,
-    /// What a relist has listed so far.
+    /// The objects that the current list contains so far.
     listed: HashMap<Uid, Published>,
 }
 
@@ -19,13 +19,13 @@ struct Published {
 }
 
 impl Filter {
-    /// A list begins.
+    /// Begins a list.
     pub(crate) fn begin(&mut self) {
         self.listed = HashMap::new();
     }
 
-    /// An object is listed, and so must be published. It counts as published from the end of the list on. Returns the
-    /// version that was published before.
+    /// Records a listed object, which is always published. It counts as published from the end of the list on. Returns
+    /// the version published before.
     pub(crate) fn list(&mut self, uid: Uid, version: u64, fingerprint: u64) -> Option<u64> {
         let now = Published {
             version,
@@ -36,12 +36,12 @@ impl Filter {
         before
     }
 
-    /// The list is complete: objects that it does not contain are gone.
+    /// Ends a list: objects that the list does not contain are gone.
     pub(crate) fn end(&mut self) {
         self.published = std::mem::take(&mut self.listed);
     }
 
-    /// Whether a change has to be published. It counts as published from then on.
+    /// Whether a change has to be published. The change counts as published from then on.
     pub(crate) fn changes(&mut self, uid: Uid, version: u64, fingerprint: u64) -> bool {
         let now = Published {
             version,
@@ -56,7 +56,7 @@ impl Filter {
         }
     }
 
-    /// An object was deleted.
+    /// Removes a deleted object.
     pub(crate) fn forget(&mut self, uid: &Uid) {
         self.published.remove(uid);
     }

@@ -22,37 +22,37 @@ use crate::{
     needed::{Wanted, groups, is_of_the_cluster, needed, quotas},
 };
 
-/// Watches what is needed.
+/// The tasks of the needed kinds.
 pub struct Kinds {
     shared: Arc<Shared>,
     registry: Registry,
     wanted: Wanted,
-    /// The only namespaces; none: all of them.
+    /// The watched namespaces; empty: all.
     namespaces: Vec<Name>,
     every: Duration,
     running: BTreeMap<GroupResource, Running>,
     left_out: LeftOut,
-    /// Kinds that this bridge has watched, and whose definition is gone.
+    /// The kinds that this bridge has watched, and whose definition is gone.
     gone: BTreeSet<GroupResource>,
 }
 
 struct Running {
     served: Served,
     changed: Changed,
-    /// Whether it has a definition; none: not known yet.
+    /// Whether the kind has a definition; none: not determined yet.
     is_defined: Option<bool>,
-    /// Ended when dropped.
+    /// The tasks of the kind; dropping the set ends them.
     _tasks: JoinSet<()>,
 }
 
-/// What discovery says of a kind that is watched in another way, and since when.
+/// A changed discovery result for a watched kind, with the time of the first such discovery.
 #[derive(Debug, Default)]
 struct Changed(Option<(Served, Instant)>);
 
 impl Changed {
-    /// Takes what a discovery at `now` says of a kind that is watched as `watched`. Answers whether an earlier one, at
-    /// least `least` ago, and all since then said the same: API servers of two releases may answer in turn, and each
-    /// change costs a list.
+    /// Records the result `served` of the discovery at `now` for a kind that is watched as `watched`. Returns whether
+    /// all discoveries for at least `least` had this changed result: API servers of two releases may answer in turn,
+    /// and each change costs a list.
     fn note(&mut self, watched: &Served, served: &Served, now: Instant, least: Duration) -> bool {
         if served == watched {
             self.0 = None;
@@ -71,7 +71,7 @@ impl Changed {
 }
 
 impl Kinds {
-    /// Nothing is watched yet.
+    /// Starts no tasks yet.
     #[must_use]
     pub fn new(
         shared: Arc<Shared>,
@@ -92,7 +92,7 @@ impl Kinds {
         }
     }
 
-    /// Works until it is dropped.
+    /// Runs discovery periodically, and starts and ends tasks, until the future is dropped.
     pub async fn run(mut self) {
         let mut failures = 0_u32;
         loop {
@@ -119,7 +119,7 @@ impl Kinds {
         }
     }
 
-    /// Answers whether it is certain of each needed kind that it is served or is not.
+    /// Starts, restarts and ends tasks. Returns whether it is certain for each needed kind whether the kind is served.
     async fn adjust(&mut self, discovered: &Discovered) -> bool {
         let served = discovered.kinds.keys().cloned().collect();
         if self.shared.limited.serve(served) {
@@ -178,7 +178,7 @@ impl Kinds {
         is_certain
     }
 
-    /// The kinds that are watched if they are served, and those that nobody has to wait for.
+    /// The kinds that are watched if they are served, and those that are reported as absent.
     fn needed(&self) -> (BTreeSet<GroupResource>, BTreeSet<GroupResource>) {
         let mut needed = needed(&self.wanted, &self.shared.limited.get());
         let mut unwatched = self.wanted.exclude.clone();
@@ -225,7 +225,7 @@ impl Kinds {
         self.running.insert(kind, running);
     }
 
-    /// Notes which kinds have a definition: only those can go.
+    /// Determines which watched kinds have a definition: only those can be removed.
     async fn look_at_definitions(&mut self) {
         let unknown = self.running.iter().filter(|(kind, running)| {
             running.is_defined.is_none() && !running.served.aggregated && may_be_defined(kind)
@@ -244,8 +244,9 @@ impl Kinds {
         }
     }
 
-    /// Looks for the definitions of kinds that discovery leaves out, `is_for_long` or once. Without one they have no
-    /// objects, also if it went while no bridge was there; these are ended once the kind is left out for long.
+    /// Requests the definitions of kinds that discovery leaves out, `is_for_long` or once. A kind without one has no
+    /// objects, also if the definition was deleted while no bridge ran; an empty list ends them once the kind is left
+    /// out for long.
     async fn look_for_definitions(&mut self, missing: Vec<(&GroupResource, bool)>) {
         for (kind, is_for_long) in missing {
             match definition(&self.shared.client, kind).await {
@@ -262,7 +263,7 @@ impl Kinds {
         }
     }
 
-    /// The objects of a kind go with its definition: an empty list ends them.
+    /// Ends all objects of a kind by an empty list, since they were deleted with the kind's definition.
     async fn end(&mut self, kind: &GroupResource) {
         if self.running.remove(kind).is_some() {
             self.gone.insert(kind.clone());
@@ -316,7 +317,7 @@ mod tests {
     const WIDGETS: &str = "widgets.example.com";
     const GATEWAYS: &str = "gateways.gateway.networking.k8s.io";
 
-    /// A bridge that leads, between a cluster and a queue that nobody publishes.
+    /// A leading bridge, between a cluster and a queue that is not published.
     struct Scene {
         world: World,
         kinds: Kinds,
@@ -365,7 +366,7 @@ mod tests {
             }
         }
 
-        /// Runs discovery, and answers whether it is certain.
+        /// Runs discovery, and returns whether the result is certain.
         async fn discover(&mut self) -> bool {
             let discovered = discover(&self.kinds.shared.client).await.unwrap();
             self.kinds.adjust(&discovered).await
@@ -376,7 +377,7 @@ mod tests {
             progress.get(kind) == Some(&Progress::Absent { absent: true })
         }
 
-        /// How many relists of a kind have begun since the last look.
+        /// The number of relists of a kind that have begun since the last call.
         fn relists(&mut self, kind: &str) -> usize {
             let begin = format!(r#"{{"type":"RELIST_BEGIN","resource":"{kind}""#);
             let mut count = 0;
@@ -394,7 +395,7 @@ mod tests {
         world.create(DEFINITIONS, "", kind, definition);
     }
 
-    /// A server that has just started does not yet serve what others define.
+    /// A server that has just started does not yet serve all defined kinds.
     #[tokio::test]
     async fn a_kind_is_absent_if_it_has_no_definition_or_is_left_out_twice() {
         let mut scene =
@@ -442,7 +443,7 @@ mod tests {
         }
     }
 
-    /// An API that does not answer must not delay discovery by a question for each kind that a quota invents.
+    /// An API that does not answer must not delay discovery by a request for each kind that a quota invents.
     #[tokio::test]
     async fn definitions_that_cannot_be_read_are_not_asked_for_one_by_one() {
         let kinds = ["a.example.com", "b.example.com", "c.example.com"];

@@ -29,10 +29,10 @@ use crate::{
     watermarks::Watermarks,
 };
 
-/// How often the bridge checks whether the publisher has taken over.
+/// The interval of the check whether the publisher has taken over.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Metrics say that this bridge leads, until it is dropped: also when the Lease is lost in the middle of something.
+/// Sets the metric of the leader until it is dropped, also when a future is cancelled because the Lease was lost.
 struct LeadingGauge;
 
 impl LeadingGauge {
@@ -48,20 +48,20 @@ impl Drop for LeadingGauge {
     }
 }
 
-/// What a leader needs.
+/// The work of the leading bridge.
 pub(crate) struct Leader {
     pub(crate) config: Arc<Config>,
     pub(crate) client: Client,
     pub(crate) nats: Nats,
     pub(crate) cluster_uid: String,
-    /// The server's Kubernetes version, major and minor.
+    /// The Kubernetes version of the API server: major and minor.
     pub(crate) version: (u32, u32),
     pub(crate) check: Check,
-    /// Who keeps the status of groups, if that is this bridge's task.
+    /// The writer of the status of groups, if one is configured.
     pub(crate) status: Option<Arc<StatusWriter>>,
 }
 
-/// What the progress of a leader is read from, and where it goes.
+/// The sources and the receivers of the leader's progress.
 struct Reporting<'a> {
     queue: &'a Queue,
     watermarks: &'a Watermarks,
@@ -81,7 +81,7 @@ struct RelistRequest {
 struct Ignored {}
 
 impl Leader {
-    /// Publishes until something ends it. `status` tells others how that goes.
+    /// Publishes until the publisher ends. `status` shows the publisher's progress.
     pub(crate) async fn lead(&self, status: Arc<Status>) -> Ended {
         let instance = uuid::Uuid::new_v4().to_string();
         let bytes = u32::try_from(self.config.queue.bytes.bytes()).unwrap_or(u32::MAX);
@@ -222,7 +222,7 @@ impl Leader {
         }
     }
 
-    /// Who keeps the webhook's rules, if that is this bridge's task.
+    /// The writer of the webhook's rules, if one is configured.
     fn rules(&self) -> Option<Rules> {
         let Wanted {
             include, charge, ..
@@ -235,8 +235,8 @@ impl Leader {
         })
     }
 
-    /// Publishes the watermarks of all kinds, behind what was queued before. Whenever each kind has one, and its list is
-    /// published, hands on the kinds that were `limited` by then.
+    /// Queues the watermarks of all kinds, after the lines before them. Whenever each kind has a watermark, and its
+    /// list is published, sends the kinds that were `limited` by then to `limits`.
     async fn publish_progress(
         &self,
         reporting: Reporting<'_>,
@@ -301,19 +301,19 @@ impl Leader {
     }
 }
 
-/// What every kind was listed with, until the lists are published.
+/// A value that is valid once the lists of all kinds are published.
 ///
-/// They were queued before their watermarks. The queue may never be empty again, so lines are counted.
+/// The lists were queued before their watermarks. The queue may never be empty again, so lines are counted.
 #[derive(Debug, Default)]
 struct Listed<T>(Option<(u64, T)>);
 
 impl<T> Listed<T> {
-    /// Every kind is listed, and so many lines were queued. What is noted already comes first.
+    /// Every kind is listed, and `pushed` lines were queued. A value that was noted before is kept.
     fn note(&mut self, pushed: u64, what: impl FnOnce() -> T) {
         self.0.get_or_insert_with(|| (pushed, what()));
     }
 
-    /// What was noted, if so many published lines contain all lists.
+    /// The noted value, if the `published` lines contain all lists.
     fn take(&mut self, published: u64) -> Option<T> {
         let noted = self.0.take_if(|(pushed, _)| *pushed <= published);
         noted.map(|(_, what)| what)

@@ -1,4 +1,4 @@
-//! `quota-bridge`: brings the objects of a Kubernetes API to the quota ledger, by NATS.
+//! `quota-bridge`: publishes the objects of a Kubernetes API to NATS, for the quota ledger.
 //!
 //! ```text
 //! discovery ─► a task per kind: list → watch ─┐
@@ -6,7 +6,7 @@
 //! probe: consistent read → watermark ─────────┘
 //! ```
 //!
-//! It keeps nothing: whatever it does not know after a start, it lists. `docs/bridge.md` says what it promises.
+//! The bridge stores no state: after a start it lists all objects. Its guarantees: `docs/bridge.md`.
 
 mod bugs;
 mod certificates;

@@ -11,10 +11,10 @@ use std::{
 use quota_semantics::{Name, Timestamp, object::GroupResource, resource::ResourceList};
 use serde::Serialize;
 
-/// Longest line, in bytes. A NATS server takes messages of 1 MiB unless it is configured otherwise.
+/// The maximum length of a line, in bytes. A NATS server accepts messages of 1 MiB by default.
 pub(crate) const MAX_BYTES: usize = 900 * 1024;
 
-/// Most kinds of one bookmark: further ones get a bookmark of their own, so that its length is bounded.
+/// The maximum number of kinds in one bookmark. Further kinds get further bookmarks, so that the length is bounded.
 const BOOKMARK_KINDS: usize = 256;
 
 /// A part of the objects that is listed and watched by itself: a kind, in all namespaces or in one.
@@ -22,14 +22,14 @@ const BOOKMARK_KINDS: usize = 256;
 pub struct Scope {
     /// The kind.
     pub resource: GroupResource,
-    /// The only namespace; none: all of them.
+    /// The namespace; none: all namespaces.
     pub namespace: Option<Name>,
 }
 
-/// The ids of a publisher's relists: no two are the same, whichever tasks list. Clones share them.
+/// The ids of a publisher's relists, unique over all tasks. Clones share them.
 ///
-/// The ledger ends a relist by its scope and id. So the late end of a task that was replaced must not have the id of the
-/// list that its successor has begun.
+/// The ledger ends a relist by its scope and id. So the late `RELIST_END` of a replaced task must not have the id of
+/// the relist that its successor has begun.
 #[derive(Clone, Debug)]
 pub struct RelistIds {
     instance: Arc<str>,
@@ -37,7 +37,7 @@ pub struct RelistIds {
 }
 
 impl RelistIds {
-    /// Those of this publisher.
+    /// The ids of the publisher `instance`.
     #[must_use]
     pub fn new(instance: &str) -> Self {
         Self {
@@ -46,7 +46,7 @@ impl RelistIds {
         }
     }
 
-    /// The next one.
+    /// The next id.
     #[must_use]
     pub fn next(&self) -> String {
         let number = self.used.fetch_add(1, Ordering::Relaxed) + 1;
@@ -54,23 +54,23 @@ impl RelistIds {
     }
 }
 
-/// What begins a relist.
+/// The begin of a relist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Begin {
-    /// Its id.
+    /// The id of the relist.
     pub id: String,
-    /// Versions have gone back: what is listed replaces what the ledger holds, also in newer versions.
+    /// Whether versions have gone back: listed objects then replace those in the ledger, also in newer versions.
     pub reset: bool,
 }
 
-/// What ends a relist: everything was listed.
+/// The end of a relist: all objects were listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
-    /// The id of the begin.
+    /// The id of the relist.
     pub id: String,
-    /// As of which version was listed.
+    /// The resourceVersion of the list.
     pub version: String,
-    /// That nothing was listed is the truth.
+    /// Whether an empty list means that there are no objects.
     pub allow_empty: bool,
 }
 
@@ -119,8 +119,8 @@ pub(crate) fn end(scope: &Scope, end: &End) -> Vec<u8> {
     })
 }
 
-/// An object as it is now, pruned: `object` is its JSON without apiVersion and kind. `resource`: the name of its kind, if
-/// the ledger may not know it.
+/// A watch event with an existing object, pruned: `object` is its JSON without apiVersion and kind. `resource`: the
+/// name of the kind, if the ledger cannot derive it.
 #[must_use]
 pub(crate) fn whole(
     event: &str,
@@ -143,50 +143,50 @@ pub(crate) fn whole(
     line
 }
 
-/// An object of which only its metadata matter.
+/// A plain event: an object of which only the metadata matter.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Plain<'a> {
     /// `ADDED`, `MODIFIED` or `DELETED`.
     #[serde(rename = "type")]
     pub event: &'static str,
-    /// Its namespace.
+    /// The namespace of the object.
     pub namespace: &'a str,
-    /// Its kind.
+    /// The kind, as in `deployments.apps`.
     pub resource: &'a str,
-    /// Its name.
+    /// The name of the object.
     pub name: &'a str,
-    /// Its identity.
+    /// The uid of the object.
     pub uid: &'a str,
-    /// Its version.
+    /// The resourceVersion; empty if it is not a number.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub resource_version: &'a str,
-    /// What it counts for besides its number.
+    /// The amounts of the object besides its number.
     #[serde(skip_serializing_if = "ResourceList::is_empty")]
     pub usage: ResourceList,
 }
 
-/// A plain event.
+/// The line of a plain event.
 #[must_use]
 pub(crate) fn plain(event: &Plain<'_>) -> Vec<u8> {
     json(event)
 }
 
-/// How far a kind was published.
+/// The progress of a kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Progress {
-    /// All that was committed by this time has been published before.
+    /// All changes committed by this time have been published before.
     Watermark {
-        /// The time, on the clock of the NATS servers.
+        /// The watermark, by the clock of the NATS servers.
         watermark: Timestamp,
-        /// The version that a consistent read gave at that time.
+        /// The resourceVersion that a consistent read returned at that time.
         #[serde(rename = "resourceVersion")]
         version: String,
     },
     /// The API server does not serve the kind.
     Absent {
-        /// It does not.
+        /// Always true.
         absent: bool,
     },
 }
@@ -201,7 +201,7 @@ struct Bookmark<'a> {
     resources: &'a BTreeMap<Name, Progress>,
 }
 
-/// The watermarks of all kinds, in as few lines as possible; at least one.
+/// The bookmarks with the watermarks of all kinds, in as few lines as possible; at least one.
 #[must_use]
 pub(crate) fn bookmarks(
     cluster_uid: &str,
@@ -220,7 +220,7 @@ pub(crate) fn bookmarks(
     parts.into_iter().map(line).collect()
 }
 
-/// The watermarks of these kinds.
+/// A bookmark with the watermarks of these kinds.
 #[must_use]
 pub(crate) fn bookmark(
     cluster_uid: &str,

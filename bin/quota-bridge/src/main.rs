@@ -2,7 +2,7 @@
 
 use quota_service::exit::Exit;
 
-/// Requests make many small, short-lived values on several threads.
+/// Many small, short-lived values are allocated on several threads.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,4 +1,4 @@
-//! Metrics: one table says which there are, one function per metric records it.
+//! Metrics: one table defines them, one function per metric records it.
 
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, Promet
 
 use crate::kubernetes::Failure;
 
-/// What a metric is.
+/// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Only grows.
+    /// A value that only grows.
     Counter,
-    /// Goes up and down.
+    /// A value that goes up and down.
     Gauge,
     /// A distribution.
     Histogram,
 }
 
-/// Name, kind, labels and meaning of a metric.
+/// Name, type, labels and meaning of a metric.
 pub(crate) type Metric = (&'static str, Kind, &'static str, &'static str);
 
 /// All metrics.
@@ -125,10 +125,10 @@ const SECONDS: [f64; 12] = [
     0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.05, 0.1, 0.5, 2.5, 10.0,
 ];
 
-/// Makes this process record metrics.
+/// Installs the recorder of this process.
 ///
 /// # Errors
-/// Something else records metrics already in this process.
+/// The process already has a recorder.
 pub(crate) fn install() -> Result<PrometheusHandle, BuildError> {
     let mut builder = PrometheusBuilder::new();
     for (name, kind, ..) in ALL {
@@ -154,52 +154,52 @@ pub(crate) fn install() -> Result<PrometheusHandle, BuildError> {
     Ok(handle)
 }
 
-/// Whether this bridge publishes.
+/// Sets whether this bridge publishes.
 pub(crate) fn leader(is: bool) {
     gauge!("quota_bridge_leader").set(f64::from(u8::from(is)));
 }
 
-/// Whether there is a connection to NATS.
+/// Sets whether there is a connection to NATS.
 pub(crate) fn nats_connected(is: bool) {
     gauge!("quota_bridge_nats_connected").set(f64::from(u8::from(is)));
 }
 
-/// Lines that wait.
+/// Sets the number of queued lines.
 pub(crate) fn queue_lines(lines: usize) {
     gauge!("quota_bridge_queue_lines").set(lines as f64);
 }
 
-/// By how many nanoseconds this clock is ahead.
+/// Sets the number of nanoseconds by which this clock is ahead of that of NATS.
 pub(crate) fn clock_skew(nanoseconds: i64) {
     gauge!("quota_bridge_clock_skew_seconds").set(nanoseconds as f64 / 1e9);
 }
 
-/// A message was stored.
+/// Records a stored message, and the time that it took.
 pub(crate) fn published(took: Duration) {
     histogram!("quota_bridge_publish_duration_seconds").record(took);
 }
 
-/// A message was refused.
+/// Counts a message that the stream refused.
 pub(crate) fn publish_refused() {
     counter!("quota_bridge_publish_refused_total").increment(1);
 }
 
-/// An event changed nothing that counts.
+/// Counts an event that changes no counted amount.
 pub(crate) fn suppressed() {
     counter!("quota_bridge_suppressed_total").increment(1);
 }
 
-/// How old the watermark of a kind is.
+/// Sets the age of the watermark of a kind, in seconds.
 pub(crate) fn watermark_age(resource: &str, seconds: f64) {
     gauge!("quota_bridge_watermark_age_seconds", "resource" => resource.to_owned()).set(seconds);
 }
 
-/// An event of a watch.
+/// Counts an event of a watch.
 pub(crate) fn event(resource: &str) {
     counter!("quota_bridge_events_total", "resource" => resource.to_owned()).increment(1);
 }
 
-/// A list came to its end.
+/// Counts a finished list.
 pub(crate) fn relist(resource: &str, complete: bool) {
     let outcome = match complete {
         true => "complete",
@@ -210,12 +210,12 @@ pub(crate) fn relist(resource: &str, complete: bool) {
         .increment(1);
 }
 
-/// A watch was opened.
+/// Counts an opened watch.
 pub(crate) fn watch_opened(resource: &str) {
     counter!("quota_bridge_watch_restarts_total", "resource" => resource.to_owned()).increment(1);
 }
 
-/// A request failed.
+/// Counts a failed request.
 pub(crate) fn error(resource: &str, failure: &Failure) {
     let code = match failure {
         Failure::Status { code, .. } => code.to_string(),
@@ -228,22 +228,22 @@ pub(crate) fn error(resource: &str, failure: &Failure) {
     counter!("quota_bridge_errors_total", "resource" => resource, "code" => code).increment(1);
 }
 
-/// An object could not be read.
+/// Counts an object that cannot be decoded.
 pub(crate) fn unreadable(resource: &str) {
     counter!("quota_bridge_unreadable_total", "resource" => resource.to_owned()).increment(1);
 }
 
-/// An object was not published as a whole.
+/// Counts an object that is not published as a whole.
 pub(crate) fn shortened(resource: &str) {
     counter!("quota_bridge_shortened_total", "resource" => resource.to_owned()).increment(1);
 }
 
-/// The status of a group was written.
+/// Counts a written status of a group.
 pub(crate) fn status_written() {
     counter!("quota_bridge_group_status_written_total").increment(1);
 }
 
-/// quotad requested a relist.
+/// Counts a relist request of quotad.
 pub(crate) fn relist_requested() {
     counter!("quota_bridge_relists_asked_total").increment(1);
 }

@@ -1,4 +1,4 @@
-//! Which kinds have to be watched.
+//! The kinds that have to be watched.
 
 use std::collections::BTreeSet;
 
@@ -11,16 +11,16 @@ use quota_semantics::{
 /// The kinds that the operator configures in addition to the kinds that are always needed.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    /// Watched although no quota in the cluster limits them.
+    /// Kinds that are watched although no quota in the cluster limits them.
     pub include: BTreeSet<GroupResource>,
-    /// Never watched.
+    /// Kinds that are never watched.
     pub exclude: BTreeSet<GroupResource>,
     /// Workloads that are charged for their pods.
     pub charge: BTreeSet<GroupResource>,
 }
 
-/// Kinds with amounts other than their number, the quotas and groups themselves, and namespaces, by whose labels groups
-/// select.
+/// The kinds that are always watched: those with amounts other than their number, quotas, groups, and namespaces, by
+/// whose labels groups select.
 #[must_use]
 pub fn always() -> BTreeSet<GroupResource> {
     let measured = MEASURED.map(|(group, resource)| GroupResource::new(group, resource));
@@ -48,20 +48,20 @@ pub fn groups() -> GroupResource {
     GroupResource::new(GROUP, PLURAL)
 }
 
-/// Whether a kind without namespaces is watched nevertheless.
+/// Whether this is one of the cluster-scoped kinds that are watched.
 #[must_use]
 pub fn is_of_the_cluster(kind: &GroupResource) -> bool {
     [namespaces(), groups()].contains(kind)
 }
 
-/// Whether there can be a kind of this name. Quotas may limit the number of any name that looks like a resource, such as
-/// `count/Deployments.apps`; the ledger takes names of kinds only.
+/// Whether a kind can have this name. Quotas may limit the number of any name that looks like a resource, such as
+/// `count/Deployments.apps`; the ledger accepts valid names of kinds only.
 #[must_use]
 pub fn is_possible(kind: &GroupResource) -> bool {
     syntax::subdomain(&kind.to_string()).is_empty()
 }
 
-/// All kinds that have to be watched, if they are served. `limited`: those that some quota limits.
+/// All kinds that have to be watched, if they are served. `limited`: the kinds that some quota limits.
 #[must_use]
 pub fn needed(wanted: &Wanted, limited: &BTreeSet<GroupResource>) -> BTreeSet<GroupResource> {
     let mut kinds = always();

@@ -1,5 +1,5 @@
-//! The bounded queue between the tasks of all kinds and the publisher. When it is full, readers wait, and the API server
-//! may end their watches.
+//! The bounded queue between the tasks of all kinds and the publisher. Readers wait while the queue is full, and the
+//! API server may end their watches.
 
 use std::sync::{
     Arc,
@@ -8,17 +8,17 @@ use std::sync::{
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-/// Where lines are put. Clones share it.
+/// The sender of the queue. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Queue {
     lines: mpsc::Sender<Line>,
     bytes: Arc<Semaphore>,
     capacity: u32,
-    /// Lines that were appended.
+    /// The number of appended lines.
     pushed: Arc<AtomicU64>,
 }
 
-/// A line that waits to be published.
+/// A queued line.
 #[derive(Debug)]
 pub struct Line {
     /// The event, without a newline.
@@ -32,7 +32,7 @@ pub struct Line {
 pub struct Closed;
 
 impl Queue {
-    /// A queue for so many lines and so many bytes.
+    /// A queue with a capacity in lines and in bytes.
     #[must_use]
     pub fn new(lines: usize, bytes: u32) -> (Self, mpsc::Receiver<Line>) {
         let (sender, receiver) = mpsc::channel(lines);
@@ -63,13 +63,13 @@ impl Queue {
         Ok(())
     }
 
-    /// How many lines have been appended: at least all those whose appending has returned.
+    /// The number of appended lines; includes all lines whose [`push`](Self::push) has returned.
     #[must_use]
     pub fn pushed(&self) -> u64 {
         self.pushed.load(Ordering::Acquire)
     }
 
-    /// Lines that wait.
+    /// The number of queued lines.
     #[must_use]
     pub fn len(&self) -> usize {
         self.lines.max_capacity() - self.lines.capacity()

@@ -12,30 +12,30 @@ use crate::{
     metrics, webhook,
 };
 
-/// How often changes by others are corrected.
+/// The interval at which changes by others are corrected.
 const LOOK: Duration = Duration::from_secs(60);
 
-/// How long after a failure.
+/// The delay after a failure.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// How long the bridge waits for further limits: quotas are often created several at a time.
+/// The delay in which further limits are collected: quotas are often created several at a time.
 const GATHER: Duration = Duration::from_secs(1);
 
-/// Keeps the rules of one configuration.
+/// Maintains the rules of one ValidatingWebhookConfiguration.
 pub(crate) struct Rules {
     /// The API server.
     pub(crate) client: Client,
-    /// The ValidatingWebhookConfiguration.
+    /// The name of the ValidatingWebhookConfiguration.
     pub(crate) webhook: String,
-    /// Kinds whose number is limited by quotas that only quotad has.
+    /// Kinds whose number is limited by quotas that exist only in quotad.
     pub(crate) include: BTreeSet<GroupResource>,
     /// Workloads that are charged for their pods.
     pub(crate) charge: BTreeSet<GroupResource>,
 }
 
 impl Rules {
-    /// Keeps them until the sender of `limited` is gone: the kinds that quotas of the cluster limit. While that is `None`,
-    /// rules that are there stay; a webhook without rules gets those that do not depend on quotas.
+    /// Maintains the rules until the sender of `limited`, the kinds that quotas of the cluster limit, is dropped. While
+    /// `limited` is `None`, existing rules stay; a webhook without rules gets those that do not depend on quotas.
     pub(crate) async fn run(&self, mut limited: watch::Receiver<Option<BTreeSet<GroupResource>>>) {
         loop {
             let current = limited.borrow_and_update().clone();
@@ -52,7 +52,7 @@ impl Rules {
         }
     }
 
-    /// Returns the time until the next step.
+    /// Writes the rules if they differ. Returns the delay until the next check.
     async fn look(&self, limited: Option<&BTreeSet<GroupResource>>) -> Duration {
         match self.write(limited).await {
             Ok(()) => LOOK,
@@ -87,7 +87,7 @@ impl Rules {
     }
 }
 
-/// Sets the rules: of all webhooks, or else of those that have none. Answers whether that changed something.
+/// Sets the rules of all webhooks, or only of those without rules. Returns whether something changed.
 fn set(configuration: &mut Value, rules: &Value, of_all: bool) -> bool {
     let mut changed = false;
     let webhooks = configuration["webhooks"].as_array_mut();

@@ -27,13 +27,13 @@ use crate::{
     status::StatusWriter,
 };
 
-/// How often what cannot be reached at the start is tried again.
+/// The delay before the API server is tried again at the start.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// How long releasing the Lease may take when the bridge is stopped.
+/// The time that the bridge has to release the Lease when it is stopped.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// `quota-bridge`: reads the command line, does what it says, and returns how it ended.
+/// Runs `quota-bridge` with the arguments of the command line, and returns the exit code.
 #[must_use]
 pub fn main() -> Exit {
     #[cfg(feature = "planted-bugs")]
@@ -115,7 +115,7 @@ async fn serve(config: Config) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Publishes whenever the Lease allows, until something ends that for good.
+/// Publishes whenever this bridge holds the Lease, until the publisher ends or the bridge is stopped.
 async fn campaign(
     leader: Leader,
     terms: Option<Terms>,
@@ -185,7 +185,7 @@ fn access(config: &Config) -> Result<Access, SetupError> {
     }
 }
 
-/// Without a namespace, and outside of a pod, there is nobody to share a Lease with.
+/// The terms of the Lease; none outside of a pod if no namespace is configured.
 fn terms(config: &Config, own_namespace: Option<String>) -> Option<Terms> {
     let lease = &config.lease;
     let namespace = lease.namespace.clone().or(own_namespace)?;
@@ -198,7 +198,7 @@ fn terms(config: &Config, own_namespace: Option<String>) -> Option<Terms> {
     })
 }
 
-/// Renews the webhook's certificate, while this bridge leads.
+/// The manager of the webhook's certificate, if one is configured.
 fn certificates(config: &Config, client: &Client, terms: &Terms) -> Option<CertificateManager> {
     let settings = &config.certificates;
     Some(CertificateManager {
@@ -211,7 +211,7 @@ fn certificates(config: &Config, client: &Client, terms: &Terms) -> Option<Certi
     })
 }
 
-/// Writes the status of groups, while this bridge leads.
+/// The writer of the status of groups, if one is configured.
 fn status_writer(config: &Config, client: &Client) -> Result<Option<StatusWriter>, SetupError> {
     let status = &config.status;
     let Some(url) = &status.quotad else {
@@ -241,7 +241,7 @@ fn host_name() -> String {
         .map_or_else(|| "bridge".to_owned(), |name| name.trim().to_owned())
 }
 
-/// The uid of the cluster and its version; tries until the API server answers.
+/// The uid and version of the cluster; retries until the API server answers.
 async fn greet(client: &Client) -> (String, (u32, u32)) {
     #[derive(Deserialize)]
     struct Namespace {
@@ -278,7 +278,7 @@ async fn greet(client: &Client) -> (String, (u32, u32)) {
     }
 }
 
-/// Begins to connect, and goes on until it succeeds, now and after each loss.
+/// Starts the connection to NATS, which is retried until it succeeds, now and after each loss.
 async fn connect(config: &Config, check: Check) -> Result<(Nats, watch::Receiver<bool>), Failure> {
     let (connected, is_connected) = watch::channel(false);
     let report = move |is: bool, why: &str| {
@@ -310,7 +310,7 @@ async fn connect(config: &Config, check: Check) -> Result<(Nats, watch::Receiver
     Ok((client, is_connected))
 }
 
-/// Serves health and metrics, and answers where.
+/// Serves health and metrics. Returns the address.
 async fn serve_admin(
     config: &Config,
     readiness: Readiness,

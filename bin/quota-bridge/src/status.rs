@@ -16,35 +16,35 @@ use crate::{
     metrics, webhook,
 };
 
-/// Where both servers have them.
+/// The path of ClusterResourceQuotas, at the API server and at quotad.
 const GROUPS: &str = "/apis/quota.openshift.io/v1/clusterresourcequotas";
 
-/// Groups of one answer of quotad.
+/// The number of groups that one request to quotad asks for.
 const PAGE: usize = 500;
 
 /// Copies the status of groups from quotad into the cluster.
 pub(crate) struct StatusWriter {
     /// The API server.
     pub(crate) client: Client,
-    /// quotad's HTTP API.
+    /// A client of quotad's HTTP API.
     pub(crate) quotad: Client,
-    /// How often changes are requested from quotad.
+    /// The interval at which the groups are read from quotad.
     pub(crate) every: Duration,
-    /// How often every status is compared with the cluster's, changed or not.
+    /// The interval at which every status is compared with that in the cluster, changed or not.
     pub(crate) compare_every: Duration,
-    /// Least time between two requests to the API server.
+    /// The delay after each group whose status is compared or written.
     pub(crate) pause: Duration,
 }
 
 /// The groups that need no request: unchanged statuses, and groups that are not in the cluster. Others may change a
 /// status in the cluster, so this cache expires.
 struct Compared {
-    /// When the comparison began: a time since the start.
+    /// The begin of the comparison, as the time since the start of the task.
     since: Duration,
     hasher: RandomState,
-    /// Fingerprints of what the cluster holds, by name.
+    /// Fingerprints of the statuses that were written, equal or rejected, by name.
     written: BTreeMap<Name, u64>,
-    /// Groups of quotad alone, by name and uid.
+    /// Groups that exist only in quotad, by name and uid.
     elsewhere: BTreeSet<(Name, Name)>,
 }
 
@@ -63,7 +63,7 @@ struct ListMetadata {
     next: String,
 }
 
-/// A group as quotad shows it.
+/// A group, as returned by quotad.
 #[derive(Deserialize)]
 struct Group<'a> {
     metadata: Identity,
@@ -81,11 +81,11 @@ struct Identity {
 /// The outcome for a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
-    /// The cluster has this status.
+    /// The cluster has the status.
     Written,
-    /// The cluster has no such group, or another one by that name.
+    /// The cluster has no such group, or another one with its name.
     Elsewhere,
-    /// The cluster rejects it.
+    /// The cluster rejects the status.
     Refused,
     /// The object was changed concurrently: read it again.
     Conflict,
@@ -101,7 +101,7 @@ impl Compared {
         }
     }
 
-    /// Begins anew once the comparison is older than `every`.
+    /// Resets the comparison once it is older than `every`.
     fn expire(&mut self, now: Duration, every: Duration) {
         if now.saturating_sub(self.since) >= every {
             *self = Self::new(now);
@@ -134,7 +134,7 @@ impl Compared {
 }
 
 impl StatusWriter {
-    /// Works until it is dropped.
+    /// Runs until the future is dropped.
     pub(crate) async fn run(&self) {
         let begun = Instant::now();
         let mut compared = Compared::new(Duration::ZERO);
@@ -148,7 +148,7 @@ impl StatusWriter {
         }
     }
 
-    /// Checks all groups once. The error names the server whose answer is missing.
+    /// Checks all groups once. The error names the server that failed.
     async fn round(&self, compared: &mut Compared) -> Result<(), (&'static str, Failure)> {
         let mut next = String::new();
         loop {
@@ -214,8 +214,8 @@ impl StatusWriter {
     }
 }
 
-/// Whether what went wrong with one group would go wrong with all others: the server is not there, is overloaded, or does
-/// not know this bridge.
+/// Whether a failure with one group would recur with all others: the server is unreachable or overloaded, or does not
+/// accept the bridge's credentials.
 fn ends_round(failure: &Failure) -> bool {
     match failure {
         Failure::Status { code, .. } => matches!(code, 401 | 429 | 500..),

@@ -1,4 +1,4 @@
-//! The watermark of each kind, as it is published.
+//! The watermarks of all kinds.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,7 +14,7 @@ pub struct Watermarks(Arc<Mutex<BTreeMap<GroupResource, Kind>>>);
 #[derive(Debug)]
 enum Kind {
     Absent,
-    /// By scope; the watermark of a kind is the oldest of them.
+    /// The watermarks by scope; the watermark of the kind is the oldest of them.
     Scopes(BTreeMap<Scope, Option<ScopeWatermark>>),
 }
 
@@ -25,25 +25,25 @@ struct ScopeWatermark {
 }
 
 impl Watermarks {
-    /// A kind is watched from now on, in these scopes. It has no watermark yet.
+    /// Records that a kind is watched from now on, in these scopes. The kind has no watermark yet.
     pub fn watched(&self, kind: &GroupResource, scopes: &[Scope]) {
         let scopes = scopes.iter().map(|scope| (scope.clone(), None));
         let kind_of = Kind::Scopes(scopes.collect());
         self.0.lock().insert(kind.clone(), kind_of);
     }
 
-    /// A kind is not served.
+    /// Records that a kind is not served.
     pub fn absent(&self, kind: &GroupResource) {
         self.0.lock().insert(kind.clone(), Kind::Absent);
     }
 
-    /// Forgets which other kinds are not served.
+    /// Removes the kinds that are not served, except for those that `is_kept` selects.
     pub fn keep_absent(&self, is_kept: impl Fn(&GroupResource) -> bool) {
         let mut kinds = self.0.lock();
         kinds.retain(|kind, watched| !matches!(watched, Kind::Absent) || is_kept(kind));
     }
 
-    /// All that was committed by this time is queued.
+    /// Records that all changes of a scope committed by this time are queued.
     pub fn advance(&self, scope: &Scope, time: Timestamp, version: u64) {
         if let Some(Kind::Scopes(scopes)) = self.0.lock().get_mut(&scope.resource)
             && let Some(watermark) = scopes.get_mut(scope)
@@ -52,7 +52,7 @@ impl Watermarks {
         }
     }
 
-    /// What is published of them.
+    /// The progress of all kinds for a bookmark, without kinds that have no watermark yet.
     #[must_use]
     pub fn progress(&self) -> BTreeMap<Name, Progress> {
         let kinds = self.0.lock();
@@ -72,7 +72,7 @@ impl Watermarks {
         progress.collect()
     }
 
-    /// Kinds that are watched, and have no watermark yet.
+    /// The watched kinds that have no watermark yet.
     #[must_use]
     pub fn missing(&self) -> Vec<Name> {
         let kinds = self.0.lock();

@@ -1,4 +1,4 @@
-//! Certificates as PEM: how they are made, and what can be seen of them.
+//! Certificates as PEM: generation and inspection.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,10 +15,10 @@ use rustls::{
 };
 use x509_parser::{certificate::X509Certificate, prelude::FromDer as _};
 
-/// How long a CA is good for.
+/// The lifetime of a CA, in days.
 pub(super) const AUTHORITY_DAYS: u16 = 3650;
 
-/// How long a certificate that is served is good for.
+/// The lifetime of a serving certificate, in days.
 pub(super) const SERVING_DAYS: u16 = 365;
 
 /// A certificate and its key.
@@ -28,14 +28,14 @@ pub(super) struct Pair {
     pub(super) key: String,
 }
 
-/// A CA of its own.
+/// A new self-signed CA.
 pub(super) fn authority(now: Timestamp) -> Result<Pair, rcgen::Error> {
     let key = KeyPair::generate()?;
     let certificate = authority_parameters(now).self_signed(&key)?;
     Ok(pair(&certificate.pem(), &key))
 }
 
-/// A certificate for a server by these names.
+/// A new serving certificate for these names.
 pub(super) fn serving(
     authority: &Pair,
     names: &[String],
@@ -58,7 +58,7 @@ pub(super) fn serving(
     Ok(pair(&certificate.pem(), &key))
 }
 
-/// All CAs have one name, so that of one only its key has to be kept.
+/// The parameters of a CA. All CAs have the same name, so that only the key of a CA has to be kept.
 fn authority_parameters(now: Timestamp) -> CertificateParams {
     let mut parameters = CertificateParams::default();
     parameters
@@ -70,7 +70,7 @@ fn authority_parameters(now: Timestamp) -> CertificateParams {
     parameters
 }
 
-/// From the day before, since clocks differ.
+/// Sets the validity, which begins a day before, since clocks differ.
 fn good_for(parameters: &mut CertificateParams, now: Timestamp, days: u16) {
     let now = now.to_zoned(TimeZone::UTC);
     let date = |time: jiff::Zoned| {
@@ -88,7 +88,7 @@ fn pair(certificate: &str, key: &KeyPair) -> Pair {
     }
 }
 
-/// The certificates in a PEM text, each in the same form; what is none is left out.
+/// The certificates in a PEM text, normalized. Blocks that are no certificates are left out.
 pub(super) fn certificates(text: &str) -> Vec<String> {
     const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
     const END: &str = "-----END CERTIFICATE-----";
@@ -101,14 +101,14 @@ pub(super) fn certificates(text: &str) -> Vec<String> {
     blocks.filter(|block| expires(block).is_some()).collect()
 }
 
-/// When a certificate ends to be good; none if it is no certificate.
+/// The expiry time of a certificate; none if the text is no certificate.
 pub(super) fn expires(certificate: &str) -> Option<Timestamp> {
     let der = CertificateDer::from_pem_slice(certificate.as_bytes()).ok()?;
     let (_, parsed) = X509Certificate::from_der(&der).ok()?;
     Timestamp::from_second(parsed.validity().not_after.timestamp()).ok()
 }
 
-/// Whether the key is that of the certificate.
+/// Whether the key belongs to the certificate.
 pub(super) fn fits(pair: &Pair) -> bool {
     let Ok(key) = KeyPair::from_pem(&pair.key) else {
         return false;
@@ -120,7 +120,7 @@ pub(super) fn fits(pair: &Pair) -> bool {
         .is_ok_and(|(_, parsed)| parsed.public_key().raw == key.subject_public_key_info())
 }
 
-/// Whether a client that trusts these CAs takes the certificate for a server by each of the names at that time.
+/// Whether a client that trusts these CAs accepts the certificate for each of the names at that time.
 pub(super) fn verifies(
     certificate: &str,
     authorities: &[String],

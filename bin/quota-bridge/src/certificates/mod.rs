@@ -1,5 +1,5 @@
-//! The webhook's certificate, kept by the bridge that leads: a Secret that quotad serves from, and the `caBundle` by
-//! which the API server trusts it.
+//! The webhook's certificate, maintained by the leading bridge: a Secret with the certificate that quotad serves, and
+//! the `caBundle` by which the API server trusts it.
 
 mod make;
 mod plan;
@@ -17,33 +17,33 @@ use crate::{
 use make::{Pair, certificates};
 use plan::{Held, plan};
 
-/// How long after a failure.
+/// The delay after a failure.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// Keys of the Secret: all CAs, the key of the first, and what is served.
+/// Keys of the Secret: all CAs, the key of the first CA, and the serving certificate with its key.
 const AUTHORITIES: &str = "ca.crt";
 const AUTHORITY_KEY: &str = "ca.key";
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
 
-/// Keeps one certificate.
+/// Maintains one certificate.
 pub(crate) struct CertificateManager {
     /// The API server.
     pub client: Client,
-    /// Where the Secret is.
+    /// The namespace of the Secret.
     pub namespace: String,
-    /// Its name. It has to be there, and may be empty.
+    /// The name of the Secret, which has to exist, and may be empty.
     pub secret: String,
-    /// The ValidatingWebhookConfiguration.
+    /// The name of the ValidatingWebhookConfiguration.
     pub webhook: String,
-    /// The names of the server.
+    /// The names that the serving certificate covers.
     pub names: Vec<String>,
-    /// How often it is looked whether everything is as it should be. A new CA is trusted for so long before it is used.
+    /// The interval of checks. A new CA is trusted for this long before it signs.
     pub every: Duration,
 }
 
 impl CertificateManager {
-    /// Keeps it, without an end.
+    /// Maintains the certificate; never returns.
     pub(crate) async fn run(&self) {
         loop {
             let wait = match self.look(Timestamp::now()).await {
@@ -88,7 +88,7 @@ impl CertificateManager {
     }
 }
 
-/// What a Secret's data say. What cannot be read is taken for missing.
+/// The content of a Secret. Unreadable parts count as missing.
 fn held(data: &Value) -> Held {
     let text = |key: &str| decode(&data[key]);
     Held {
@@ -115,7 +115,7 @@ fn hold(secret: &mut Value, held: &Held) {
     }
 }
 
-/// The CAs that each of the webhooks trusts.
+/// The CAs that all webhooks of the configuration trust.
 fn trusted(configuration: &Value) -> Vec<String> {
     let bundles = configuration["webhooks"].as_array().into_iter().flatten();
     let bundles =
@@ -127,7 +127,7 @@ fn trusted(configuration: &Value) -> Vec<String> {
     common.unwrap_or_default()
 }
 
-/// Whether that changed something.
+/// Sets the `caBundle` of all webhooks. Returns whether something changed.
 fn trust(configuration: &mut Value, bundle: &str) -> bool {
     let bundle = Value::from(STANDARD.encode(bundle));
     let mut changed = false;

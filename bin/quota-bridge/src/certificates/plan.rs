@@ -1,36 +1,37 @@
-//! The changes after which the API server always trusts the certificate that quotad serves.
+//! Plans changes such that the API server always trusts the certificate that quotad serves.
 //!
-//! A new CA is trusted before it signs, and an old one until it expires, so a change may take any time to reach the API
+//! A new CA is trusted before it signs, and an old CA until it expires, so a change may take any time to reach the API
 //! servers and the pods. The key of an old CA is deleted.
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::make::{self, AUTHORITY_DAYS, Pair, SERVING_DAYS};
 
-/// Most CAs that are trusted at the same time.
+/// The maximum number of CAs that are trusted at the same time.
 const AUTHORITIES: usize = 8;
 
-/// What the Secret holds.
+/// The content of the Secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Held {
-    /// CAs, the newest first.
+    /// The CAs, newest first.
     pub(super) authorities: Vec<String>,
-    /// The key of the newest.
+    /// The key of the newest CA.
     pub(super) key: String,
-    /// What is served.
+    /// The serving certificate and its key.
     pub(super) serving: Pair,
 }
 
 /// The desired state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
-    /// The CAs that the API server shall trust. They have to be written before the Secret.
+    /// The CAs that the API server has to trust; written before the Secret.
     pub(super) trusted: Vec<String>,
-    /// What the Secret shall hold.
+    /// The new content of the Secret.
     pub(super) held: Held,
 }
 
-/// `trusted` are the CAs that the API server trusts already. What has less than a third of its time left is replaced.
+/// Plans the next change. `trusted` are the CAs that the API server trusts already. Certificates with less than a third
+/// of their lifetime left are replaced.
 pub(super) fn plan(
     held: &Held,
     trusted: &[String],
@@ -77,7 +78,7 @@ pub(super) fn plan(
     })
 }
 
-/// The CA that signs, if it still should.
+/// The newest CA, if it may still sign: its key matches, and more than a third of its lifetime is left.
 fn current(held: &Held, now: Timestamp) -> Option<Pair> {
     let newest = held.authorities.first()?;
     let pair = Pair {
@@ -106,7 +107,7 @@ mod tests {
         "2026-11-22T12:00:00Z".parse().unwrap()
     }
 
-    /// What API servers and pods see: the last state or the one before, each of them.
+    /// API servers and pods: each of them has the latest state, or the one before.
     #[derive(Clone, Default)]
     struct World {
         held: Held,

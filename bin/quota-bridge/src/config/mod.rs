@@ -1,4 +1,4 @@
-//! The configuration of `quota-bridge`: [`schema`] says which keys there are, the shipped `bridge.toml` what they mean.
+//! The configuration of `quota-bridge`: [`schema`] defines the keys, the shipped `bridge.toml` documents them.
 
 pub(crate) mod schema;
 mod validate;

@@ -1,4 +1,4 @@
-//! Every key of the configuration with its type. Its default, and what it is for, stand in the shipped `bridge.toml`.
+//! The keys of the configuration with their types. The shipped `bridge.toml` has their defaults and documents them.
 
 use std::{
     net::SocketAddr,
@@ -12,38 +12,38 @@ use quota_service::{
 };
 use serde::{Deserialize, Serialize};
 
-/// The whole configuration. [`Config::default`] is the shipped file: what runs without one.
+/// The whole configuration. [`Config::default`] is the shipped file, which applies without a configuration file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Config {
-    /// URL of an API server that needs no credentials.
+    /// The URL of an API server that needs no credentials; none: see `kubeconfig`.
     #[serde(with = "blank")]
     pub api: Option<String>,
-    /// A kubeconfig.
+    /// The kubeconfig file; none, and no `api`: the service account of the pod.
     #[serde(with = "blank")]
     pub kubeconfig: Option<PathBuf>,
-    /// The context of the kubeconfig.
+    /// The context of the kubeconfig; none: its current context.
     #[serde(with = "blank")]
     pub context: Option<String>,
     /// The cluster's name, the last part of the subject.
     pub cluster: String,
-    /// Publish also if the subject holds the objects of another cluster.
+    /// Whether to publish also if the subject holds the objects of another cluster.
     pub adopt_cluster: bool,
-    /// The only namespaces that are looked at.
+    /// The watched namespaces; empty: all.
     pub namespaces: Vec<String>,
-    /// Where the objects are published.
+    /// The stream to which the objects are published.
     pub nats: Nats,
-    /// Which kinds are watched.
+    /// The watched kinds.
     pub resources: Resources,
-    /// How lists are read.
+    /// Lists.
     pub list: List,
-    /// How watches are read.
+    /// Watches.
     pub watch: Watch,
     /// The watermarks of kinds.
     pub watermark: Watermark,
-    /// Room between readers and publisher.
+    /// The queue between readers and publisher.
     pub queue: Queue,
-    /// Which of several bridges publishes.
+    /// The Lease, which selects the bridge that publishes.
     pub lease: Lease,
     /// The webhook's certificate.
     pub certificates: Certificates,
@@ -63,74 +63,74 @@ impl Default for Config {
     }
 }
 
-/// `nats.*`: where the objects are published.
+/// `nats.*`: the stream to which the objects are published.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Nats {
-    /// Servers, separated by commas.
+    /// The URLs of the servers, separated by commas.
     pub url: String,
-    /// The JetStream stream.
+    /// The name of the JetStream stream.
     pub stream: String,
-    /// What the subject begins with, before the cluster's name.
+    /// The prefix of the subject of objects, before the cluster's name.
     pub subject_prefix: String,
-    /// What the subject of requests begins with, before the cluster's name.
+    /// The prefix of the subjects of quotad's requests, before the cluster's name.
     pub control_prefix: String,
-    /// Credentials, certificates, and how often to try again.
+    /// Credentials, certificates and timeouts of the connection.
     #[serde(flatten)]
     pub connection: Connection,
 }
 
-/// `resources.*`: which kinds are watched.
+/// `resources.*`: the watched kinds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Resources {
-    /// Watched although no quota in the cluster limits them.
+    /// Kinds that are watched although no quota in the cluster limits them.
     pub include: Vec<String>,
-    /// Never watched.
+    /// Kinds that are never watched.
     pub exclude: Vec<String>,
     /// Workloads that the ledger charges for their pods.
     pub charge: Vec<String>,
-    /// Labels of objects that groups of the ledger choose by: its `groups.object_labels`.
+    /// Labels of objects by which groups select: the ledger's `groups.object_labels`.
     pub object_labels: Vec<String>,
 }
 
-/// `list.*`: how lists are read.
+/// `list.*`: lists.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct List {
-    /// In pages, or at the begin of a watch.
+    /// The way in which kinds are listed.
     pub mode: ListMode,
-    /// Objects of one page.
+    /// The maximum number of objects of one page.
     pub page: NonZeroU32,
-    /// Kinds that are listed at the same time.
+    /// The maximum number of kinds that are listed at the same time.
     pub concurrency: NonZeroUsize,
-    /// How often each kind is listed although nothing asks for it.
+    /// The interval of periodic lists of each kind.
     pub every: Period,
-    /// How long a list at the begin of a watch may be silent before its end.
+    /// The idle timeout of a list that is sent at the begin of a watch.
     pub idle: Period,
 }
 
-/// How a kind is listed.
+/// The way in which kinds are listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ListMode {
-    /// As `watch` from Kubernetes 1.34 on, else as `pages`.
+    /// `watch` from Kubernetes 1.34 on, otherwise `pages`.
     Auto,
-    /// In pages.
+    /// As pages.
     Pages,
-    /// At the begin of a watch.
+    /// As the initial events of a watch.
     Watch,
 }
 
-/// `watch.*`: how watches are read.
+/// `watch.*`: watches, and discovery.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Watch {
-    /// The timeout that a watch is opened with.
+    /// The timeout with which a watch is opened.
     pub timeout: Period,
-    /// How long it may be silent.
+    /// The idle timeout of a watch.
     pub idle: Period,
-    /// How often kinds are looked for.
+    /// The interval of discovery.
     pub discovery: Period,
 }
 
@@ -138,80 +138,81 @@ pub(crate) struct Watch {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Watermark {
-    /// How often it is found out.
+    /// The interval at which watermarks are determined.
     pub every: Period,
 }
 
-/// `queue.*`: room between readers and publisher.
+/// `queue.*`: the queue between readers and publisher.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Queue {
-    /// Lines.
+    /// The maximum number of queued lines.
     pub lines: NonZeroUsize,
-    /// Their bytes.
+    /// The maximum size of the queued lines.
     pub bytes: Size,
 }
 
-/// `lease.*`: which of several bridges publishes.
+/// `lease.*`: the Lease, which selects the bridge that publishes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Lease {
-    /// The Lease's name.
+    /// The name of the Lease.
     pub name: String,
-    /// Its namespace; none: that of the pod. Outside of a pod there is no Lease then.
+    /// The namespace of the Lease; none: that of the pod, or no Lease outside of a pod.
     #[serde(with = "blank")]
     pub namespace: Option<String>,
-    /// How long others wait after the last renewal that they saw.
+    /// The lease duration: others wait for this long after the last renewal that they observed.
     pub duration: Period,
-    /// How long the holder tries to renew before it releases it.
+    /// The renew deadline: the holder gives up the Lease if it cannot renew for this long.
     pub renew: Period,
-    /// How often it is renewed, or tried for.
+    /// The retry period: the interval of renewals and of attempts to acquire.
     pub retry: Period,
 }
 
-/// `certificates.*`: the webhook's certificate, kept by the bridge that leads.
+/// `certificates.*`: the webhook's certificate, maintained by the leading bridge.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Certificates {
-    /// The Secret that quotad serves from, in the Lease's namespace.
+    /// The Secret with the certificate that quotad serves, in the Lease's namespace; none: no certificate is
+    /// maintained.
     #[serde(with = "blank")]
     pub secret: Option<String>,
-    /// The ValidatingWebhookConfiguration whose `caBundle` is kept.
+    /// The ValidatingWebhookConfiguration whose `caBundle` is maintained.
     #[serde(with = "blank")]
     pub webhook: Option<String>,
-    /// The names that the API server calls quotad by.
+    /// The names by which the API server reaches quotad.
     pub names: Vec<String>,
-    /// How often it is looked whether everything is as it should be.
+    /// The interval of checks.
     pub every: Period,
 }
 
-/// `webhook.*`: what the API server asks quotad about.
+/// `webhook.*`: the rules of the webhook.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Webhook {
-    /// The ValidatingWebhookConfiguration whose rules are kept equal to what quotas limit.
+    /// The ValidatingWebhookConfiguration whose rules list the kinds that quotas limit; none: no rules are maintained.
     #[serde(with = "blank")]
     pub rules: Option<String>,
 }
 
-/// `status.*`: the status of ClusterResourceQuotas, kept by the bridge that leads.
+/// `status.*`: the status of ClusterResourceQuotas, maintained by the leading bridge.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Status {
-    /// URL of quotad's HTTP API; none: nothing is written.
+    /// The URL of quotad's HTTP API; none: no status is written.
     #[serde(with = "blank")]
     pub quotad: Option<String>,
-    /// File that holds a token for it.
+    /// The file with a token for that API.
     #[serde(with = "blank")]
     pub token_file: Option<PathBuf>,
-    /// CA certificates (PEM) to trust instead of the system's.
+    /// The file with the CA certificates (PEM) for that API; none: those of the system.
     #[serde(with = "blank")]
     pub tls_ca: Option<PathBuf>,
-    /// How often changes are requested from quotad.
+    /// The interval at which the groups are read from quotad.
     pub every: Period,
-    /// How often every status is compared with the cluster's, changed or not.
+    /// The interval at which every status is compared with that in the cluster, changed or not.
     pub compare_every: Period,
-    /// Most groups that are looked at or written in the cluster, per second.
+    /// The maximum number of groups that are read or written in the cluster, per second.
     pub max_per_second: NonZeroU32,
 }
 
@@ -219,6 +220,6 @@ pub(crate) struct Status {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Admin {
-    /// The address.
+    /// The address of the listener.
     pub listen: SocketAddr,
 }

@@ -1,4 +1,4 @@
-//! What the type of a value cannot say: ranges, and keys that need or exclude each other.
+//! Checks beyond the types of values: ranges, and keys that require or exclude each other.
 
 use quota_client::server::may_send_token;
 use quota_semantics::{admission::Charging, object::GroupResource};
@@ -8,7 +8,7 @@ use tracing_subscriber::EnvFilter;
 use super::Config;
 use crate::needed::is_possible;
 
-/// Everything that is wrong with values that are well-formed each.
+/// All errors in a configuration whose values are well-formed.
 pub(super) fn validate(config: &Config) -> Vec<Finding> {
     let mut findings = config.nats.connection.validate();
     api(config, &mut findings);
@@ -159,7 +159,7 @@ fn status(config: &Config, findings: &mut Vec<Finding>) {
     );
 }
 
-/// Whether a token that is sent there can be read by others.
+/// Whether a token that is sent to this URL could be read on the way.
 fn shows_token(url: &str) -> bool {
     let uri = url.parse::<http::Uri>();
     uri.is_ok_and(|uri| {

@@ -1,4 +1,4 @@
-//! Discovery of servers that do not say all at once: a request for each version of each group.
+//! Discovery of servers without aggregated discovery: a request for each version of each group.
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -6,7 +6,7 @@ use serde::Deserialize;
 use super::{Group, GroupName, Resource, ResponseKind, STALE, Version, json};
 use crate::kubernetes::{Client, Failure, JSON};
 
-/// What `/api` (an `APIVersions`) or `/apis` (an `APIGroupList`) answers.
+/// The response of `/api` (an `APIVersions`) or `/apis` (an `APIGroupList`).
 #[derive(Deserialize)]
 struct Root {
     #[serde(default)]
@@ -18,7 +18,7 @@ struct Root {
 #[derive(Deserialize)]
 struct ApiGroup {
     name: String,
-    /// In the order of preference.
+    /// The versions, in the order of preference.
     versions: Vec<GroupVersion>,
 }
 
@@ -69,7 +69,7 @@ impl From<ApiResource> for Resource {
     }
 }
 
-/// The groups that `answer` of `path` names, with their resources. A version that cannot be read is stale.
+/// The groups in `answer`, the response of `path`, with their resources. A version that cannot be read is stale.
 pub(super) async fn groups(
     client: &Client,
     path: &str,

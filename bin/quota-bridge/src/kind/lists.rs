@@ -1,4 +1,4 @@
-//! How many lists are read at the same time, and how long their pages may be.
+//! Bounds on the number of lists that are read at the same time, and on the size of their pages.
 
 use std::{num::NonZeroUsize, pin::pin, sync::Arc, time::Duration};
 
@@ -9,15 +9,16 @@ use tokio::{
 
 use crate::{kubernetes::Failure, queue::Closed};
 
-/// Most bytes of the pages that are in memory at the same time. The lines that result from a page may need as much
-/// again; both together fit into the memory limit of the chart (512 MiB).
+/// The maximum size of all pages in memory, in bytes. The lines that result from a page may need as much again; both
+/// together fit into the memory limit of the chart (512 MiB).
 const PAGES_MAX_BYTES: usize = 128 << 20;
 
-/// Every object fits into a page of this size: an API server takes at most 3 MiB of one, however much etcd stores, and
-/// JSON needs up to six bytes for a character of its text.
+/// The size of a page into which every object fits, in bytes: an API server accepts at most 3 MiB, whatever etcd
+/// stores, and JSON needs up to six bytes for a character.
 const OBJECT_MAX_BYTES: usize = 20 << 20;
 
-/// How long a list keeps its permit while nothing of it arrives. A server answers sooner, unless a part of it is down.
+/// The time for which a list keeps its permit while no data arrive. A server answers sooner, unless a part of it is
+/// down.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Permits to read lists, for the tasks of all kinds. Clones share them.
@@ -31,7 +32,7 @@ pub struct Lists {
 pub(super) type Permit = OwnedSemaphorePermit;
 
 impl Lists {
-    /// Permits for so many lists.
+    /// Permits for `concurrency` lists.
     #[must_use]
     pub fn new(concurrency: NonZeroUsize) -> Self {
         Self {
@@ -40,15 +41,15 @@ impl Lists {
         }
     }
 
-    /// The longest page that may be read.
+    /// The maximum size of a page, in bytes.
     pub(super) const fn page_max_bytes(&self) -> usize {
         self.page_max_bytes
     }
 
-    /// Sends a request for a list. Its answer comes with the permit to read it.
+    /// Sends a request for a list. Returns the response with the permit to read it.
     ///
     /// A request waits for a permit, so that the server computes few lists at the same time. A server that does not
-    /// answer soon must not hold up other kinds: then the request goes on without a permit, until its answer begins.
+    /// answer soon must not hold up other kinds: then the request goes on without a permit, until the response begins.
     pub(super) async fn open<T>(
         &self,
         request: impl Future<Output = Result<T, Failure>>,

@@ -1,5 +1,5 @@
-//! The state machine of one kind's task: list, watch, wait. Pure: answers of the server go in, the next request and the
-//! begin and end of relists come out.
+//! The state machine of one kind's task: list, watch, wait. Pure: the server's responses go in, the next request and
+//! the begin and end of relists come out.
 //!
 //! The main rule: a relist ends only if every page of one snapshot arrived, had the right kind, and each of its objects
 //! was decoded. Without that end the ledger ends no object.
@@ -12,10 +12,10 @@ use crate::{
     line::{Begin, End, RelistIds},
 };
 
-/// First wait after a failure; doubled up to [`LONGEST_WAIT`].
+/// The delay after a first failure; doubled with each further one, up to [`LONGEST_WAIT`].
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 
-/// Longest wait after failures.
+/// The maximum delay after failures.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// Delay until the next attempt for a kind to which access is forbidden, or which is not served.
@@ -24,26 +24,26 @@ const FORBIDDEN_WAIT: Duration = Duration::from_secs(60);
 /// Delay until the next attempt after an incomplete list, or an empty list that is not yet accepted.
 const DOUBT_WAIT: Duration = Duration::from_secs(60);
 
-/// Longest delay that a server can request.
+/// The maximum delay that a server can request.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(5 * 60);
 
-/// A watch that ends sooner has failed.
+/// The minimum duration of a watch. A watch that ends sooner has failed.
 const SHORTEST_WATCH: Duration = Duration::from_secs(1);
 
-/// How a kind is listed.
+/// The rules for listing a kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// Most objects of a page.
+    /// The maximum number of objects of a page.
     pub page: u32,
-    /// Request the list as the initial events of a watch, as long as the server supports that.
+    /// Whether the list is requested as the initial events of a watch, as long as the server supports that.
     pub watch_list: bool,
-    /// Interval of periodic lists.
+    /// The interval of periodic lists.
     pub every: Duration,
-    /// An empty list is accepted at once, instead of after two empty lists in a row.
+    /// Whether an empty list is accepted at once, instead of after two empty lists in a row.
     pub may_be_empty: bool,
 }
 
-/// What to do next.
+/// The next action of the task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Wait for this time.
@@ -63,48 +63,48 @@ pub struct Page {
     pub version: String,
     /// The token of the next page; none: it is the last one.
     pub next: Option<String>,
-    /// How many of its objects were read.
+    /// The number of objects that were decoded.
     pub read: usize,
-    /// How many could not be read.
+    /// The number of objects that could not be decoded.
     pub unreadable: usize,
-    /// It was so short that a page of twice as many objects will not be too long.
+    /// Whether the page was so short that a page of twice as many objects will not be too long.
     pub is_short: bool,
 }
 
 /// An event of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// An object as it is now, of this version.
+    /// An existing object with this version.
     Alive(&'a str),
-    /// An object that was deleted, at this version.
+    /// An object that was deleted at this version.
     Deleted(&'a str),
-    /// An object that could not be read.
+    /// An object that could not be decoded.
     Unreadable,
     /// All events up to this version have been sent.
     Bookmark(&'a str),
-    /// The same, and all initial objects have been sent.
+    /// All initial objects, and all events up to this version, have been sent.
     ListEnds(&'a str),
 }
 
 /// The begin or end of a relist around the lines of a page or an event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Brackets {
-    /// The list is older than what was shown before: versions have gone back.
+    /// Set if the list is older than the newest version received before: versions have gone back.
     pub went_back: Option<WentBack>,
-    /// Before them, a relist begins.
+    /// The relist that begins before these lines.
     pub begin: Option<Begin>,
-    /// After them, the list is over.
+    /// Whether the list is over after these lines.
     pub over: bool,
-    /// After them, the relist ends.
+    /// The end of the relist after these lines.
     pub end: Option<End>,
 }
 
-/// A consistent read gave a version before one that was shown: the API server's etcd was restored from a backup.
+/// A consistent read returned a version before one that was received: the API server's etcd was restored from a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WentBack {
-    /// The version that the read gave.
+    /// The version that the read returned.
     pub version: u64,
-    /// The newest version that was shown.
+    /// The newest version that was received.
     pub newest: u64,
 }
 
@@ -114,23 +114,24 @@ pub struct Machine {
     rules: Rules,
     ids: RelistIds,
     phase: Phase,
-    /// Objects of the next page.
+    /// The maximum number of objects of the next page.
     page_limit: u32,
-    /// Failures in a row. In a list only its end shows that the server works: a list that always breaks at the same place
-    /// begins again less and less often.
+    /// The number of failures in a row. During a list only its end resets the number: a list that always breaks at the
+    /// same place begins again less and less often.
     failures: u32,
     wait: Option<Duration>,
     relist_at: Duration,
-    /// Whether the last list was complete, so that the watch shows all objects.
+    /// Whether the last list was complete, so that the watch delivers all changes.
     whole: bool,
     empty_since: Option<Duration>,
-    /// The next relist reports that versions have gone back.
+    /// Whether the next relist reports that versions have gone back.
     reset: bool,
-    /// The newest version that was shown since versions last went back; 0: unknown.
+    /// The newest version received since versions last went back; 0: unknown.
     newest: u64,
-    /// Another relist was requested while one was going on.
+    /// Whether another relist was requested during the current one.
     again: bool,
-    /// The next list comes in pages: the server failed to send the last one at the begin of a watch.
+    /// Whether the next list is requested in pages, since the server failed to send the last one at the begin of a
+    /// watch.
     pages_next: bool,
 }
 
@@ -142,7 +143,7 @@ enum Phase {
     Paging { list: List, next: String },
     /// A watch is open that begins with a list.
     Listing(Option<List>),
-    /// All up to this version was shown.
+    /// All events up to this version have been received.
     Watching(String),
 }
 
@@ -154,7 +155,7 @@ struct List {
 }
 
 impl Machine {
-    /// A task that has not begun. Its relists get the next of these ids.
+    /// The initial state. Relists get the next ids of `ids`.
     #[must_use]
     pub const fn new(rules: Rules, ids: RelistIds) -> Self {
         Self {
@@ -194,19 +195,19 @@ impl Machine {
         }
     }
 
-    /// When a watch must be closed for the next relist.
+    /// The time at which a watch is closed for the next relist.
     #[must_use]
     pub const fn relist_at(&self) -> Duration {
         self.relist_at
     }
 
-    /// How many objects the next page may have.
+    /// The maximum number of objects of the next page.
     #[must_use]
     pub const fn page_limit(&self) -> u32 {
         self.page_limit
     }
 
-    /// The version up to which all was shown; none, while that is not certain.
+    /// The version up to which all events have been received; none while that is not certain.
     #[must_use]
     pub fn shown(&self) -> Option<&str> {
         match &self.phase {
@@ -221,8 +222,8 @@ impl Machine {
         !matches!(self.phase, Phase::Watching(_))
     }
 
-    /// List again, after the list that is being read if there is one. `reset`: versions have gone back, and the list so
-    /// far is useless.
+    /// Requests another list, after the current one if there is one. `reset`: versions have gone back, and the current
+    /// list is discarded.
     pub fn relist(&mut self, reset: bool) {
         if !reset && self.is_listing() {
             self.again = true;
@@ -234,7 +235,7 @@ impl Machine {
         self.wait = None;
     }
 
-    /// A page has come. `jitter` is from 0 to 1.
+    /// Processes a page. `jitter` is from 0 to 1.
     pub fn page(&mut self, page: &Page, now: Duration, jitter: f64) -> Brackets {
         if page.is_short {
             self.page_limit = self.page_limit.saturating_mul(2).min(self.rules.page);
@@ -266,7 +267,8 @@ impl Machine {
         brackets
     }
 
-    /// A page was too long. The same one is requested again, with half as many objects. False: it was for one object.
+    /// Halves the number of objects of the next page, since a page was too long. Returns false if it was a page of one
+    /// object.
     pub const fn halve_page(&mut self) -> bool {
         let is_possible = self.page_limit > 1;
         if is_possible {
@@ -275,7 +277,7 @@ impl Machine {
         is_possible
     }
 
-    /// An event has come.
+    /// Processes an event.
     pub fn event(&mut self, event: Event<'_>, now: Duration, jitter: f64) -> Brackets {
         let mut brackets = Brackets::default();
         let Phase::Listing(list) = &mut self.phase else {
@@ -380,8 +382,8 @@ impl Machine {
         });
     }
 
-    /// Lists are consistent reads, so one that is older than what was shown is of an API server that was restored. If
-    /// nobody has noticed yet, the next relist says so.
+    /// Checks whether a list is older than the newest version received. Lists are consistent reads, so the API server
+    /// was restored. Unless that was detected before, the next relist reports it.
     fn went_back(&mut self, version: &str) -> Option<WentBack> {
         let version = version.parse().ok().filter(|version| *version > 0)?;
         let newest = self.newest;
@@ -390,7 +392,7 @@ impl Machine {
         is_news.then_some(WentBack { version, newest })
     }
 
-    /// The server has ended a watch, after so long.
+    /// Processes the end of a watch by the server, after `lasted`.
     pub fn closed(&mut self, lasted: Duration, jitter: f64) {
         if matches!(self.phase, Phase::Listing(_)) {
             self.phase = Phase::Due;
@@ -401,7 +403,7 @@ impl Machine {
         }
     }
 
-    /// A request has failed, or its answer could not be used.
+    /// Processes a failed request, or an unusable response.
     pub fn failed(&mut self, failure: &Failure, jitter: f64) {
         if let Phase::Listing(list) = &self.phase {
             // Other servers, or load balancers before them, would break every such list: with an etcd that reports no

@@ -1,4 +1,4 @@
-//! One kind of objects: listed and watched by a task of its own, with failures of its own.
+//! The tasks of a kind, which list and watch its objects. A failing kind does not affect others.
 
 mod lists;
 pub mod machine;
@@ -29,50 +29,50 @@ use crate::{
     watermarks::Watermarks,
 };
 
-/// What the tasks of all kinds share.
+/// The data that the tasks of all kinds share.
 pub struct Shared {
     /// The API server.
     pub client: Client,
-    /// Where lines go.
+    /// The queue of lines.
     pub queue: Queue,
     /// The ids of this publisher's relists.
     pub ids: RelistIds,
-    /// How lists and watches are read.
+    /// The settings of lists and watches.
     pub settings: Settings,
     /// The workloads that are charged for their pods.
     pub charging: Charging,
-    /// Permits to list.
+    /// The permits to list.
     pub lists: Lists,
-    /// Kinds that quotas limit.
+    /// The kinds that quotas limit.
     pub limited: Limited,
     /// The watermarks of all kinds.
     pub watermarks: Watermarks,
     /// Changes when watermarks are requested.
     pub awaited: watch::Receiver<()>,
-    /// Converts times to the clock of the servers.
+    /// The status of the publisher, which converts times to the clock of the NATS servers.
     pub publisher: Arc<Status>,
 }
 
-/// How lists and watches are read.
+/// The settings of lists and watches.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Have lists sent at the begin of watches.
+    /// Whether lists are requested as the initial events of watches.
     pub watch_list: bool,
-    /// Most objects of one page.
+    /// The maximum number of objects of one page.
     pub page: u32,
-    /// Interval of periodic lists of each kind.
+    /// The interval of periodic lists of each kind.
     pub relist_every: Duration,
-    /// How long a list at the begin of a watch may be silent.
+    /// The idle timeout of a list that is sent at the begin of a watch.
     pub list_idle: Duration,
-    /// The timeout that a watch is opened with.
+    /// The timeout with which a watch is opened.
     pub watch_timeout: Duration,
-    /// How long it may be silent.
+    /// The idle timeout of a watch.
     pub watch_idle: Duration,
-    /// How often a watermark is determined.
+    /// The interval at which watermarks are determined.
     pub watermark_every: Duration,
 }
 
-/// The kinds whose number some quota limits. Clones share them.
+/// The kinds whose number a quota limits. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Limited {
     inner: Arc<Mutex<LimitedKinds>>,
@@ -82,17 +82,17 @@ pub struct Limited {
 #[derive(Debug, Default)]
 struct LimitedKinds {
     kinds: BTreeSet<GroupResource>,
-    /// What the API server serves.
+    /// The kinds that the API server serves.
     served: BTreeSet<GroupResource>,
-    /// Some kinds that nobody serves were left out.
+    /// Whether some unserved kinds were left out.
     is_incomplete: bool,
 }
 
-/// Most limited kinds that are added although nobody serves them: users may invent their names.
+/// The maximum number of limited kinds that are not served: users may invent their names.
 const UNSERVED_MAX: usize = 256;
 
 impl LimitedKinds {
-    /// Adds what there is room for.
+    /// Adds these kinds; of those that are not served, as many as there is room for.
     fn extend(&mut self, kinds: Vec<GroupResource>) {
         let unserved = self.kinds.difference(&self.served).count();
         let mut room = UNSERVED_MAX.saturating_sub(unserved);
@@ -125,8 +125,8 @@ impl Limited {
         }
     }
 
-    /// What the API server serves now. Answers whether quotas have to be read again, since they may limit a kind that was
-    /// left out while nobody served it.
+    /// Records the served kinds. Returns whether quotas have to be read again, since they may limit a kind that was
+    /// left out before it was served.
     pub(crate) fn serve(&self, served: BTreeSet<GroupResource>) -> bool {
         let mut limited = self.inner.lock();
         let has_more = !served.is_subset(&limited.served);
@@ -134,13 +134,13 @@ impl Limited {
         has_more && std::mem::take(&mut limited.is_incomplete)
     }
 
-    /// Those that were seen so far.
+    /// The limited kinds so far.
     #[must_use]
     pub fn get(&self) -> BTreeSet<GroupResource> {
         self.inner.lock().kinds.clone()
     }
 
-    /// Waits until there are more.
+    /// Waits until there are more limited kinds.
     pub async fn more(&self) {
         self.more.notified().await;
     }
@@ -149,14 +149,14 @@ impl Limited {
 /// A request for a relist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Relist {
-    /// Versions have gone back.
+    /// Whether versions have gone back.
     pub reset: bool,
 }
 
-/// The version up to which a scope was seen and queued; none: not certain.
+/// The version up to which the events of a scope have been received and queued; none: not certain.
 type Shown = watch::Receiver<Option<u64>>;
 
-/// Starts the tasks of one scope, and gives the sender of relist requests to them. They end with the set.
+/// Starts the tasks of one scope, which end with the set. Returns the sender of relist requests.
 pub fn start(
     shared: &Arc<Shared>,
     served: &Served,
@@ -203,7 +203,7 @@ fn warn_of_restore(resource: &str, back: WentBack) {
     );
 }
 
-/// From 0 to 1.
+/// A random number from 0 to 1.
 fn jitter() -> f64 {
     use std::hash::{BuildHasher as _, RandomState};
     let bits = RandomState::new().hash_one(()) >> 32;

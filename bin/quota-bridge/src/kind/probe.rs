@@ -2,7 +2,7 @@
 //! time is the watermark once the watch has reached that version.
 //!
 //! A read without a quorum is not enough: an API server that is cut off from etcd answers from its cache, and changes
-//! that it does not have would count as sent.
+//! that are not in the cache would count as sent.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,19 +15,19 @@ use super::{
 };
 use crate::{bugs, clock, discovery::Served, kubernetes::JSON, line::Scope, metrics};
 
-/// Time that the watch has to reach the version of the read without help.
+/// The time in which the watch may reach the version of the read by itself.
 const SHOWS_SOON: Duration = Duration::from_secs(1);
 
-/// Minimum time between two reads, however often watermarks are requested.
+/// The minimum time between two reads, however often watermarks are requested.
 const AWAITED_EVERY: Duration = Duration::from_millis(500);
 
-/// Time-out of the second watch. Two seconds before its end the server reports its progress.
+/// The timeout of the second watch, in seconds. The server reports progress two seconds before the end.
 const SHORT_WATCH: u64 = 3;
 
-/// How long that watch may be silent.
+/// The idle timeout of the second watch.
 const SHORT_WATCH_IDLE: Duration = Duration::from_secs(5);
 
-/// How often a kind is listed if no watch reports progress. Its watermarks are at most that old.
+/// The interval of lists of a kind whose watches report no progress, and the maximum age of its watermarks.
 const LIST_EVERY: Duration = Duration::from_secs(30);
 
 pub(super) struct Probe {
@@ -37,9 +37,9 @@ pub(super) struct Probe {
     path: String,
     shown: Shown,
     relists: mpsc::UnboundedSender<Relist>,
-    /// How often in a row the server's version was before the last one of the watch.
+    /// The number of consecutive reads whose version was before that of the watch.
     behind: u32,
-    /// When a list was last requested, because no watch reported progress.
+    /// The time at which a list was last requested because no watch reported progress.
     listed: Option<Instant>,
 }
 
@@ -123,7 +123,8 @@ impl Probe {
         }
     }
 
-    /// A server that is behind twice in a row was restored: a watch from a version in the future is silent forever.
+    /// Counts a read whose version is before that of the watch. After two in a row the server counts as restored: a
+    /// watch from a version in the future is silent forever.
     fn went_back(&mut self, version: u64, before: u64) {
         self.behind += 1;
         if self.behind >= 2 {
@@ -145,8 +146,9 @@ impl Probe {
         }
     }
 
-    /// Servers before Kubernetes 1.31 report progress only as often as etcd does, which may be never. So without changes
-    /// no watch reaches the version. A list does, but it is expensive, and therefore rare.
+    /// Whether a list reaches the version. Servers before Kubernetes 1.31 report progress only as often as etcd does,
+    /// which may be never, so without changes no watch reaches the version. A list does, but is expensive, and
+    /// therefore rare.
     async fn is_shown_by_list(&mut self, version: u64, before: u64) -> bool {
         let is_idle = *self.shown.borrow() == Some(before);
         let is_due = self.listed.is_none_or(|at| at.elapsed() >= LIST_EVERY);
@@ -165,8 +167,9 @@ impl Probe {
         matches!(listed, Ok(Ok(_)))
     }
 
-    /// Without changes the watch is silent for a minute. A second watch from the same version reports sooner that
-    /// nothing has changed; or it shows changes, which the first watch must then show as well.
+    /// Whether a second watch from the same version reaches the version. Without changes the first watch is silent for
+    /// a minute, and the second one reports progress sooner. If the second one delivers changes, the first one must
+    /// deliver them, too.
     async fn is_shown_besides(&mut self, version: u64) -> bool {
         let Some(from) = *self.shown.borrow() else {
             return false;

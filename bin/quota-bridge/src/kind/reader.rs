@@ -30,11 +30,11 @@ use crate::{
 /// The parts of a kind's objects that are read and published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// All fields that count.
+    /// All fields that the ledger counts.
     Whole,
     /// The metadata, and the spec with the limits.
     Quota,
-    /// The same, for a quota over several namespaces.
+    /// The same, for a ClusterResourceQuota.
     Group,
     /// The metadata by which groups select namespaces.
     Namespace,
@@ -44,14 +44,15 @@ enum Form {
     Plain,
 }
 
-/// How the objects of one kind are read and written.
+/// The decoder of the objects of one kind, and the encoder of their lines.
 #[derive(Clone, Debug)]
 pub struct Reader {
     resource: GroupResource,
     name: Name,
     api_version: String,
     kind: String,
-    /// The ledger knows its name. Those of other kinds it would guess, and definitions may have any.
+    /// Whether the ledger knows the plural name of the kind. Names of other kinds have to be sent, since definitions
+    /// may choose any.
     is_known: bool,
     form: Form,
     charging: Charging,
@@ -61,30 +62,30 @@ pub struct Reader {
 /// An existing object.
 #[derive(Debug)]
 pub struct Alive {
-    /// Its identity.
+    /// The uid of the object.
     pub uid: Uid,
-    /// Its version; 0: it is not a number.
+    /// The resourceVersion; 0 if it is not a number.
     pub version: u64,
-    /// Its version as the object has it.
+    /// The resourceVersion as text.
     pub shown: Name,
-    /// Changes whenever a field that counts changes.
+    /// A fingerprint that changes whenever a counted field changes.
     pub fingerprint: u64,
-    /// What is published.
+    /// The line to publish.
     pub line: Vec<u8>,
-    /// For a quota or group: the kinds whose number it limits.
+    /// The kinds whose number a quota or group limits; empty for other objects.
     pub limits: Vec<GroupResource>,
-    /// What is not published of it although it may count, and why.
+    /// A description of counted parts that are not published, and the reason; none if there are no such parts.
     pub lacks: Option<String>,
 }
 
 /// An object that was deleted.
 #[derive(Debug)]
 pub struct Deleted {
-    /// Its identity.
+    /// The uid of the object.
     pub uid: Uid,
-    /// The version of its deletion.
+    /// The resourceVersion of the deletion.
     pub shown: Name,
-    /// What is published.
+    /// The line to publish.
     pub line: Vec<u8>,
 }
 
@@ -93,7 +94,7 @@ struct OnlyMetadata {
     metadata: Metadata,
 }
 
-/// What a deletion is published with.
+/// The metadata of a deletion that are published.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Identity<'a> {
@@ -131,15 +132,15 @@ struct NamespaceMetadata {
     annotations: Option<Annotations>,
 }
 
-/// Most bytes of JSON that the amounts of a pod take besides those of cpu, memory and ephemeral storage. The rest of a
-/// condensed object has far less than what remains of a line.
+/// The maximum size of a pod's amounts besides cpu, memory and ephemeral storage, in bytes of JSON. The rest of a
+/// condensed object is far smaller than the remaining room of a line.
 const AMOUNTS_MAX_BYTES: usize = 800 * 1024;
 
-/// Longest spec of a quota, in bytes. The ledger stores every quota that is shorter.
+/// The maximum size of a quota's spec, in bytes. The ledger stores every shorter quota.
 const SPEC_MAX_BYTES: usize = 640 * 1024;
 
-/// The metadata of a quota that are published however much of it there is: the identity, and the settings of the ledger
-/// among the annotations.
+/// The metadata of a quota that are published even if the line is too long: the identity, and the annotations that are
+/// settings of the ledger.
 const NEEDED_METADATA: [&str; 6] = [
     "name",
     "namespace",
@@ -162,7 +163,7 @@ struct GroupSpec {
 }
 
 impl Reader {
-    /// For a kind that is served.
+    /// A reader for a served kind.
     #[must_use]
     pub fn new(served: &Served, charging: Charging) -> Self {
         let resource = served.resource.clone();
@@ -188,23 +189,23 @@ impl Reader {
         }
     }
 
-    /// Whether only the metadata of an object are needed.
+    /// Whether only the metadata of objects are needed.
     #[must_use]
     pub fn needs_metadata_only(&self) -> bool {
         matches!(self.form, Form::Labelled | Form::Plain | Form::Namespace)
     }
 
-    /// Whether a list of this kind is one of these objects.
+    /// Whether a list of this kind contains the reader's objects.
     #[must_use]
     pub fn is_list(&self, kind: &str) -> bool {
         kind.strip_suffix("List") == Some(&self.kind)
             || (self.needs_metadata_only() && kind == "PartialObjectMetadataList")
     }
 
-    /// Reads an existing object. `event`: `ADDED` or `MODIFIED`.
+    /// Decodes an existing object. `event`: `ADDED` or `MODIFIED`.
     ///
     /// # Errors
-    /// It is not what it has to be.
+    /// The object cannot be decoded, or lacks a required field.
     pub fn alive(&self, event: &'static str, json: &str) -> Result<Alive, String> {
         let alive = match self.form {
             Form::Whole | Form::Labelled => self.whole(event, json),
@@ -223,10 +224,10 @@ impl Reader {
         }
     }
 
-    /// Reads an object that was deleted.
+    /// Decodes a deleted object.
     ///
     /// # Errors
-    /// It is not what it has to be.
+    /// The object cannot be decoded, or lacks a required field.
     pub fn deleted(&self, json: &str) -> Result<Deleted, String> {
         let OnlyMetadata { metadata } = read(json)?;
         let (uid, version) = match self.form {
@@ -329,13 +330,13 @@ impl Reader {
         Ok(self.watched(event, &text))
     }
 
-    /// A watch event with this object, of which apiVersion and kind are missing.
+    /// A watch event with this object, which is given without apiVersion and kind.
     fn watched(&self, event: &str, object: &[u8]) -> Vec<u8> {
         let resource = (!self.is_known).then_some(&*self.name);
         line::whole(event, resource, &self.api_version, &self.kind, object)
     }
 
-    /// What an object counts for besides its number, without regard to its pods: they count by themselves.
+    /// The amounts of an object besides its number, without those of its pods, which count by themselves.
     fn usage(&self, object: &Object) -> ResourceList {
         let footprint = object.footprint(&self.resource, Timestamp::EPOCH, &NoContext);
         let footprint = footprint.itself().unwrap_or(footprint);
@@ -485,7 +486,7 @@ fn identity(metadata: &Metadata) -> Result<(Uid, u64), String> {
     }
 }
 
-/// Of an object that has no namespace.
+/// The identity of a cluster-scoped object.
 fn identity_of_cluster(metadata: &Metadata) -> Result<(Uid, u64), String> {
     if metadata.name.is_empty() {
         return Err("an object without name".to_owned());

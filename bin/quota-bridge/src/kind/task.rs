@@ -26,13 +26,13 @@ use crate::{
     queue::Closed,
 };
 
-/// How long a list at the begin of a watch may take, as the server sees it.
+/// The timeout with which a watch that begins with a list is opened.
 const WATCH_LIST_TIMEOUT: Duration = Duration::from_secs(290);
 
 pub(super) struct Task {
     shared: Arc<Shared>,
     scope: Scope,
-    /// As metrics name the kind.
+    /// The name of the kind in metrics.
     label: String,
     path: String,
     reader: Reader,
@@ -53,7 +53,7 @@ struct List<'a> {
     items: Option<Vec<&'a RawValue>>,
 }
 
-/// Why a watch is left.
+/// The reason to leave a watch.
 enum Left {
     Over,
     Failed(Failure),
@@ -94,7 +94,7 @@ impl Task {
         }
     }
 
-    /// Works until the publisher has ended.
+    /// Runs until the publisher has ended.
     pub(super) async fn run(mut self) {
         while self.step().await.is_ok() {}
     }
@@ -266,7 +266,7 @@ impl Task {
         );
     }
 
-    /// Publishes the line of an object. `odd`: its uid, and what the line lacks of it.
+    /// Publishes the line of an object. `odd`: the uid of the object, and the counted parts that the line lacks.
     async fn publish(&self, line: Vec<u8>, odd: Option<(Uid, String)>) -> Result<(), Closed> {
         if let Some((uid, lacks)) = odd {
             metrics::shortened(&self.label);

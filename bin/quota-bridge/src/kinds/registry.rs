@@ -1,4 +1,4 @@
-//! Where relists of the watched kinds are requested, and which of the unserved kinds need none.
+//! The receivers of relist requests, and the unserved kinds that need no relist.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,20 +11,20 @@ use tokio::sync::mpsc;
 
 use crate::{kind::Relist, line::Scope};
 
-/// Where relists are requested. Clones share it.
+/// The receivers of relist requests. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Registry(Arc<Mutex<Registered>>);
 
 #[derive(Debug, Default)]
 struct Registered {
     watched: BTreeMap<Scope, mpsc::UnboundedSender<Relist>>,
-    /// Kinds that nobody serves, and whose objects this bridge has ended or will not end, as of the last request.
+    /// Unserved kinds whose objects this bridge has ended, or will not end, since the last request for a relist.
     settled: BTreeSet<GroupResource>,
 }
 
 impl Registry {
-    /// Requests a relist of these kinds, or of all if none is named. Those that are gone are ended once more: messages
-    /// may be lost.
+    /// Requests a relist of these kinds, or of all if none is given. Objects of removed kinds are ended once more,
+    /// since messages may have been lost.
     pub fn relist(&self, kinds: &BTreeSet<String>) {
         let is_meant = |kind: &GroupResource| kinds.is_empty() || kinds.contains(&kind.to_string());
         let mut registered = self.0.lock();
@@ -49,7 +49,7 @@ impl Registry {
         self.0.lock().settled.insert(kind.clone());
     }
 
-    /// Forgets that other kinds are settled.
+    /// Removes the settled kinds that are no longer needed.
     pub(super) fn keep_settled(&self, needed: &BTreeSet<GroupResource>) {
         self.0.lock().settled.retain(|kind| needed.contains(kind));
     }

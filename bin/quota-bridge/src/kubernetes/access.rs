@@ -1,4 +1,4 @@
-//! Where the API server is, whom to trust, and who we are: from a URL, a kubeconfig, or the pod's service account.
+//! The address, CA and credentials for an API server: from a URL, a kubeconfig, or the pod's service account.
 
 use std::{
     io,
@@ -15,16 +15,16 @@ use rustls::{
 
 use super::Failure;
 
-/// Where a pod finds its service account.
+/// The directory of a pod's service account.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// How long a token that was read from a file is used. The kubelet renews it long before it ends.
+/// The time for which a token from a file is cached. The kubelet renews the file long before the token expires.
 const TOKEN_AGE: Duration = Duration::from_secs(10);
 
-/// Why an API server cannot even be tried.
+/// An error in the configuration of the access to an API server.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    /// Not a URL.
+    /// The URL is invalid.
     #[error("{0:?} is no http or https URL")]
     Url(String),
     /// A file cannot be read.
@@ -32,35 +32,35 @@ pub enum SetupError {
     File {
         /// The file.
         path: String,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// A kubeconfig does not say what it has to.
+    /// A kubeconfig is invalid, or uses unsupported features.
     #[error("{path}: {message}")]
     Kubeconfig {
         /// The file.
         path: String,
-        /// What is wrong with it.
+        /// The error.
         message: String,
     },
-    /// There is neither a URL nor a kubeconfig, and this is no pod.
+    /// Neither a URL nor a kubeconfig is given, and the program does not run in a pod.
     #[error("no API server: set api or kubeconfig (this is not a pod of a cluster)")]
     Nowhere,
 }
 
-/// How to reach an API server.
+/// The access to an API server.
 pub struct Access {
-    /// Its URL.
+    /// The URL of the server.
     pub url: String,
-    /// Whom to trust, and the client's certificate.
+    /// The CA certificates and the client certificate.
     pub tls: Tls,
-    /// Who we are.
+    /// The credentials besides a client certificate.
     pub credentials: Credentials,
-    /// The namespace of the pod that this is.
+    /// The namespace of the pod in which the program runs; none outside of a pod.
     pub namespace: Option<String>,
 }
 
-/// PEM text, or where it is read from each time that it is needed.
+/// PEM text, or a file that is read whenever the text is needed.
 #[derive(Clone, Debug)]
 pub enum Pem {
     /// The text.
@@ -78,19 +78,19 @@ impl Pem {
     }
 }
 
-/// Whom to trust, and the client's certificate.
+/// The CA certificates and the client certificate.
 #[derive(Clone, Debug, Default)]
 pub struct Tls {
-    /// CA certificates to trust; none: the system's.
+    /// The CA certificates to trust; none: those of the system.
     pub authorities: Option<Pem>,
-    /// The client's certificate and its key.
+    /// The client certificate and its key; none: no client certificate.
     pub identity: Option<(Pem, Pem)>,
-    /// The name that the server's certificate must bear; none: that of the URL.
+    /// The name that the server's certificate must have; none: the host of the URL.
     pub server_name: Option<String>,
 }
 
 impl Tls {
-    /// The configuration, with all files as they are now.
+    /// The TLS configuration, with the present content of all files.
     pub(super) fn config(&self) -> anyhow::Result<ClientConfig> {
         let mut roots = RootCertStore::empty();
         match &self.authorities {
@@ -120,7 +120,7 @@ impl Tls {
     }
 }
 
-/// Who we are, besides a client certificate.
+/// The credentials besides a client certificate: none, a token, or a token file.
 #[derive(Debug, Default)]
 pub struct Credentials(Kind);
 
@@ -142,14 +142,14 @@ impl Credentials {
         Self(Kind::Token(token.trim().to_owned()))
     }
 
-    /// A bearer token from a file, which is read again and again since tokens are renewed.
+    /// A bearer token from a file, which is read again every few seconds, since tokens are renewed.
     #[must_use]
     pub fn token_file(path: PathBuf) -> Self {
         let read = Mutex::new(None);
         Self(Kind::TokenFile { path, read })
     }
 
-    /// What goes into the header of a request.
+    /// The value of the `Authorization` header; none without credentials.
     pub(super) async fn authorization(&self) -> Result<Option<HeaderValue>, Failure> {
         let token = match &self.0 {
             Kind::None => return Ok(None),
@@ -176,7 +176,7 @@ impl Credentials {
         Ok(Some(value))
     }
 
-    /// The server does not take the token: the file is read again.
+    /// Discards a cached token, since the server rejected it: the file is read again.
     pub(super) fn forget(&self) {
         if let Kind::TokenFile { read, .. } = &self.0 {
             *read.lock() = None;
@@ -196,7 +196,7 @@ impl Access {
         }
     }
 
-    /// A server of this API at a URL, with a token that is read from a file, and a CA to trust instead of the system's.
+    /// A server at this URL, with a token from a file, and a CA to trust instead of those of the system.
     #[must_use]
     pub fn with_token(url: &str, token_file: Option<&Path>, ca: Option<&Path>) -> Self {
         let authorities = ca.map(|path| Pem::File(path.to_owned()));
@@ -212,10 +212,10 @@ impl Access {
         }
     }
 
-    /// As a pod of a cluster reaches its API server.
+    /// The API server of the cluster in which the program runs as a pod.
     ///
     /// # Errors
-    /// This is not a pod.
+    /// [`SetupError::Nowhere`] outside of a pod.
     pub fn of_pod() -> Result<Self, SetupError> {
         let variable = |name| std::env::var(name).map_err(|_| SetupError::Nowhere);
         let host = variable("KUBERNETES_SERVICE_HOST")?;

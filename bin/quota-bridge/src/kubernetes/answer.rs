@@ -1,4 +1,4 @@
-//! An answer whose body is still to be read.
+//! Responses whose body is still to be read.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use hyper::body::{Body as _, Incoming};
 
 use super::Failure;
 
-/// How long the body of an answer may pause.
+/// The idle timeout of a response body.
 const PAUSE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// An answer of which only the head has arrived.
+/// A response of which only the head has arrived.
 #[derive(Debug)]
 pub struct Answer(Incoming);
 
@@ -23,7 +23,7 @@ impl Answer {
     /// The whole body.
     ///
     /// # Errors
-    /// It is longer than so many bytes, or breaks off.
+    /// [`Failure::TooLong`] if the body has more than `max_bytes`; otherwise if it breaks off.
     pub async fn body(self, max_bytes: usize) -> Result<Bytes, Failure> {
         let mut body = self.0;
         let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
     use crate::kubernetes::{Access, Client, JSON};
 
-    /// Reads an answer of at most 8 bytes from a server that sends this.
+    /// Reads a body of at most 8 bytes from a server that sends this response.
     async fn read(answer: &'static str) -> Result<Bytes, Failure> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());

@@ -24,10 +24,10 @@ use tower_service::Service;
 
 use super::access::Tls;
 
-/// How long connecting may take, with the TLS handshake.
+/// The timeout of connecting, including the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Connects to whatever server a URL names.
+/// Connects to the server of a URL.
 #[derive(Clone)]
 pub(super) struct Connector {
     tls: Arc<Tls>,

@@ -1,4 +1,4 @@
-//! Why a request to an API server failed.
+//! Failures of requests to an API server.
 
 use std::{error::Error, fmt::Write as _, time::Duration};
 
@@ -6,36 +6,36 @@ use bytes::Bytes;
 use http::{StatusCode, header, response::Parts};
 use serde::Deserialize;
 
-/// Why there is no answer, or no more of it.
+/// The failure of a request, or of a response that is being read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// The server says so.
+    /// The server returned an error status.
     #[error("{code} {reason}: {message}")]
     Status {
-        /// The HTTP status.
+        /// The HTTP status code.
         code: u16,
         /// Kubernetes' reason, such as `Expired`; may be empty.
         reason: String,
-        /// What it says.
+        /// The message of the server.
         message: String,
-        /// How long to wait before the next request.
+        /// The delay before the next request, if the server requested one.
         retry_after: Option<Duration>,
     },
-    /// Nobody answers, or stops to.
+    /// The server is unreachable, or the connection broke.
     #[error("{0}")]
     Unreachable(String),
-    /// The answer is not what it has to be.
+    /// The response cannot be parsed.
     #[error("{0}")]
     Unreadable(String),
-    /// The answer is longer than the reader wants.
+    /// The response is longer than this many bytes.
     #[error("the answer is longer than {0} bytes")]
     TooLong(usize),
-    /// A watch said nothing for too long.
+    /// No data arrived on a watch for too long.
     #[error("silent for too long")]
     Silent,
 }
 
-/// A `Status` object, as answers and watches hold it.
+/// A Kubernetes `Status` object, from a response or a watch.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Status {
@@ -63,7 +63,7 @@ impl Failure {
         Self::Unreachable(text)
     }
 
-    /// An answer with a status that is none of success.
+    /// The failure for a response with an error status.
     pub(super) fn of_answer(head: &Parts, body: &Bytes) -> Self {
         let status: Status = serde_json::from_slice(body).unwrap_or_default();
         let seconds = head.headers.get(header::RETRY_AFTER);
@@ -71,7 +71,7 @@ impl Failure {
         Self::of_status(status, head.status, seconds)
     }
 
-    /// What an `ERROR` event of a watch holds.
+    /// The failure for an `ERROR` event of a watch.
     #[must_use]
     pub fn of_event(object: &str) -> Self {
         match serde_json::from_str::<Status>(object) {
@@ -95,7 +95,7 @@ impl Failure {
         }
     }
 
-    /// The HTTP status, if the server said one.
+    /// The HTTP status code, if the server returned an error status.
     #[must_use]
     pub const fn code(&self) -> Option<u16> {
         match self {

@@ -1,4 +1,4 @@
-//! What a kubeconfig says about one context.
+//! The access that one context of a kubeconfig defines.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ struct Kubeconfig {
     users: Vec<Named<User>>,
 }
 
-/// An entry of a list. What it holds is below a key of its own in each list.
+/// A named entry of a list. The key of its value depends on the list.
 #[derive(Deserialize)]
 struct Named<T> {
     name: String,
@@ -58,10 +58,10 @@ struct User {
 }
 
 impl Access {
-    /// As a kubeconfig says: its current context, or this one.
+    /// The access that a kubeconfig defines, by its current context or this one.
     ///
     /// # Errors
-    /// It cannot be read, or wants what is not supported.
+    /// The file cannot be read, or uses unsupported features.
     pub fn of_kubeconfig(path: &Path, context: Option<&str>) -> Result<Self, SetupError> {
         let text = read(path)?;
         let directory = path.parent().unwrap_or(Path::new(""));
@@ -72,7 +72,7 @@ impl Access {
     }
 }
 
-/// The access that a kubeconfig in this directory gives; `context`: instead of the current one.
+/// The access that a kubeconfig in this directory defines. `context` replaces the current context.
 fn access(text: &str, directory: &Path, context: Option<&str>) -> Result<Access, String> {
     let config: Kubeconfig = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
     let name = context.unwrap_or(&config.current_context);
@@ -116,7 +116,7 @@ fn find<T>(list: Vec<Named<T>>, what: &str, name: &str) -> Result<T, String> {
     Ok(found.value)
 }
 
-/// Unsupported fields. Ignored silently, they would lead to an unexplained refusal by the server.
+/// Refuses unsupported fields. If they were ignored, the server would refuse requests without an explanation.
 fn refuse(cluster: &Cluster, user: &User) -> Result<(), String> {
     let not_supported = [
         ("exec", user.exec.is_some()),

@@ -8,15 +8,15 @@ use hyper::body::Incoming;
 
 use super::Failure;
 
-/// Longest line that is read, in bytes; etcd holds no object of more than 1.5 MiB.
+/// The maximum length of a line, in bytes; etcd stores objects of up to 1.5 MiB by default.
 const LINE_MAX_BYTES: usize = 64 << 20;
 
-/// The lines of a watch. What follows the last newline when it ends is cut off, and not a line.
+/// The lines of a watch. Text after the last newline is incomplete, and is no line.
 #[derive(Debug)]
 pub struct Lines {
     body: Incoming,
     buffer: BytesMut,
-    /// How far the buffer was searched for a newline.
+    /// The length of the part of the buffer that was searched for a newline.
     searched: usize,
 }
 
@@ -32,7 +32,7 @@ impl Lines {
     /// The next line; none: the server has ended the watch.
     ///
     /// # Errors
-    /// The connection broke, or nothing came for as long as `idle`.
+    /// The connection broke, or no data arrived for `idle`.
     pub async fn next(&mut self, idle: Duration) -> Result<Option<Bytes>, Failure> {
         loop {
             if let Some(line) = self.buffered() {

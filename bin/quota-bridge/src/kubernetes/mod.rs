@@ -24,19 +24,19 @@ pub use lines::Lines;
 
 use connect::Connector;
 
-/// How long the head of an answer may take. A list without resourceVersion waits for etcd.
+/// The timeout for the head of a response. A list without resourceVersion waits for etcd.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Longest body that is read, in bytes, unless the caller wants less.
+/// The maximum size of a response body, in bytes, unless the caller sets a lower one.
 const BODY_MAX_BYTES: usize = 64 << 20;
 
-/// Longest body of an error that is read, in bytes.
+/// The maximum size of the body of an error, in bytes.
 const ERROR_MAX_BYTES: usize = 1 << 20;
 
-/// Whole objects.
+/// The media type for whole objects.
 pub const JSON: &str = "application/json";
 
-/// Only the metadata of objects, or whole ones from servers that cannot do that.
+/// The media type for lists of metadata, or of whole objects from servers that do not support that.
 pub const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\
      application/json";
 
@@ -44,7 +44,7 @@ pub const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta
 pub const METADATA_WATCH: &str =
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
-/// A client of one API server, or of a load balancer before several.
+/// A client of one API server, or of a load balancer in front of several.
 #[derive(Clone)]
 pub struct Client(Arc<Inner>);
 
@@ -56,10 +56,10 @@ struct Inner {
 }
 
 impl Client {
-    /// A client with this access. Nothing is connected yet.
+    /// A client with this access. No connection is made yet.
     ///
     /// # Errors
-    /// The URL is none.
+    /// The URL is invalid.
     pub fn new(access: Access) -> Result<Self, SetupError> {
         let base = access.url.trim_end_matches('/').to_owned();
         let uri: Uri = base
@@ -85,18 +85,18 @@ impl Client {
         &self.0.base
     }
 
-    /// Reads what is at this path.
+    /// Sends a `GET` request, and reads the body.
     ///
     /// # Errors
-    /// Why there is no answer.
+    /// The request fails, or is refused.
     pub async fn get(&self, path: &str, accept: &'static str) -> Result<Bytes, Failure> {
         self.open(path, accept).await?.body(BODY_MAX_BYTES).await
     }
 
-    /// Reads what is at this path, except for the body of the answer.
+    /// Sends a `GET` request. The body is still to be read.
     ///
     /// # Errors
-    /// Why there is no answer.
+    /// The request fails, or is refused.
     pub async fn open(&self, path: &str, accept: &'static str) -> Result<Answer, Failure> {
         let response = self
             .request(Method::GET, path, accept, Bytes::new())
@@ -107,7 +107,7 @@ impl Client {
     /// Opens a watch.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The request fails, or is refused.
     pub async fn watch(&self, path: &str, accept: &'static str) -> Result<Lines, Failure> {
         let response = self
             .request(Method::GET, path, accept, Bytes::new())
@@ -118,7 +118,7 @@ impl Client {
     /// Sends an object as JSON.
     ///
     /// # Errors
-    /// Why it was not taken.
+    /// The request fails, or is refused.
     pub async fn send(&self, method: Method, path: &str, object: Bytes) -> Result<Bytes, Failure> {
         let response = self.request(method, path, JSON, object).await?;
         Answer::new(response.into_body()).body(BODY_MAX_BYTES).await

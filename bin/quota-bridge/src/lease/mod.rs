@@ -1,4 +1,4 @@
-//! The Lease: of several bridges, which one tries to publish. By the rules of Kubernetes' own clients.
+//! The Lease, which selects the bridge that tries to publish, by the rules of Kubernetes' own clients.
 
 mod rules;
 
@@ -11,22 +11,22 @@ use serde_json::{Map, Value, json};
 use crate::kubernetes::{Client, Failure, JSON};
 use rules::{Decision, Observer, decide};
 
-/// How a Lease is taken and kept.
+/// The name and the timing of a Lease.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
-    /// Its name.
+    /// The name of the Lease.
     pub name: String,
-    /// Its namespace.
+    /// The namespace of the Lease.
     pub namespace: String,
-    /// How long others wait after the last renewal that they saw.
+    /// The lease duration: others wait for this long after the last renewal that they observed.
     pub duration: Duration,
-    /// How long the holder tries to renew it.
+    /// The renew deadline: the holder gives up the Lease if it cannot renew for this long.
     pub renew: Duration,
-    /// How often it is tried.
+    /// The retry period: the interval of renewals and of attempts to acquire.
     pub retry: Duration,
 }
 
-/// A Lease, as far as it is looked at. What else it holds is kept.
+/// The spec of a Lease. Fields that the bridge does not use are preserved.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Spec {
@@ -51,7 +51,7 @@ struct Object {
     spec: Spec,
 }
 
-/// One that wants the Lease.
+/// A candidate for the Lease.
 pub(crate) struct Candidate {
     client: Client,
     terms: Terms,
@@ -61,7 +61,7 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    /// One with this identity, which must differ from that of others.
+    /// A candidate with this identity, which must differ from those of others.
     #[must_use]
     pub(crate) fn new(client: Client, terms: Terms, identity: String) -> Self {
         Self {
@@ -80,7 +80,7 @@ impl Candidate {
         format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}")
     }
 
-    /// Waits until the Lease is ours.
+    /// Waits until this candidate holds the Lease.
     pub(crate) async fn acquire(&mut self) {
         loop {
             match self.attempt().await {
@@ -95,7 +95,7 @@ impl Candidate {
         }
     }
 
-    /// Keeps the Lease until it is lost, or `should_release` says so.
+    /// Renews the Lease until it is lost, or `should_release` returns true.
     pub(crate) async fn hold(&mut self, should_release: impl Fn() -> bool) {
         let mut renewed = Instant::now();
         loop {
@@ -120,7 +120,7 @@ impl Candidate {
         }
     }
 
-    /// Lets others have it at once.
+    /// Releases the Lease, so that others can take it at once.
     pub(crate) async fn release(&mut self) {
         let release = async {
             let lease = self.read().await?.unwrap_or_default();
@@ -144,7 +144,7 @@ impl Candidate {
         }
     }
 
-    /// Takes or renews it; whether it is ours now. False: another holder has it.
+    /// Takes or renews the Lease. Returns false if another holder has it.
     async fn attempt(&mut self) -> Result<bool, Failure> {
         let lease = self.read().await?;
         let now = self.begun.elapsed();
@@ -225,7 +225,7 @@ impl Candidate {
     }
 }
 
-/// As Kubernetes writes times of Leases.
+/// The present time in the format of a Lease (`MicroTime`).
 fn micro_time() -> String {
     format!("{:.6}", jiff::Timestamp::now())
 }
@@ -242,7 +242,7 @@ mod tests {
 
     const LEASES: &str = "leases.coordination.k8s.io";
 
-    /// Somebody who annotates the Lease between our read and our write does not hold it.
+    /// A client that annotates the Lease between the candidate's read and write does not become its holder.
     #[tokio::test]
     async fn a_conflict_is_no_other_holder() {
         let world = World::new();

@@ -1,4 +1,4 @@
-//! When a Lease may be taken. Pure.
+//! The decision whether a Lease may be taken. Pure.
 //!
 //! Clocks of different machines are never compared: a Lease has ended when its record has not changed for its duration,
 //! by the local clock.
@@ -7,23 +7,23 @@ use std::time::Duration;
 
 use super::Spec;
 
-/// What may be done with a Lease.
+/// The action that a candidate may take on a Lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// Another holder has it.
+    /// Another holder has the Lease.
     Wait,
-    /// It is ours.
+    /// The candidate holds the Lease, and may renew it.
     Renew,
-    /// It is free, or its holder is gone.
+    /// The Lease is free, or has expired.
     Take,
 }
 
-/// Records since when a Lease is unchanged.
+/// Records the time of the last change of a Lease.
 #[derive(Debug, Default)]
 pub(super) struct Observer(Option<(Spec, Duration)>);
 
 impl Observer {
-    /// Looks at it, and answers since when it looks so.
+    /// Records the present spec. Returns the time of its last observed change.
     pub(super) fn observe(&mut self, spec: Option<&Spec>, now: Duration) -> Duration {
         let Some(spec) = spec else {
             self.0 = None;
@@ -39,7 +39,7 @@ impl Observer {
     }
 }
 
-/// What may be done with a Lease that looks so since then.
+/// The action that the candidate `me` may take on a Lease that is unchanged since `since`.
 pub(super) fn decide(
     spec: Option<&Spec>,
     me: &str,

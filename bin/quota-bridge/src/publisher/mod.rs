@@ -21,25 +21,25 @@ use stream::{Answer, Found};
 pub use stream::{Stream, StreamError, Unfit};
 use verdict::{MessageId, Verdict, refused};
 
-/// Most lines of a message.
+/// The maximum number of lines of a message.
 const MESSAGE_LINES: u64 = 500;
 
-/// Most bytes of a message; a single line may be longer.
+/// The maximum size of a message, in bytes; a single line may be longer.
 const MESSAGE_BYTES: usize = 256 * 1024;
 
-/// First and longest wait while the stream cannot be reached.
+/// The first and the maximum delay between attempts.
 const WAITS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
-/// How long taking over may be refused because another bridge publishes.
+/// The time for which taking over is retried while another bridge publishes.
 const CONTEST: Duration = Duration::from_secs(30);
 
-/// How often the clock is compared with that of the servers.
+/// The interval at which the clock is compared with that of the NATS servers.
 const CLOCK_EVERY: Duration = Duration::from_secs(60);
 
-/// A clock that differs less is not corrected.
+/// The difference of clocks, in nanoseconds, up to which watermarks are not corrected.
 const CLOCK_TOLERANCE: i64 = 1_000_000_000;
 
-/// Why the publisher has ended.
+/// The reason for the end of the publisher.
 #[derive(Debug, thiserror::Error)]
 pub enum Ended {
     /// Another bridge publishes.
@@ -53,20 +53,20 @@ pub enum Ended {
     OtherCluster {
         /// The subject.
         subject: String,
-        /// Whose objects it holds.
+        /// The uid of the cluster whose objects the subject holds.
         theirs: String,
-        /// Whose objects we have.
+        /// The uid of the bridge's cluster.
         ours: String,
     },
     /// The stream is unsuitable.
     #[error(transparent)]
     Unfit(#[from] Unfit),
-    /// The tasks that read have ended.
+    /// The reading tasks have ended.
     #[error("nobody reads any more")]
     Idle,
 }
 
-/// What others can see of the publisher.
+/// The status of the publisher.
 #[derive(Debug, Default)]
 pub struct Status {
     inner: Mutex<Inner>,
@@ -75,15 +75,15 @@ pub struct Status {
 #[derive(Debug, Default)]
 struct Inner {
     failing_since: Option<Instant>,
-    /// By how much this clock is ahead of that of the servers, in nanoseconds.
+    /// The time by which this clock is ahead of that of the servers, in nanoseconds.
     ahead: i64,
     took_over: bool,
     adoption: Adoption,
-    /// Lines of the queue that are in the stream.
+    /// The number of lines of the queue that are in the stream.
     published: u64,
 }
 
-/// How far the objects of another cluster have been replaced by those of this one.
+/// The progress of replacing the objects of another cluster by those of this one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Adoption {
     /// The subject held no other cluster's objects.
@@ -96,19 +96,19 @@ enum Adoption {
 }
 
 impl Status {
-    /// For how long a waiting message could not be published.
+    /// The time for which a waiting message could not be published; none if publishing works.
     #[must_use]
     pub fn failing_for(&self) -> Option<Duration> {
         self.inner.lock().failing_since.map(|since| since.elapsed())
     }
 
-    /// Whether the subject is taken.
+    /// Whether the publisher has taken over the subject.
     #[must_use]
     pub fn took_over(&self) -> bool {
         self.inner.lock().took_over
     }
 
-    /// A time of this clock on the clock of the servers. Small differences are left alone.
+    /// Converts a time of this clock to the clock of the servers. Small differences are not corrected.
     #[must_use]
     pub fn on_their_clock(&self, time: Timestamp) -> Timestamp {
         let ahead = self.inner.lock().ahead;
@@ -118,20 +118,20 @@ impl Status {
         }
     }
 
-    /// Whether the subject held the objects of another cluster when it was taken over. Versions of different clusters are
-    /// not comparable, so each kind must be listed with a reset.
+    /// Whether the subject held the objects of another cluster when it was taken over. Versions of different clusters
+    /// are not comparable, so each kind must be listed with a reset.
     #[must_use]
     pub fn adopts(&self) -> bool {
         self.inner.lock().adoption != Adoption::None
     }
 
-    /// How many lines of the queue are in the stream.
+    /// The number of lines of the queue that are in the stream.
     #[must_use]
     pub fn published(&self) -> u64 {
         self.inner.lock().published
     }
 
-    /// Every kind was listed, and the lists are published.
+    /// Records that every kind was listed, and the lists are published.
     pub fn listed(&self) {
         let mut inner = self.inner.lock();
         if inner.adoption == Adoption::Listing {
@@ -152,33 +152,33 @@ impl Status {
 /// The identity of the publisher and of its cluster.
 #[derive(Clone, Debug)]
 pub struct Identity {
-    /// Of this publisher, as long as it publishes.
+    /// The id of this publisher, for as long as it publishes.
     pub instance: String,
     /// The uid of the namespace `kube-system`.
     pub cluster_uid: String,
-    /// The subject may hold the objects of another cluster.
+    /// Whether the objects of another cluster on the subject may be replaced.
     pub adopt_cluster: bool,
 }
 
-/// Publishes what is queued.
+/// Publishes the queued lines.
 pub struct Publisher {
     stream: Stream,
     identity: Identity,
     status: Arc<Status>,
-    /// The number of the message that is sent, or was sent last.
+    /// The number of the current or latest message.
     number: u64,
     /// The sequence of the last message of the subject.
     expected: u64,
     clock_compared: Option<Instant>,
-    /// The cluster that is being replaced. Messages name it until every kind was listed: a bridge that takes over before
-    /// that must begin again.
+    /// The cluster that is being replaced. Messages name this cluster until every kind was listed: a bridge that takes
+    /// over before that must begin again.
     replaced: Option<String>,
     /// Requests a relist of all kinds.
     relist: Box<dyn Fn() + Send + Sync>,
 }
 
 impl Publisher {
-    /// A publisher that has not taken over yet. `relist` is called when messages are gone.
+    /// A publisher that has not taken over yet. `relist` is called when messages of the stream are lost.
     pub fn new(
         stream: Stream,
         identity: Identity,
@@ -197,7 +197,7 @@ impl Publisher {
         }
     }
 
-    /// Takes over the subject, and publishes until something ends it.
+    /// Takes over the subject, and publishes. Returns the reason for the end.
     pub async fn run(mut self, mut lines: mpsc::Receiver<Line>) -> Ended {
         if let Err(ended) = self.take_over().await {
             return ended;
@@ -361,7 +361,7 @@ impl Publisher {
         }
     }
 
-    /// The server has just stored a message, and returned the time.
+    /// Compares the clocks, from time to time: the server has just stored a message with its time.
     async fn compare_clocks(&mut self) {
         let is_due = self
             .clock_compared

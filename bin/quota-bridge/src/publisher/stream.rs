@@ -13,20 +13,20 @@ use serde::Deserialize;
 use super::verdict::{Last, MessageId};
 use crate::line;
 
-/// Room for the headers of a message, in bytes.
+/// The maximum size of a message's headers, in bytes.
 const HEADERS_BYTES: usize = 4096;
 
-/// The length of messages that the servers have to take, in bytes: that of the longest line.
+/// The size of messages that the servers have to accept, in bytes: that of the longest line.
 const MESSAGE_BYTES: usize = line::MAX_BYTES + HEADERS_BYTES;
 
-/// Error code of the server for a message that is longer than the stream takes.
+/// The server's error code for a message that is longer than the stream accepts.
 const MESSAGE_TOO_LONG: u64 = 10_054;
 
-/// How long the server may take to store a message.
+/// The timeout for storing a message.
 const PUBLISH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Error codes of the server for a message that does not follow the expected one. A server with replicas returns the
-/// second one while an earlier message is in flight.
+/// The server's error codes for a message that does not follow the expected one. A server with replicas returns the
+/// second code while an earlier message is in flight.
 const WRONG_LAST_SEQUENCE: [u64; 2] = [10_071, 10_164];
 
 /// The header that names the cluster whose objects a message holds.
@@ -38,18 +38,18 @@ const REPLICAS_SINCE: (u64, u64) = (2, 10);
 /// A stream that must not be published to.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
-    /// It discards messages.
+    /// The stream discards messages.
     #[error(
         "the stream {0} has max_msgs_per_subject set: all objects come on one subject, and most would be removed"
     )]
     FewPerSubject(String),
-    /// It does not refuse messages that it must refuse.
+    /// The server does not refuse messages that it must refuse.
     #[error(
         "the stream {0} has replicas, and nats-server {1} takes two messages of which one has to be refused: \
          2.10 or later is needed"
     )]
     OldServer(String, String),
-    /// It refuses long messages.
+    /// The stream or the server refuses long messages.
     #[error(
         "the stream {0} has to take messages of {needed} bytes, since an object is not split: {1}",
         needed = MESSAGE_BYTES
@@ -57,14 +57,14 @@ pub enum Unfit {
     ShortMessages(String, String),
 }
 
-/// Why the stream cannot be read.
+/// The reason why the stream cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamError {
-    /// It must not be published to.
+    /// The stream is unsuitable.
     Unfit(Unfit),
-    /// The servers answer that there is none.
+    /// The stream does not exist.
     Missing(String),
-    /// It cannot be read now.
+    /// The stream cannot be read now.
     Unreachable(String),
 }
 
@@ -73,7 +73,7 @@ pub enum StreamError {
 pub(super) struct Found {
     pub(super) last: Last,
     pub(super) cluster_uid: Option<String>,
-    /// When the server stored it.
+    /// The time at which the server stored the message.
     pub(super) time: Timestamp,
 }
 
@@ -82,7 +82,7 @@ pub(super) struct Found {
 pub(super) enum Answer {
     Stored(u64),
     Refused,
-    /// It is longer than the servers take now. No retry can help.
+    /// The message is longer than the servers accept. No retry can help.
     TooLong(Unfit),
     Failed(String),
 }
@@ -112,7 +112,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// The subject of the stream by this name.
+    /// The subject of the stream `name`.
     #[must_use]
     pub fn new(client: Client, name: &str, subject: &str) -> Self {
         Self {
@@ -129,7 +129,7 @@ impl Stream {
         &self.subject
     }
 
-    /// The last message of the subject; also checks whether the stream is suitable.
+    /// The last message of the subject. Also checks whether the stream is suitable.
     pub(super) async fn last(&self) -> Result<Option<Found>, StreamError> {
         let unreachable = |error: &dyn std::fmt::Display| {
             StreamError::Unreachable(format!("stream {}: {error}", self.name))
@@ -202,7 +202,7 @@ impl Stream {
         Unfit::ShortMessages(self.name.clone(), why)
     }
 
-    /// Publishes a message that has to come right after the message `expected`.
+    /// Publishes a message that must directly follow the message `expected` on the subject.
     pub(super) async fn publish(
         &self,
         id: &MessageId,

@@ -8,14 +8,14 @@ use std::fmt;
 /// drop objects of a relist that were sent shortly before, so that the ledger ends existing objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageId {
-    /// The publisher, for as long as it publishes.
+    /// The id of the publisher, for as long as it publishes.
     pub instance: String,
-    /// The number of its message, from 1.
+    /// The number of the publisher's message, from 1.
     pub number: u64,
 }
 
 impl MessageId {
-    /// Reads what [`fmt::Display`] writes.
+    /// Parses the output of [`fmt::Display`].
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (instance, number) = text.rsplit_once('/')?;
@@ -32,16 +32,16 @@ impl fmt::Display for MessageId {
     }
 }
 
-/// The last message of the subject, as the stream holds it.
+/// The last message of the subject in the stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Last {
-    /// Its sequence in the stream.
+    /// The sequence of the message in the stream.
     pub sequence: u64,
-    /// Its id; none: it was not published by a bridge.
+    /// The id of the message; none: it was not published by a bridge.
     pub id: Option<MessageId>,
 }
 
-/// What a refusal means.
+/// The meaning of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The message is in the stream, and its acknowledgement was lost.

@@ -107,7 +107,7 @@ fn a_list_that_is_older_than_what_was_shown_is_of_a_restored_server() {
     assert_eq!(machine.shown(), Some("8"));
 }
 
-/// The end of a task that was replaced may still be queued when its successor has begun.
+/// The `RELIST_END` of a replaced task may still be queued when its successor has begun.
 #[test]
 fn a_task_that_replaces_another_one_uses_other_ids() {
     let ids = RelistIds::new("i");

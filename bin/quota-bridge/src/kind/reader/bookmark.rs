@@ -1,20 +1,20 @@
-//! Bookmarks: how far a watch is.
+//! Bookmarks of watches.
 
 use super::{OnlyMetadata, read};
 
 /// The content of a bookmark.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::kind) struct Bookmark {
-    /// All events up to this version were sent.
+    /// The resourceVersion up to which all events have been sent.
     pub(in crate::kind) version: String,
-    /// All objects that existed when the watch was opened were sent.
+    /// Whether all initial events have been sent.
     pub(in crate::kind) ends_list: bool,
 }
 
-/// Reads a bookmark, of which only the metadata are reliable.
+/// Parses a bookmark, of which only the metadata are reliable.
 ///
 /// # Errors
-/// It is not what it has to be.
+/// The JSON is no object with metadata.
 pub(in crate::kind) fn bookmark(json: &str) -> Result<Bookmark, String> {
     let OnlyMetadata { metadata } = read(json)?;
     let ends_list = metadata.annotations.initial_events_end.as_deref() == Some("true");

@@ -1,4 +1,4 @@
-//! The labels and annotations that are published: those that the ledger uses, as long as they may be.
+//! The labels and annotations that are published: those that the ledger uses, within bounds.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +12,14 @@ use super::read;
 
 pub(super) type Annotations = BTreeMap<Name, String>;
 
-/// Longest annotation that is published, in bytes, unless it is a setting of the ledger.
+/// The maximum length of a published annotation, in bytes, except for settings of the ledger.
 const ANNOTATION_MAX_BYTES: usize = 256;
 
-/// Most bytes of JSON that the labels of a namespace take.
+/// The maximum size of a namespace's labels, in bytes of JSON.
 const LABELS_MAX_BYTES: usize = 800 * 1024;
 
-/// Leaves out the longest labels of a namespace beyond [`LABELS_MAX_BYTES`], but never the name that Kubernetes labels each
-/// namespace with. Returns their number. Who adds long labels does not get rid of short ones, by which groups select.
+/// Removes the longest labels of a namespace beyond [`LABELS_MAX_BYTES`], but never the name label that Kubernetes
+/// sets. Returns the number of removed labels. So long labels cannot displace short ones, by which groups select.
 pub(super) fn shorten(labels: &mut BTreeMap<Name, Name>) -> usize {
     /// `"":"",`
     const PUNCTUATION: usize = 6;
@@ -47,18 +47,18 @@ pub(super) fn kept(
     serde_json::value::to_raw_value(&annotations).map_err(|error| error.to_string())
 }
 
-/// Whether an annotation is a setting of the ledger, of any length.
+/// Whether an annotation is a setting of the ledger, which may have any length.
 pub(super) fn is_setting(key: &str) -> bool {
     key.starts_with(extension::PREFIX)
 }
 
-/// Whether the ledger keeps an annotation that is none of its settings.
+/// Whether an annotation that is no setting is published.
 pub(super) fn is_short(key: &str, value: &str) -> bool {
     value.len() <= ANNOTATION_MAX_BYTES && key != LAST_APPLIED && is_plain(value)
 }
 
-/// Whether a value has no control characters but tabs and line breaks. The others take six times as many bytes in JSON,
-/// with which the annotations that an API server takes would not fit into a message.
+/// Whether a value has no control characters but tabs and line breaks. Others take six times as many bytes in JSON, and
+/// the annotations that an API server accepts would not fit into a message.
 fn is_plain(value: &str) -> bool {
     !value.contains(|c: char| c.is_ascii_control() && !matches!(c, '\t' | '\n' | '\r'))
 }

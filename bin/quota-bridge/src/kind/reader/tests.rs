@@ -89,7 +89,7 @@ fn a_quota_is_kept_but_for_what_changes_by_itself() {
     );
 }
 
-/// Names that no kind can have are never counted, and would make a bookmark unreadable.
+/// Names that no kind can have never count, and would make a bookmark unreadable.
 #[test]
 fn odd_names_of_counted_kinds_limit_nothing() {
     let quotas = reader("", "resourcequotas", "ResourceQuota");
@@ -301,14 +301,14 @@ fn of_a_bookmark_only_the_metadata_are_read() {
     assert_eq!(bookmark(real), Ok(expected));
 }
 
-/// What an object counts for.
+/// The amounts of an object.
 fn counted(kind: &str, charging: &Charging, json: &str) -> Footprint {
     let kind: GroupResource = kind.parse().unwrap();
     let object = charging.read(&kind, json.as_bytes()).unwrap();
     charging.footprint(&kind, &object, Timestamp::EPOCH, &NoContext)
 }
 
-/// The line of an object that an API server can store, and what counts of it there.
+/// The line of an object that an API server can store, and the amounts that count there.
 fn published(reader: &Reader, json: &str) -> (Alive, Footprint) {
     let alive = reader.alive("ADDED", json).unwrap();
     assert!(alive.line.len() <= line::MAX_BYTES);
@@ -318,12 +318,12 @@ fn published(reader: &Reader, json: &str) -> (Alive, Footprint) {
     (alive, footprint)
 }
 
-/// A field of so many control characters, each of which takes six bytes in JSON.
+/// A field of this many control characters, each of which takes six bytes in JSON.
 fn controls(bytes: usize) -> String {
     "\\u0001".repeat(bytes)
 }
 
-/// The authors of pods choose all of that, and an API server bounds it by the size of the whole object only.
+/// The authors of pods choose all of these fields, and an API server bounds only the size of the whole object.
 #[test]
 fn a_pod_is_published_however_long_its_fields_are() {
     let metadata = |more: &str| {

@@ -1,4 +1,4 @@
-//! Whatever the server does.
+//! Properties that hold for any behaviour of the server.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What a server may do next.
+/// A possible next action of the server.
 #[derive(Clone, Debug)]
 enum Move {
     Create,
@@ -36,7 +36,8 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
 }
 
 proptest! {
-    /// Whatever the server does: between the begin and the end of a relist all objects of its snapshot were passed on.
+    /// For any behaviour of the server: between the begin and the end of a relist all objects of its snapshot are
+    /// passed on.
     #[test]
     fn an_end_has_everything_listed_before_it(moves in moves(), watch_list: bool) {
         let mut machine = Machine::new(Rules { page: 2, watch_list, ..RULES }, RelistIds::new("i"));

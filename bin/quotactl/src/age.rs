@@ -9,7 +9,7 @@ pub(crate) fn now() -> Timestamp {
     Timestamp::from_nanoseconds(i64::try_from(now).unwrap_or(i64::MAX))
 }
 
-/// How long it is until a time; `0s` if it has passed.
+/// The duration until a time; `0s` if the time has passed.
 pub(crate) fn left(time: Timestamp, now: Timestamp) -> String {
     span(time.since(now).max(Span::ZERO))
 }

@@ -1,6 +1,6 @@
 //! `apply` and `delete`: quotas and groups as manifests.
 //!
-//! Manifests stay free JSON: the daemon judges them, and what it would make of them is compared field by field.
+//! Manifests stay free JSON: the daemon validates them, and the results of a dry run are compared field by field.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -19,13 +19,13 @@ use super::{
 
 /// The object that a manifest describes.
 pub(crate) struct Subject {
-    /// Kind and name, as kubectl writes them: `resourcequota/q`.
+    /// Kind and name, as in kubectl: `resourcequota/q`.
     pub(crate) shown: String,
     name: String,
-    /// That of a quota.
+    /// The namespace of a quota; none for a group.
     namespace: Option<String>,
     address: Address,
-    /// Its place in the Kubernetes-style API, without its name.
+    /// The path of the collection in the Kubernetes-style API, without the object's name.
     collection: Vec<String>,
 }
 
@@ -238,7 +238,7 @@ impl Subject {
         }
     }
 
-    /// What is left to say of it when it is gone: its name, where the API's answers about quotas and groups have it.
+    /// The identity of a deleted object, in the form of the API's responses about quotas and groups.
     fn identity(&self) -> Value {
         match &self.namespace {
             Some(namespace) => json!({
@@ -259,7 +259,7 @@ fn version(object: &Value) -> &str {
     }
 }
 
-/// Prints the warnings of an answer.
+/// Prints the warnings of a response.
 pub(crate) fn note_warnings(headers: &HeaderMap) {
     for warning in headers.get_all(header::WARNING) {
         let text = warning_text(warning.to_str().unwrap_or_default());
@@ -267,7 +267,7 @@ pub(crate) fn note_warnings(headers: &HeaderMap) {
     }
 }
 
-/// The text of a `Warning` header, which is in quotes behind a code and an agent.
+/// The text of a `Warning` header, which is quoted after a code and an agent.
 fn warning_text(header: &str) -> String {
     let Some((_, quoted)) = header.split_once('"') else {
         return header.to_owned();

@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
 }
 
 impl Command {
-    /// Whether files are written that hold what the ledger holds.
+    /// Whether the command writes files with the content of the ledger.
     pub(crate) const fn copies_the_ledger(&self) -> bool {
         match self {
             // Its public key is for others.
@@ -62,7 +62,7 @@ impl Command {
     }
 }
 
-/// What every command takes.
+/// The options of every command.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
@@ -100,16 +100,16 @@ pub(crate) struct Global {
     /// Tables without the names of their columns.
     #[arg(long, global = true)]
     pub(crate) no_headers: bool,
-    /// When tables have colours.
+    /// The use of colours in tables.
     #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t)]
     pub(crate) color: Color,
-    /// How long to wait for an answer.
+    /// The time to wait for a response.
     #[arg(long, global = true, value_name = "TIME", default_value = "30s")]
     pub(crate) timeout: Period,
-    /// Certificates that an https server is trusted by, as PEM, instead of the system's.
+    /// CA certificates to trust for https, as PEM, instead of the system's.
     #[arg(long, global = true, value_name = "FILE", env = "QUOTACTL_CA")]
     pub(crate) ca: Option<PathBuf>,
-    /// Certificate to show to an https server, as PEM.
+    /// The client certificate for https, as PEM.
     #[arg(
         long,
         global = true,
@@ -118,7 +118,7 @@ pub(crate) struct Global {
         requires = "key"
     )]
     pub(crate) cert: Option<PathBuf>,
-    /// Private key of the certificate, as PEM.
+    /// The private key of the client certificate, as PEM.
     #[arg(
         long,
         global = true,
@@ -127,7 +127,7 @@ pub(crate) struct Global {
         requires = "cert"
     )]
     pub(crate) key: Option<PathBuf>,
-    /// File with the bearer token to send.
+    /// The file with the bearer token.
     #[arg(long, global = true, value_name = "FILE", env = "QUOTACTL_TOKEN_FILE")]
     pub(crate) token_file: Option<PathBuf>,
     /// The reason for a change; each entry that the command causes records it.
@@ -136,7 +136,7 @@ pub(crate) struct Global {
 }
 
 impl Global {
-    /// The same without what is empty: a variable that is set to nothing says nothing.
+    /// The same options without empty values: an empty environment variable counts as unset.
     pub(crate) fn without_empty(mut self) -> Self {
         for text in [&mut self.server, &mut self.context, &mut self.namespace] {
             *text = text.take().filter(|text| !text.is_empty());
@@ -145,7 +145,7 @@ impl Global {
     }
 }
 
-/// As the daemon takes it: 1 to 512 bytes without control characters.
+/// Checks a reason as the daemon does: 1 to 512 bytes without control characters.
 fn reason(text: &str) -> Result<String, String> {
     match (1..=512).contains(&text.len()) && !text.chars().any(char::is_control) {
         true => Ok(text.to_owned()),
@@ -153,7 +153,7 @@ fn reason(text: &str) -> Result<String, String> {
     }
 }
 
-/// What is to be done.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     #[command(flatten)]
@@ -161,7 +161,7 @@ pub(crate) enum Command {
     /// Read a ledger without a daemon: check it, replay it, print it.
     #[command(subcommand)]
     Ledger(Ledger),
-    /// Manage contexts: the daemons that there are, and how to connect to each.
+    /// Manage contexts: addresses of daemons, and the credentials for each.
     #[command(subcommand)]
     Config(Config),
     /// Verify signed checkpoints of a ledger.
@@ -173,7 +173,7 @@ pub(crate) enum Command {
     /// Generate what an installation needs besides the daemon: the webhook's configuration, certificates.
     #[command(subcommand)]
     Generate(Generate),
-    /// Measure what a daemon can do: reservations and releases per second, and how long each takes.
+    /// Measure the performance of a daemon: reservations and releases per second, and their latency.
     Bench(Bench),
     /// Print a completion script for a shell.
     Completions {
@@ -182,7 +182,7 @@ pub(crate) enum Command {
     },
 }
 
-/// What is done with a daemon.
+/// The commands that call a daemon.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Online {
     /// Show quotas, groups, reservations, usage, objects or entries.
@@ -194,13 +194,13 @@ pub(crate) enum Online {
     Explain(Explain),
     /// Show the latest denials and their reasons; of all namespaces unless one is given.
     Denials {
-        /// At most so many, the latest.
+        /// The maximum number of denials.
         #[arg(long, value_name = "N", default_value = "50", value_parser = at_least_one)]
         limit: usize,
     },
     /// Show the fullest namespaces; of one that is given, its limits.
     Top {
-        /// At most so many.
+        /// The maximum number of results.
         #[arg(long, value_name = "N", default_value = "20", value_parser = at_least_one)]
         limit: usize,
         /// Also namespaces without limits.
@@ -213,7 +213,7 @@ pub(crate) enum Online {
     Status,
     /// Show the versions of quotactl and of the daemon.
     Version {
-        /// Only that of quotactl, without a request to the daemon.
+        /// Only the version of quotactl, without a request to the daemon.
         #[arg(long)]
         client: bool,
     },
@@ -221,7 +221,7 @@ pub(crate) enum Online {
     Apply {
         #[command(flatten)]
         files: Files,
-        /// Have the daemon validate them, and change nothing.
+        /// Have the daemon validate the manifests, and change nothing.
         #[arg(long)]
         dry_run: bool,
     },
@@ -230,7 +230,7 @@ pub(crate) enum Online {
     /// Delete quotas or groups.
     #[command(arg_required_else_help = true)]
     Delete(Delete),
-    /// Ask whether objects or reservations would fit, without reserving anything.
+    /// Check whether objects or reservations would fit, without reserving anything.
     Check(Files),
     /// Reserve capacity for an object.
     Reserve(Reserve),
@@ -246,7 +246,7 @@ pub(crate) enum Online {
     Commit {
         /// The object's uid.
         uid: String,
-        /// What the object counts for, if it is less than was reserved.
+        /// The amounts to commit, if they are less than the reserved amounts.
         #[arg(long, value_name = "RESOURCE=QUANTITY,…", value_parser = amounts)]
         request: Option<Amounts>,
     },
@@ -274,42 +274,43 @@ pub(crate) enum Online {
     Cluster(Cluster),
     /// Take a consistent copy of the ledger from the daemon, while it serves.
     Backup {
-        /// The directory to make, on this machine; it must not exist, or be empty.
+        /// The directory to create, on this machine; it must not exist, or be empty.
         directory: PathBuf,
     },
     /// Print ledger entries as they become durable; of all namespaces unless one is given.
     Watch {
-        /// The first entry to print, by sequence; without it, what happens from now on.
+        /// The sequence of the first entry to print [default: entries from now on].
         #[arg(long, value_name = "SEQUENCE")]
         from: Option<u64>,
     },
 }
 
-/// What can be done with a cluster.
+/// Commands for a cluster.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Cluster {
-    /// Create the stream that holds the log, once. The ledger begins with the entries of the node that gets this request.
+    /// Create the stream that holds the log, once. The ledger begins with the entries of the node that gets this
+    /// request.
     Init,
-    /// Show the nodes: the leader, and how far each replica is.
+    /// Show the nodes: the leader, and the position of each replica.
     Status,
     /// Remove a stopped node: the stream is no longer kept for it. Started again, it takes part again.
     Remove {
-        /// The node.
+        /// The name of the node.
         node: String,
     },
-    /// Make a new stream in place of one that is gone or has lost acknowledged messages, behind the entries of the node that
-    /// gets this request: the one with the most entries.
+    /// Create a new stream in place of one that is gone or has lost acknowledged messages, after the entries of the
+    /// node that gets this request: the one with the most entries.
     Heal {
-        /// The id of the ledger, as `cluster status` shows it, to confirm it.
+        /// The id of the ledger, as `cluster status` shows it, as a confirmation.
         #[arg(long, value_name = "ID")]
         ledger: String,
-        /// A node that will not come back, with all that it holds and the others do not.
+        /// A node that will not come back: entries that only this node has are lost.
         #[arg(long, value_name = "NODE")]
         lost: Vec<String>,
     },
     /// Hand the lead over to another node. Earlier decisions are durable, and requests wait for the new leader.
     Transfer {
-        /// The node.
+        /// The name of the new leader.
         to: String,
     },
 }

@@ -12,7 +12,7 @@ use super::{
     session::Session,
 };
 
-/// Makes the copy. The directory appears when the copy is complete, checked and durable.
+/// Takes the copy. The directory appears when the copy is complete, checked and durable.
 pub(crate) fn run(session: &Session, directory: &Path) -> Outcome {
     let building = Building::begin(directory)?;
     let input = session.client.download(&Address::of(["v1", "backup"]))?;

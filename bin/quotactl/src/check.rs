@@ -1,4 +1,4 @@
-//! `check`: would it fit?
+//! `check`: whether objects or reservations would fit.
 
 use http::Method;
 use quota_client::{http::Address, wire::Verdict};
@@ -13,7 +13,7 @@ use super::{
 };
 use std::path::PathBuf;
 
-/// Asks for each document; fails with [`Exit::Denied`] if one does not fit.
+/// Checks each document; fails with [`Exit::Denied`] if one does not fit.
 pub(crate) fn run(session: &Session, files: &[PathBuf]) -> Outcome {
     each(manifest::load(files)?, |document| {
         let place = document.place.clone();

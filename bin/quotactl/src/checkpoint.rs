@@ -12,7 +12,7 @@ use super::{
     output::{Output, note},
 };
 
-/// Does what the command line asks.
+/// Runs a `checkpoint` command.
 pub(super) fn run(command: &Checkpoint, output: &Output) -> Outcome {
     let Checkpoint::Verify {
         files,
@@ -48,7 +48,7 @@ fn in_ledger(place: &Place, claims: Claims, jobs: &Jobs) -> Outcome<Vec<Damage>>
     Ok(ledger::check(place, claims, jobs)?.damages)
 }
 
-/// What the checkpoints are.
+/// A summary of the checkpoints.
 struct About {
     origin: String,
     count: usize,

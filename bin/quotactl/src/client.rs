@@ -20,37 +20,37 @@ use super::{
     problem,
 };
 
-/// How often a piece is sent to a daemon that is too busy to take it.
+/// The limits on retries of a piece while the daemon is busy.
 const PATIENT: Retry = Retry {
     busy_attempts: 10,
     connection_attempts: 1,
     longest_wait: Duration::from_secs(10),
 };
 
-/// Talks to one daemon.
+/// A client of one daemon.
 pub(crate) struct Client {
     /// Makes each call once: the user at the terminal decides about a retry.
     once: api::Client,
     patient: api::Client,
 }
 
-/// An answer to a question.
+/// The response to a query.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer<T> {
     /// The received JSON; of a list, all pages as one.
     pub(crate) json: Value,
-    /// The same, typed.
+    /// The content of the JSON, typed.
     pub(crate) content: T,
 }
 
-/// A successful answer to a call.
+/// A successful response to a call.
 #[derive(Debug)]
 pub(crate) struct Reply {
-    /// Its status.
+    /// The HTTP status.
     pub(crate) status: StatusCode,
-    /// Its headers.
+    /// The headers.
     pub(crate) headers: http::HeaderMap,
-    /// Its body as it came; null if it has none.
+    /// The body as received; null if there is none.
     pub(crate) json: Value,
 }
 
@@ -62,7 +62,7 @@ impl Reply {
 }
 
 impl Client {
-    /// A client for a server.
+    /// A client for a connection.
     pub(crate) fn new(connection: &Connection, global: &Global) -> Outcome<Self> {
         let options = Options {
             token: connection.token.clone(),
@@ -79,17 +79,17 @@ impl Client {
         Ok(Self { once, patient })
     }
 
-    /// Asks for something.
+    /// Sends a `GET` request. Returns the response typed, too.
     pub(crate) fn get<T: DeserializeOwned>(&self, address: &Address) -> Outcome<Answer<T>> {
         Answer::of(self.get_json(address)?)
     }
 
-    /// Asks for something, as it comes.
+    /// Sends a `GET` request. Returns the received JSON.
     pub(crate) fn get_json(&self, address: &Address) -> Outcome<Value> {
         Ok(self.send(Method::GET, address, None, &[])?.json)
     }
 
-    /// Asks for a list, page by page; at most `limit` items. `T` is the list as a whole, as in [`Page`].
+    /// Reads a list page by page; at most `limit` items. `T` is the list as a whole, as in [`Page`].
     pub(crate) fn list<T: DeserializeOwned>(
         &self,
         address: &Address,
@@ -98,7 +98,8 @@ impl Client {
         Answer::of(self.list_json(address, limit)?)
     }
 
-    /// Asks for a list, as it comes, all pages as one: as of the first, since later changes may be missing on it.
+    /// Reads a list as received, all pages as one. `asOf` is that of the first page, since that page lacks later
+    /// changes.
     pub(crate) fn list_json(&self, address: &Address, limit: Option<usize>) -> Outcome<Value> {
         let mut items = Vec::new();
         let (mut last, mut first_as_of, mut lagging) = (Value::Null, None, false);
@@ -125,7 +126,7 @@ impl Client {
         Ok(last)
     }
 
-    /// Asks for a list that may be too long to be held, and gives its pages to `take`.
+    /// Reads a list that may not fit into memory, and passes its pages to `take`.
     pub(crate) fn walk<T: DeserializeOwned>(
         &self,
         address: &Address,
@@ -169,7 +170,7 @@ impl Client {
         reply(self.once.send(&call), address)
     }
 
-    /// Sends one part of a sequence. It is safe to repeat, so it is retried while the daemon is busy.
+    /// Sends one piece of a sequence. The call is idempotent, so it is retried while the daemon is busy.
     pub(crate) fn send_patiently(
         &self,
         address: &Address,
@@ -180,7 +181,7 @@ impl Client {
         reply(self.patient.send(&call.repeatable()), address)
     }
 
-    /// Opens a stream of server-sent events, which may last for ever.
+    /// Opens a stream of server-sent events, which may never end.
     pub(crate) fn stream(
         &self,
         address: &Address,
@@ -190,18 +191,18 @@ impl Client {
         opened.map_err(|error| problem::failure(&error, address.namespace()))
     }
 
-    /// Downloads bytes, however many there are.
+    /// Downloads a body of any size.
     pub(crate) fn download(&self, address: &Address) -> Outcome<BufReader<impl Read + use<>>> {
         let opened = self.once.download(address);
         opened.map_err(|error| problem::failure(&error, address.namespace()))
     }
 
-    /// The server's address.
+    /// The URL of the server.
     pub(crate) fn server(&self) -> &str {
         self.once.server()
     }
 
-    /// What the `Authorization` header says, if there is one.
+    /// The value of the `Authorization` header; none without a token.
     pub(crate) fn authorization(&self) -> Outcome<Option<String>> {
         let header = self.once.authorization();
         header.map_err(|error| problem::failure(&error, None))
@@ -222,14 +223,14 @@ fn reply(sent: Result<api::Reply, Error>, address: &Address) -> Outcome<Reply> {
 }
 
 impl<T: DeserializeOwned> Answer<T> {
-    /// An answer that has come.
+    /// The response with this JSON.
     pub(crate) fn of(json: Value) -> Outcome<Self> {
         let content = read(&json)?;
         Ok(Self { json, content })
     }
 }
 
-/// JSON, typed.
+/// Parses JSON as a type.
 pub(crate) fn read<T: DeserializeOwned>(json: &Value) -> Outcome<T> {
     T::deserialize(json).map_err(|error| {
         Failure::general(format!("an answer of another form: {error}"))

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::{age, args, failure::Outcome, session::Session, table::Table, terminal_text::one_line};
 
-/// Begins, shows or changes a cluster.
+/// Runs a `cluster` command.
 pub(crate) fn run(session: &Session, command: &args::Cluster) -> Outcome {
     match command {
         args::Cluster::Init => init(session),

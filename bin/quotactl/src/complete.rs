@@ -1,4 +1,4 @@
-//! Completion in shells: of commands and options, and of names that the daemon knows.
+//! Shell completion of commands and options, and of names from the daemon.
 
 use std::{collections::BTreeSet, ffi::OsString, io};
 
@@ -19,19 +19,19 @@ use super::{
     terminal_text::misleads,
 };
 
-/// The environment variable by which a shell asks.
+/// The environment variable by which a shell requests completions.
 const VARIABLE: &str = "QUOTACTL_COMPLETE";
 
-/// How long a shell waits for names, in seconds.
+/// The timeout for names from the daemon, in seconds.
 const PATIENCE_SECONDS: u32 = 1;
 
-/// Most names that are offered.
+/// The maximum number of offered names.
 const NAMES_MAX: usize = 200;
 
-/// What is offered for an argument.
+/// The completions of an argument.
 type Candidates = fn() -> Vec<CompletionCandidate>;
 
-/// By the name of the command and that of its argument.
+/// The completions by command name and argument name.
 const CANDIDATES: [(&str, &str, Candidates); 16] = [
     ("quotactl", "context", contexts),
     ("quotactl", "namespace", namespaces),
@@ -51,7 +51,7 @@ const CANDIDATES: [(&str, &str, Candidates); 16] = [
     ("release", "uid", reservations),
 ];
 
-/// The command line with what is offered for its arguments.
+/// The command line with the completions of its arguments.
 fn with_candidates(command: Command) -> Command {
     let name = command.get_name().to_owned();
     let of = |id: &str| {
@@ -65,7 +65,7 @@ fn with_candidates(command: Command) -> Command {
     command.mut_args(add).mut_subcommands(with_candidates)
 }
 
-/// Answers a shell that asks for completions; false: none does.
+/// Answers a shell's request for completions. Returns false if there is no such request.
 pub(crate) fn answered(arguments: &[OsString]) -> Result<bool, clap::Error> {
     let directory = std::env::current_dir().ok();
     CompleteEnv::with_factory(|| with_candidates(Arguments::command()))
@@ -115,7 +115,7 @@ pub(crate) fn reservations() -> Vec<CompletionCandidate> {
     })
 }
 
-/// What is limited or counted in the namespace.
+/// The resources that are limited or counted in the namespace.
 pub(crate) fn resources() -> Vec<CompletionCandidate> {
     names(|client, namespace| {
         let address = Address::in_namespace(namespace, ["usage"]);
@@ -128,7 +128,7 @@ pub(crate) fn resources() -> Vec<CompletionCandidate> {
     })
 }
 
-/// The contexts of the file.
+/// The contexts in the file.
 pub(crate) fn contexts() -> Vec<CompletionCandidate> {
     let found = global().and_then(|global| config::read(&global).ok());
     let contexts = found.map(|file| file.contexts).unwrap_or_default();
@@ -145,8 +145,7 @@ pub(crate) fn forms() -> Vec<CompletionCandidate> {
     forms.map(begin).map(CompletionCandidate::new).collect()
 }
 
-/// Queries the daemon of the command line. Nothing is offered if that fails: a shell has no place for
-/// errors.
+/// Names from the daemon of the command line. There are none if the query fails: a shell has no place for errors.
 fn names(ask: impl FnOnce(&Client, &str) -> Outcome<Vec<String>>) -> Vec<CompletionCandidate> {
     let found = || -> Option<Vec<String>> {
         let mut global = global()?;
@@ -165,7 +164,7 @@ fn names(ask: impl FnOnce(&Client, &str) -> Outcome<Vec<String>>) -> Vec<Complet
     found.map(CompletionCandidate::new).collect()
 }
 
-/// The global options of the line that is completed, as far as it is written. It follows `--`.
+/// The global options of the line to be completed, which follows `--`, as far as the line is written.
 fn global() -> Option<Global> {
     let line = std::env::args_os().skip_while(|word| word != "--").skip(1);
     let command = Arguments::command().ignore_errors(true);

@@ -8,7 +8,7 @@ use super::{
     table::Table,
 };
 
-/// Shows the latest denials, the latest first.
+/// Shows the latest denials, newest first.
 pub(crate) fn run(session: &Session, limit: usize) -> Outcome {
     let filter = session.scope.filter();
     let answer = fetch(session, filter, limit)?;
@@ -76,7 +76,7 @@ pub(crate) fn table(denials: &[Denial], all: bool, wide: bool) -> Table {
     table
 }
 
-/// The limits that stood in the way, as in `compute/requests.cpu: 2 wanted, 500m left`.
+/// The exceeded limits, as in `compute/requests.cpu: 2 wanted, 500m left`.
 fn short_of(quotas: &[QuotaCheck]) -> String {
     let mut parts = Vec::new();
     for quota in quotas {

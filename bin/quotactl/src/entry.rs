@@ -1,4 +1,4 @@
-//! Entries of the ledger, each in a line.
+//! Entries of the ledger, one per line.
 //!
 //! Events stay free JSON: each type has fields of its own, and those of a newer daemon are shown as well.
 
@@ -54,7 +54,7 @@ impl EntryColumns {
         }
     }
 
-    /// The entry as a line of its own, as it comes.
+    /// The entry as one line.
     pub(crate) fn line(&self) -> String {
         let shown = |text: &str| {
             if text.is_empty() {
@@ -81,12 +81,12 @@ impl EntryColumns {
     }
 }
 
-/// What an entry is called.
+/// The name of an entry in output.
 pub(crate) fn name(entry: &Entry) -> String {
     format!("entry/{}", entry.sequence)
 }
 
-/// Entries as a table.
+/// The table of entries.
 pub(crate) fn table(entries: &[Entry], wide: bool) -> Table {
     let mut titles = vec![
         ">SEQUENCE",
@@ -120,7 +120,7 @@ pub(crate) fn table(entries: &[Entry], wide: bool) -> Table {
     table
 }
 
-/// A text in which times have no fractions of a second.
+/// The text without the fractions of seconds in times.
 fn in_seconds(text: &str) -> String {
     let mut short = String::with_capacity(text.len());
     let mut rest = text;
@@ -189,7 +189,7 @@ fn detail(event: &Map<String, Value>) -> String {
     parts.join(" ")
 }
 
-/// How far a kind has been shown.
+/// The watermark of a kind as text.
 fn watermark(kind: &Value) -> String {
     let resource = text(kind, "/resource");
     match kind["absent"].as_bool() {

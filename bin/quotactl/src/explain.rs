@@ -13,7 +13,7 @@ use super::{
     terminal_text::one_line,
 };
 
-/// Shows the sums of a resource, then the objects and reservations that make them.
+/// Shows the sums of a resource, then the objects and reservations behind them.
 pub(crate) fn run(session: &Session, args: &Explain) -> Outcome {
     let namespace = session.scope.of_one("an explanation")?;
     let address = Address::in_namespace(namespace, ["explain"])

@@ -6,27 +6,27 @@ pub(crate) use quota_exit::Exit;
 
 use super::terminal_text::blank_controls;
 
-/// Why a command failed.
+/// The failure of a command.
 #[derive(Debug)]
 pub(crate) struct Failure {
     /// The exit code.
     pub(crate) exit: Exit,
-    /// One line.
+    /// The message, one line.
     pub(crate) message: String,
-    /// Hints: each is one line.
+    /// Hints, one line each.
     pub(crate) hints: Vec<String>,
-    /// Lines to be shown below: the figures of a denial.
+    /// Lines to print after the message: the figures of a denial.
     pub(crate) figures: Option<String>,
-    /// Whether the same request may succeed later.
+    /// The reason why the same request may succeed later; none if it will not.
     pub(crate) transient: Option<Transient>,
 }
 
-/// Why a request may succeed later.
+/// The reason why the same request may succeed later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transient {
     /// The daemon could not be reached, or the connection broke: the request may have been carried out.
     Unreachable,
-    /// The daemon did not take the request, and asks to be left alone for a while.
+    /// The daemon is busy, and requests this delay before the next attempt.
     Busy(Duration),
 }
 
@@ -45,12 +45,12 @@ impl Failure {
         }
     }
 
-    /// A failure that has been printed already, or that nobody could read.
+    /// A failure without a message: it was printed already, or standard output is closed.
     pub(crate) fn silent(exit: Exit) -> Self {
         Self::new(exit, "")
     }
 
-    /// Whether there is nothing to say.
+    /// Whether there is nothing to print.
     pub(crate) fn is_silent(&self) -> bool {
         self.message.is_empty()
     }
@@ -65,13 +65,13 @@ impl Failure {
         Self::new(Exit::Usage, message)
     }
 
-    /// The same with a further hint.
+    /// The same failure with a further hint.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
         self
     }
 
-    /// The same, saying first what it is about.
+    /// The same failure with a prefix that names its subject.
     pub(crate) fn about(mut self, what: impl fmt::Display) -> Self {
         if !self.is_silent() {
             self.message = format!("{what}: {}", self.message);
@@ -94,7 +94,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// A reader that went away (`| head`) is no failure; further output is useless. No other writer here is a pipe.
+/// A closed pipe (`| head`) is no failure, but ends the output. No other writer here is a pipe.
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
         match error.kind() {

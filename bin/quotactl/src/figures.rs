@@ -1,4 +1,4 @@
-//! Figures of quotas: what is available, and how much of a limit is taken.
+//! Figures of quotas: the available amount, and the used share of a limit.
 
 use quota_client::wire::{QuotaCheck, QuotaUsage, ResourceCheck, Total};
 use quota_semantics::quantity::Quantity;
@@ -25,7 +25,7 @@ pub(crate) fn left_of(limit: &ResourceCheck) -> Quantity {
     left
 }
 
-/// How much of a limit is taken: infinitely much of none at all.
+/// The used share of a limit: infinite if the limit is zero and usage is not.
 pub(crate) fn share(hard: &Quantity, used: &Quantity, reserved: &Quantity) -> f64 {
     let mut taken = used.clone();
     taken.add_assign(reserved);
@@ -37,12 +37,12 @@ pub(crate) fn share(hard: &Quantity, used: &Quantity, reserved: &Quantity) -> f6
     }
 }
 
-/// A share as tables show it.
+/// A share as a percentage, for tables.
 pub(crate) fn percent(share: f64) -> String {
     format!("{:.0}%", share * 100.0)
 }
 
-/// The quotas that a decision looked at, as a table; none if there are none.
+/// The quotas that a decision checked, as a table; none if there are none.
 pub(crate) fn looked_at(quotas: &[QuotaCheck]) -> Option<Table> {
     let limits = || quotas.iter().flat_map(|quota| &quota.resources);
     let others = |limit: &ResourceCheck| limit.guaranteed_to_others.clone().unwrap_or_default();
@@ -73,8 +73,8 @@ pub(crate) fn looked_at(quotas: &[QuotaCheck]) -> Option<Table> {
     (!table.is_empty()).then_some(table)
 }
 
-/// Of each namespace, with its sums and its quotas: the figures of each quota, the fullest limit first; then the sums, of
-/// what no quota limits too, if they are wanted or there is no quota.
+/// Usage as a table: for each namespace the figures of each quota, the fullest limit first; then the sums, including
+/// resources without a limit, if they are requested or the namespace has no quota.
 pub(crate) fn usage_table<'a>(
     usages: impl IntoIterator<Item = (&'a str, &'a [Total], &'a [QuotaUsage])>,
     all: bool,

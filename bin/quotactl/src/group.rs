@@ -1,4 +1,4 @@
-//! Groups: where they are, and how they are shown.
+//! Groups: their paths, tables and descriptions.
 
 use std::fmt::Display;
 
@@ -21,10 +21,10 @@ use super::{
     terminal_text::one_line,
 };
 
-/// What a group is called in names and messages.
+/// The kind of a group in names and messages.
 pub(crate) const KIND: &str = "clusterresourcequota";
 
-/// Where a group is.
+/// The path of a group.
 pub(crate) fn address(name: &str) -> Address {
     Address::of(["v1", "groups", name])
 }
@@ -48,7 +48,7 @@ pub(crate) fn table(groups: &[Group], wide: bool) -> Table {
     table
 }
 
-/// Describes one group: what it says, and what takes of it.
+/// Describes one group: its options, limits and usage.
 pub(crate) fn describe(session: &Session, name: &str) -> Outcome {
     let client = &session.client;
     let answer = client.get::<Group>(&address(name))?;
@@ -78,7 +78,7 @@ fn section(session: &Session, title: &str, table: &Table) -> Outcome {
     }
 }
 
-/// What the group says beside its limits.
+/// The lines for a group's fields besides its limits.
 fn said(group: &Group) -> Vec<String> {
     let line = |name: &str, value: &dyn Display| format!("{name:14}{value}");
     let mut lines = vec![line("Name:", &group.name)];
@@ -178,7 +178,7 @@ fn amounts(list: &ResourceList) -> String {
     cells.collect::<Vec<_>>().join(", ")
 }
 
-/// What a label selector wants, as `kubectl -l` has it.
+/// The requirements of a label selector, in the notation of `kubectl -l`.
 fn labels(selector: &LabelSelector) -> Vec<String> {
     let equal = selector.match_labels.iter();
     let equal = equal.map(|(key, value)| format!("{key}={value}"));
@@ -196,7 +196,7 @@ fn labels(selector: &LabelSelector) -> Vec<String> {
     equal.chain(more).collect()
 }
 
-/// A selector as kubectl writes one: `team=red,tier in (a, b)`; annotations behind `with`.
+/// A selector in kubectl's notation: `team=red,tier in (a, b)`; annotations after `with`.
 fn selected(selector: &Selector) -> String {
     let labels = selector.labels.as_ref().map(labels).unwrap_or_default();
     let annotations = selector.annotations.iter();

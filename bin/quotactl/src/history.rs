@@ -1,4 +1,4 @@
-//! `history`: how usage went, a line for each limit.
+//! `history`: usage over time, a line for each limit.
 
 use quota_client::http::Address;
 use quota_client::wire::{UsageHistory, UsagePoint};
@@ -14,13 +14,13 @@ use super::{
     unit::in_one_unit,
 };
 
-/// Points of a line, if no step is requested.
+/// The number of points of a line, if no step is requested.
 const POINTS: u64 = 40;
 
-/// Most points of a line for which there is little room.
+/// The maximum number of points of a line with little room.
 const FEW_POINTS: usize = 16;
 
-/// Heights of a point.
+/// The heights of a point.
 const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// Shows used and reserved amounts over time.
@@ -56,11 +56,11 @@ pub(crate) fn run(session: &Session, args: &History) -> Outcome {
 struct Line {
     quota: Name,
     resource: Name,
-    /// Used and reserved together; none where the limit was not there.
+    /// The sum of used and reserved at each point; none where the limit did not exist.
     taken: Vec<Option<Quantity>>,
-    /// The limit as it was last.
+    /// The latest value of the limit.
     hard: Quantity,
-    /// Taken as a share of the limit at its time.
+    /// The used share of the limit at each point; none where the limit did not exist.
     shares: Vec<Option<f64>>,
 }
 
@@ -74,7 +74,7 @@ impl Line {
     }
 }
 
-/// A line for each limit that was there at any point.
+/// A line for each limit that existed at any point.
 fn lines(points: &[UsagePoint]) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
     for (index, point) in points.iter().enumerate() {
@@ -138,14 +138,14 @@ fn table(lines: &[Line]) -> Table {
     table
 }
 
-/// The most of each few shares that follow each other.
+/// Fewer points: the maximum of every few consecutive shares.
 fn fewer(shares: &[Option<f64>]) -> Vec<Option<f64>> {
     let each = shares.len().div_ceil(FEW_POINTS).max(1);
     let most = |few: &[Option<f64>]| few.iter().flatten().copied().max_by(f64::total_cmp);
     shares.chunks(each).map(most).collect()
 }
 
-/// Shares as heights: the whole height is the limit. A blank where there was none.
+/// Shares as heights: the full height is the limit. A blank where there was no limit.
 fn spark(shares: &[Option<f64>]) -> String {
     let of = |share: &Option<f64>| {
         let Some(share) = share else { return ' ' };

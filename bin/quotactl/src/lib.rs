@@ -1,4 +1,4 @@
-//! `quotactl`: talks to a daemon, and reads a ledger without one.
+//! `quotactl`: calls a daemon, or reads a ledger without one.
 //!
 //! Data goes to standard output, everything else to standard error.
 
@@ -156,7 +156,7 @@ fn scope(global: &Global, matches: &ArgMatches) -> Scope {
     }
 }
 
-/// Whether an option was given by flag: at the program's name, or at that of a command.
+/// Whether an option was given by flag, before or after the name of a command.
 fn is_flag(matches: &ArgMatches, name: &str) -> bool {
     matches.value_source(name) == Some(ValueSource::CommandLine)
         || matches.subcommand().is_some_and(|(_, matches)| {
@@ -200,7 +200,7 @@ fn online(session: &Session, command: &Online) -> Outcome {
 mod tests {
     use super::*;
 
-    /// The end of a command that no daemon answers.
+    /// The exit code of a command without a reachable daemon.
     fn exit(line: &str) -> Exit {
         let line = format!("quotactl {line} --server http://127.0.0.1:1 --config /nonexistent");
         let (arguments, matches) = parse(line.split(' ').map(OsString::from)).unwrap();

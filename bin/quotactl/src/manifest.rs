@@ -1,6 +1,6 @@
 //! Documents from files: YAML or JSON, several in a file, lists unfolded.
 //!
-//! They stay free JSON: they are Kubernetes objects with all their fields, or requests that the daemon judges.
+//! They stay free JSON: Kubernetes objects with all their fields, or requests that the daemon validates.
 
 use std::{
     fs,
@@ -14,16 +14,16 @@ use serde_json::Value;
 use super::failure::{Failure, Outcome};
 use quota_semantics::yaml::Object;
 
-/// Most bytes of one file that are read.
+/// The maximum size of a file, in bytes.
 const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 
-/// What a file in a directory must end with to be read.
+/// The extensions of files that are read in a directory.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 
-/// One object of a file.
+/// An object in a file.
 #[derive(Clone, Debug)]
 pub(crate) struct Document {
-    /// Its place, for messages.
+    /// The place of the object, for messages.
     pub(crate) place: String,
     /// The object.
     pub(crate) value: Value,
@@ -50,7 +50,7 @@ pub(crate) fn load(paths: &[PathBuf]) -> Outcome<Vec<Document>> {
     Ok(documents)
 }
 
-/// A text within a document; empty if there is none.
+/// The string at a JSON pointer within a document; empty if there is none.
 pub(crate) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value
         .pointer(pointer)
@@ -58,7 +58,7 @@ pub(crate) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
         .unwrap_or_default()
 }
 
-/// A field as text: manifests may hold numbers where the API writes quantities as strings.
+/// A field as text: manifests may contain numbers where the API returns quantities as strings.
 pub(crate) fn plain(value: &Value) -> String {
     value
         .as_str()
@@ -73,7 +73,7 @@ fn place(file: &Path) -> String {
     }
 }
 
-/// The files of a path: itself, or those in a directory, by name.
+/// The files of a path: the path itself, or the files in a directory, sorted by name.
 fn files(path: &Path) -> Outcome<Vec<PathBuf>> {
     if path == Path::new("-") || !path.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -109,7 +109,7 @@ fn read(file: &Path) -> Outcome<String> {
     Ok(text)
 }
 
-/// JSON is read as JSON, so that its numbers stay exact and its errors name JSON's places.
+/// Parses JSON or YAML. JSON is parsed as such, so that numbers stay exact and errors have positions in the JSON.
 fn parse(text: &str) -> Outcome<Vec<Value>> {
     if text.trim_start().starts_with('{') {
         let exact = exact_numbers(text.as_bytes());
@@ -132,7 +132,7 @@ fn yaml(text: &str) -> Result<Vec<Value>, serde_saphyr::Error> {
     Ok(objects.into_iter().map(|Object(value)| value).collect())
 }
 
-/// The objects of a Kubernetes list, or the one object; nothing for an empty document.
+/// The items of a Kubernetes list, or the object itself; nothing for an empty document.
 fn unfold(mut value: Value) -> Vec<Value> {
     let is_list = value
         .get("kind")

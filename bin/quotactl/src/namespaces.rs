@@ -1,4 +1,4 @@
-//! Lists over all namespaces, where the API has them by namespace: joined as they came.
+//! Lists over all namespaces, joined from lists that the API has only per namespace.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use super::{
     session::Session,
 };
 
-/// The moment that a question is about; neither: now.
+/// The point in time of a query; without either field: now.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct When {
     pub(crate) at: Option<Timestamp>,
@@ -22,7 +22,7 @@ pub(crate) struct When {
 }
 
 impl When {
-    /// The address of the same question about this moment.
+    /// The address with the query parameters for this point in time.
     pub(crate) fn of(self, address: Address) -> Address {
         let address = address.with_some("at", self.at);
         address.with_some("sequence", self.sequence)
@@ -33,11 +33,11 @@ impl When {
     }
 }
 
-/// The namespaces of which the ledger has data.
+/// The namespaces with data in the ledger.
 #[derive(Default)]
 struct Known {
     names: BTreeSet<String>,
-    /// As of when they were read: what came later may be missing.
+    /// The position of the ledger at which the namespaces were read: later ones may be missing.
     as_of: AsOf,
     lagging: bool,
 }
@@ -72,7 +72,7 @@ impl Known {
     }
 }
 
-/// What `ask` gives for each namespace, as one list: the items of a list, or the answer itself.
+/// The results of `ask` for each namespace, as one list: the items of a list, or the response itself.
 pub(crate) fn everywhere(
     session: &Session,
     when: When,

@@ -13,7 +13,7 @@ use super::{
     figures,
 };
 
-/// The failure for an error of the client. `namespace` is that of the request.
+/// The failure for an error of the client. `namespace`: the namespace of the request.
 pub(crate) fn failure(error: &Error, namespace: Option<&str>) -> Failure {
     let Some(refusal) = error.refusal() else {
         return without_answer(error);
@@ -68,7 +68,7 @@ fn exit(error: &Error) -> Exit {
     }
 }
 
-/// What could be done about it.
+/// Hints on how to proceed after a refusal.
 fn hints(error: &Error, refusal: &Refusal, namespace: Option<&str>) -> Vec<String> {
     let problem = &refusal.problem;
     let mut hints = Vec::new();
@@ -111,7 +111,7 @@ fn hints(error: &Error, refusal: &Refusal, namespace: Option<&str>) -> Vec<Strin
     hints
 }
 
-/// Where to look for what takes the room.
+/// A hint that names the commands which show the usage of the exceeded limit.
 fn short_of(problem: &Problem, namespace: Option<&str>) -> Option<String> {
     let mut limits = problem.quotas.iter().flatten().flat_map(|quota| {
         let resources = quota.resources.iter();

@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::output::note;
 
-/// How often a figure without an end is drawn, in milliseconds.
+/// The interval at which a count without a total is drawn, in milliseconds.
 const TICK_MILLISECONDS: u64 = 200;
 
 /// A bar, or a count if the total is unknown.
@@ -25,7 +25,7 @@ impl Progress {
         Self { bar, before }
     }
 
-    /// A bar over bytes; how many there are comes with [`Progress::of`].
+    /// A bar over bytes; [`Progress::of`] sets the total.
     pub(crate) fn of_bytes(what: &'static str) -> Self {
         let template = "{msg} {wide_bar} {bytes}/{total_bytes}, {bytes_per_sec}, {eta} left";
         Self {
@@ -54,23 +54,23 @@ impl Progress {
         Self { bar, before: 0 }
     }
 
-    /// The same input; what is read from it counts.
+    /// The same input; bytes that are read from it count as progress.
     pub(crate) fn read<R: Read>(&self, input: R) -> impl Read + use<R> {
         self.bar.wrap_read(input)
     }
 
-    /// So much of `total` is done.
+    /// Sets the progress to `done` of `total`.
     pub(crate) fn of(&self, done: u64, total: u64) {
         self.bar.set_length(total);
         self.bar.set_position(done);
     }
 
-    /// Everything up to this entry has been read.
+    /// Sets the progress: all entries up to this one have been read.
     pub(crate) fn at(&self, sequence: u64) {
         self.bar.set_position(sequence.saturating_sub(self.before));
     }
 
-    /// Says something that is not data, above the bar.
+    /// Prints a note to standard error, above the bar.
     pub(crate) fn note(&self, text: impl AsRef<str>) {
         self.bar.suspend(|| note(text));
     }

@@ -1,4 +1,4 @@
-//! `push`: events from a file to the daemon, in pieces of bounded size.
+//! `push`: sends events from a file to the daemon, in pieces of bounded size.
 
 mod feed;
 
@@ -23,25 +23,25 @@ use super::{
     session::Session,
 };
 
-/// A request is sent when it has so many lines…
+/// The maximum number of lines of a request.
 const PIECE_LINES: u64 = 1000;
 
-/// …or so many bytes.
+/// The maximum size of a request with several lines, in bytes.
 const PIECE_BYTES: usize = 512 * 1024;
 
-/// Longest line that is sent, in bytes; the daemon refuses shorter ones already, and records them.
+/// The maximum length of a line, in bytes. The daemon rejects even shorter lines, and records them as dead letters.
 const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
 
-/// Most bytes of a JSON array that are read; lines have no such limit.
+/// The maximum size of a JSON array, in bytes; lines have no such limit.
 const MAX_ARRAY_BYTES: usize = 256 * 1024 * 1024;
 
-/// How long a line waits for others before it is sent. Sending takes time as well.
+/// The time for which a line waits for others before it is sent. Sending takes additional time.
 const WAIT: Duration = Duration::from_millis(100);
 
-/// Most rejected lines that are kept for `-o json`.
+/// The maximum number of rejected lines that are kept for `-o json`.
 const MAX_REJECTED: usize = 10_000;
 
-/// What became of all pieces together.
+/// The total outcome of all pieces.
 #[derive(Debug, Default, Serialize)]
 struct Total {
     accepted: u64,
@@ -98,8 +98,8 @@ pub(crate) fn run(session: &Session, file: &Path) -> Outcome {
     Ok(())
 }
 
-/// Gives the input in pieces of whole lines, each with the number of its first line. A line that has come waits for
-/// others for a short while only.
+/// Splits the input into pieces of whole lines, and passes each to `send` with the number of its first line. A received
+/// line waits for others only for a short time.
 fn pieces(
     input: impl Read + Send + 'static,
     mut send: impl FnMut(u64, &[u8]) -> Outcome,
@@ -137,12 +137,12 @@ fn pieces(
     }
 }
 
-/// Lines that are sent together.
+/// Lines that are sent in one request.
 struct Piece {
     first: u64,
     lines: u64,
     text: Vec<u8>,
-    /// When the first of them came.
+    /// The time at which the first line was received; none for an empty piece.
     since: Option<Instant>,
 }
 
@@ -156,7 +156,7 @@ impl Piece {
         }
     }
 
-    /// The number of the line behind it.
+    /// The number of the first line after the piece.
     const fn next(&self) -> u64 {
         self.first.saturating_add(self.lines)
     }
@@ -166,7 +166,7 @@ impl Piece {
         self.lines == PIECE_LINES || (self.lines > 0 && bytes > PIECE_BYTES)
     }
 
-    /// When it is sent, whatever it holds by then. None: it holds nothing.
+    /// The time at which the piece is sent at the latest; none for an empty piece.
     fn deadline(&self) -> Option<Instant> {
         self.since.map(|since| since + WAIT)
     }
@@ -177,7 +177,7 @@ impl Piece {
         self.text.extend_from_slice(line);
     }
 
-    /// Sends it, if it holds anything. Gives the next one.
+    /// Sends the piece, unless it is blank. Returns the next one.
     fn sent(self, send: &mut impl FnMut(u64, &[u8]) -> Outcome) -> Outcome<Self> {
         if !self.text.trim_ascii().is_empty() {
             send(self.first, &self.text)?;
@@ -186,7 +186,7 @@ impl Piece {
     }
 }
 
-/// The elements of an array as lines: the number of a line is the place of the element, from 1.
+/// Sends the elements of an array as lines: the number of a line is that of its element, from 1.
 fn elements(begin: &[u8], feed: &mut Feed, send: impl FnMut(u64, &[u8]) -> Outcome) -> Outcome {
     let Some(rest) = feed.rest(MAX_ARRAY_BYTES)? else {
         return Err(
@@ -252,7 +252,7 @@ mod tests {
         assert_eq!(cut(" \n "), []);
     }
 
-    /// Lines that go on coming do not keep those that have come: half of what is promised is left for sending.
+    /// Further lines do not delay received ones: half of the promised time is left for sending.
     #[test]
     fn a_piece_is_due_within_200_milliseconds_of_its_first_line() {
         let promised = Duration::from_millis(200);

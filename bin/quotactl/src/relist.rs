@@ -8,7 +8,7 @@ use quota_client::{
 
 use super::{failure::Outcome, session::Session};
 
-/// Asks for a relist of these resources, or of all.
+/// Requests a relist of these resources, or of all.
 pub(crate) fn run(session: &Session, resources: &[String]) -> Outcome {
     let address = Address::of(["v1", "relist"]);
     let request = RelistRequest {

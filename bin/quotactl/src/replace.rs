@@ -1,4 +1,4 @@
-//! A file that is replaced as a whole: who reads it meanwhile, or after a crash, finds the old content or the new.
+//! Atomic replacement of files: readers, also after a crash, find either the old content or the new one.
 
 use std::{
     fs,
@@ -7,8 +7,7 @@ use std::{
     path::Path,
 };
 
-/// Writes a file beside another one, with owner and mode of `like`, and gives it the other one's name. Without `like`,
-/// only this user can access it.
+/// Replaces a file by a new one with the owner and mode of `like`. Without `like`, only this user can access the file.
 pub(crate) fn replace(path: &Path, text: &str, like: Option<&fs::Metadata>) -> io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.partial", std::process::id()));

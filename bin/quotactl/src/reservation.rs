@@ -1,4 +1,4 @@
-//! `reserve`, `extend`, `commit`, `release`, and how reservations are shown.
+//! `reserve`, `extend`, `commit` and `release`, and the output of reservations.
 //!
 //! The content of `-f` stays free JSON: an object is sent unchanged, and the daemon validates requests.
 
@@ -52,7 +52,7 @@ pub(crate) fn reserve(session: &Session, args: &Reserve) -> Outcome {
     })
 }
 
-/// Namespace and body of the request of a document: it is one, or it is the object to reserve for.
+/// Namespace and body of the request for a document, which is a request itself, or the object to reserve for.
 pub(crate) fn body_of(
     session: &Session,
     document: Document,
@@ -129,10 +129,10 @@ fn ask(session: &Session, namespace: &str, request: &impl Serialize) -> Outcome 
     show(session, &reply, done)
 }
 
-/// The address of a reservation, or of something that is done with it.
+/// The path of a reservation, or of an action on it.
 ///
 /// # Errors
-/// If it is to be that of all namespaces.
+/// If all namespaces are selected.
 pub(crate) fn one<const N: usize>(session: &Session, rest: [&str; N]) -> Outcome<Address> {
     let namespace = session.scope.of_one("a reservation")?;
     let segments = ["reservations"].into_iter().chain(rest);
@@ -191,12 +191,12 @@ fn show(session: &Session, reply: &Reply, done: &str) -> Outcome {
     })
 }
 
-/// What a reservation is for, as `Pod/web`; empty if the reservation has only a uid.
+/// The object of a reservation, as `Pod/web`; empty if the reservation has only a uid.
 pub(crate) fn holder(holder: &Holder<'_>) -> String {
     named(&holder.kind, &holder.name)
 }
 
-/// Kind and name as `Pod/web`, as far as they are there.
+/// Kind and name as `Pod/web`; parts that are empty are left out.
 pub(crate) fn named(kind: &str, name: &str) -> String {
     match (kind, name) {
         ("", name) => name.to_owned(),

@@ -6,39 +6,39 @@ use super::{
     output::{Output, note},
 };
 
-/// One run against a daemon.
+/// The context of a command that calls a daemon.
 pub(crate) struct Session {
     /// The daemon.
     pub(crate) client: Client,
-    /// Where data goes.
+    /// The output of data.
     pub(crate) output: Output,
-    /// The namespaces that the command is about.
+    /// The namespaces that the command applies to.
     pub(crate) scope: Scope,
-    /// Why something is changed, if that was said.
+    /// The reason of a change (`--reason`), if it was given.
     pub(crate) reason: Option<String>,
 }
 
-/// The namespaces that a command is about.
+/// The namespaces that a command applies to.
 #[derive(Clone, Debug)]
 pub(crate) struct Scope {
-    /// The namespace that was given, by flag or environment.
+    /// The given namespace, from a flag, the environment or the context.
     pub(crate) given: Option<String>,
-    /// Whether it was given by flag, so that manifests must not contradict it.
+    /// Whether the namespace was given by flag. If so, manifests must not contradict it.
     pub(crate) strict: bool,
-    /// All namespaces.
+    /// Whether the command applies to all namespaces.
     pub(crate) all: bool,
 }
 
 impl Scope {
-    /// The one namespace.
+    /// The namespace, if the command applies to one.
     pub(crate) fn namespace(&self) -> &str {
         self.given.as_deref().unwrap_or("default")
     }
 
-    /// The namespace of something that is in one, or about one.
+    /// The namespace for a command on `what`, which belongs to one namespace.
     ///
     /// # Errors
-    /// If it is to be all of them.
+    /// If all namespaces are selected.
     pub(crate) fn of_one(&self, what: &str) -> Outcome<&str> {
         match self.all {
             false => Ok(self.namespace()),
@@ -67,7 +67,7 @@ impl Scope {
 }
 
 impl Session {
-    /// Says that a list is empty, as kubectl does, without disturbing who reads the data.
+    /// Reports that a list is empty, as kubectl does, on standard error.
     pub(crate) fn note_empty(&self) {
         match self.scope.all {
             true => note("No resources found"),
@@ -78,7 +78,7 @@ impl Session {
         }
     }
 
-    /// Says that the daemon's answer may be behind.
+    /// Reports that the daemon's response may lag behind the sources.
     pub(crate) fn note_lag(&self, lagging: bool) {
         if lagging {
             note("warning: the daemon is behind a source of events; the figures may be too");
@@ -86,7 +86,7 @@ impl Session {
     }
 }
 
-/// Does something for each of several things; each failure is printed, and the first one decides the exit code.
+/// Applies a function to each item. Each failure is printed, and the first one determines the exit code.
 pub(crate) fn each<T>(
     things: impl IntoIterator<Item = T>,
     mut act: impl FnMut(T) -> Outcome,

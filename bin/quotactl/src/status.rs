@@ -1,4 +1,4 @@
-//! `status` and `version`: how the daemon is.
+//! `status` and `version`.
 
 use quota_client::http::Address;
 use quota_client::wire::{Source, Status};
@@ -11,7 +11,7 @@ use super::{
 /// This program's version, with its commit.
 const VERSION: &str = env!("BUILD_VERSION");
 
-/// Shows how the daemon is.
+/// Shows the status of the daemon.
 pub(crate) fn run(session: &Session) -> Outcome {
     let answer = session
         .client
@@ -98,7 +98,7 @@ fn sources(sources: &[Source]) -> Table {
     table
 }
 
-/// The versions of both sides.
+/// The versions of quotactl and of the daemon.
 #[derive(Serialize)]
 struct Versions<'a> {
     client: &'a str,
@@ -106,7 +106,7 @@ struct Versions<'a> {
     server: Option<&'a str>,
 }
 
-/// Shows the versions of both sides.
+/// Shows the versions of quotactl and of the daemon.
 pub(crate) fn version(session: &Session, client_only: bool) -> Outcome {
     let server = match client_only {
         true => None,

@@ -1,4 +1,4 @@
-//! Tables as kubectl prints them: no lines, columns three blanks apart. The one place that knows widths and colours.
+//! Tables as kubectl prints them: no lines, columns three blanks apart. The only place that handles widths and colours.
 
 mod words;
 
@@ -9,16 +9,16 @@ use comfy_table::{
 };
 use words::{Measure, break_names, longest_part, longest_word, to_cell, width_of};
 
-/// Blanks between two columns.
+/// The number of blanks between two columns.
 const GAP: u16 = 3;
 
-/// The same in a table that would not fit otherwise.
+/// The number of blanks in a table that would not fit otherwise.
 const NARROW_GAP: u16 = 2;
 
-/// Letters of a name that stay together, wherever it is broken.
+/// The minimum number of letters of a name that stay together where the name is broken.
 const LETTERS_MIN: u16 = 10;
 
-/// What a cell says: in full, and in short if the table would not fit otherwise.
+/// The text of a cell: in full, and in short if the table would not fit otherwise.
 #[derive(Clone, Debug)]
 pub(crate) struct Text {
     whole: String,
@@ -54,17 +54,17 @@ impl From<&str> for Text {
     }
 }
 
-/// How a table is printed.
+/// The style in which a table is printed.
 #[derive(Debug, Default)]
 pub(crate) struct Style<'a> {
-    /// Whether it begins with the names of its columns.
+    /// Whether the table begins with the names of its columns.
     pub(crate) headers: bool,
-    /// Columns of text that it has to fit in: long cells are wrapped between words, and where those are too long, too,
-    /// within names. Numbers and titles stay whole.
+    /// The width that the table has to fit in; none: unbounded. Long cells are wrapped between words, and within names
+    /// that are too long. Numbers and titles stay whole.
     pub(crate) width: Option<u16>,
     /// Whether cells have colours.
     pub(crate) color: bool,
-    /// The least widths of the columns; they become the widths that were used.
+    /// The minimum widths of the columns; printing sets them to the used widths.
     pub(crate) least: Option<&'a mut Vec<u16>>,
 }
 
@@ -82,7 +82,7 @@ struct Column {
 }
 
 impl Table {
-    /// A table with these columns. Those whose title begins with `>` hold numbers, and are aligned right.
+    /// A table with these columns. Columns whose title begins with `>` contain numbers, and are right-aligned.
     pub(crate) fn new(titles: &[&'static str]) -> Self {
         let column = |title: &&'static str| Column {
             title: title.trim_start_matches('>').into(),
@@ -94,7 +94,7 @@ impl Table {
         }
     }
 
-    /// A table with columns that somebody else named.
+    /// A table with columns that the user named.
     pub(crate) fn titled(titles: impl IntoIterator<Item = String>) -> Self {
         let column = |title: String| Column {
             title: to_cell(&title).into(),
@@ -225,14 +225,14 @@ impl Table {
         }
     }
 
-    /// One form of each cell.
+    /// One form of the text of each cell.
     fn texts<'a>(&'a self, form: impl Fn(&'a Text) -> &'a str) -> Vec<Vec<Cow<'a, str>>> {
         let rows = self.rows.iter();
         rows.map(|row| row.iter().map(|text| Cow::Borrowed(form(text))).collect())
             .collect()
     }
 
-    /// For each column, the most that a title or a cell measures.
+    /// The maximum measure of the title and the cells of each column.
     fn widths(&self, rows: &[Vec<Cow<'_, str>>], headers: bool, measure: Measure) -> Vec<u16> {
         let titles = self.columns.iter().map(|column| match headers {
             true => measure(&column.title),
@@ -247,7 +247,7 @@ impl Table {
         widths
     }
 
-    /// Takes width from the widest columns of text until the table fits. No column becomes narrower than this.
+    /// Narrows the widest text columns until the table fits. No column becomes narrower than its `least` width.
     fn shrink(&self, widths: &mut [u16], least: &[u16], gap: u16, available: u16) {
         while total(widths, gap) > usize::from(available) {
             let places = self.columns.iter().zip(widths.iter_mut()).zip(least);
@@ -263,7 +263,7 @@ impl Table {
 }
 
 impl Column {
-    /// The cell that names the column.
+    /// The cell with the name of the column.
     fn title(&self, color: bool) -> Cell {
         let cell = Cell::new(&self.title);
         match color {
@@ -281,14 +281,14 @@ impl Column {
         }
     }
 
-    /// A list without blanks gets some, at which lines can be broken.
+    /// Adds blanks to a list without blanks, so that lines can be broken there.
     fn make_breakable(&self, cell: &mut Cow<'_, str>) {
         if !self.numbers && !cell.contains(' ') && cell.contains(',') {
             *cell = Cow::Owned(cell.replace(',', ", "));
         }
     }
 
-    /// The colour of a cell: what is full, or more than full.
+    /// The colour of a number: yellow for a share from 90%, red for one from 100% and for negative amounts.
     fn tone(&self, text: &str) -> Option<Color> {
         if !self.numbers {
             return None;
@@ -304,7 +304,7 @@ impl Column {
     }
 }
 
-/// Columns of text that a table with columns of these widths takes.
+/// The total width of a table with columns of these widths.
 fn total(widths: &[u16], gap: u16) -> usize {
     let gaps = usize::from(gap) * widths.len().saturating_sub(1);
     widths.iter().copied().map(usize::from).sum::<usize>() + gaps

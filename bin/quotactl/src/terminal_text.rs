@@ -1,15 +1,15 @@
-//! Text from elsewhere, made safe for a terminal.
+//! Escaping of untrusted text for a terminal.
 
 use std::borrow::Cow;
 
-/// Whether a character makes a terminal show something else than the text: control characters steer it, others begin a
-/// line or turn the direction of what follows.
+/// Whether a character makes a terminal show something else than the text: control characters, line separators, and
+/// characters that change the direction of text.
 pub(crate) fn misleads(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// A text whose misleading characters, except for these, are escaped as in JSON. So JSON stays the same JSON.
+/// The text with misleading characters, except for these, escaped as in JSON. JSON keeps its meaning.
 pub(crate) fn visible<'a>(text: &'a str, except: &[char]) -> Cow<'a, str> {
     let hidden = |c: char| misleads(c) && !except.contains(&c);
     if !text.contains(hidden) {
@@ -25,7 +25,7 @@ pub(crate) fn visible<'a>(text: &'a str, except: &[char]) -> Cow<'a, str> {
     Cow::Owned(escaped)
 }
 
-/// A text that may come from anybody, as one line: misleading characters are escaped.
+/// Untrusted text as one line: misleading characters are escaped.
 pub(crate) fn one_line(text: &str) -> Cow<'_, str> {
     visible(text, &[])
 }

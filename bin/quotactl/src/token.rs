@@ -1,4 +1,4 @@
-//! Tokens for callers of a daemon: created here, registered by a record in the daemon's tokens file.
+//! Tokens for callers of a daemon. A record in the daemon's tokens file registers a token.
 
 use std::{fs, io, path::Path};
 
@@ -54,7 +54,7 @@ fn create(wanted: &CreateToken, output: &Output, scope: &Scope) -> Outcome {
     show(&issued, output)
 }
 
-/// Rights are never taken from the environment, nor by default.
+/// The namespaces of a new token, which must be given by flag: rights never come from the environment or a default.
 fn namespaces(scope: &Scope) -> Outcome<Vec<Pattern>> {
     match &scope.given {
         _ if scope.all => Ok(vec![Pattern::all()]),
@@ -108,7 +108,7 @@ fn append(path: &Path, record: &str) -> Outcome {
     append().map_err(|failure| failure.about(path.display()))
 }
 
-/// The file's text with a record behind it, as the daemon will read it.
+/// The text of the file with a record appended. Fails if the daemon could not read it.
 fn with_record(before: String, record: &str) -> Outcome<String> {
     File::parse(&before).map_err(|error| Failure::general(error.to_string()))?;
     let gap = match before.as_str() {
@@ -164,7 +164,7 @@ struct View<'a> {
     expires: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     expired: Option<bool>,
-    /// The token itself, when it is made.
+    /// The token itself, when it is created.
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<&'a str>,
 }

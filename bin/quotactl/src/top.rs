@@ -1,4 +1,4 @@
-//! `top`: the fullest first.
+//! `top`: the fullest namespaces or limits.
 
 use quota_client::http::Address;
 use quota_client::wire::{NamespaceUsage, Page, Usage};
@@ -12,7 +12,7 @@ use super::{
     unit::in_one_unit,
 };
 
-/// Cells of a bar.
+/// The width of a bar, in characters.
 const BAR: usize = 10;
 
 /// Shows the fullest namespaces, or the fullest limits of one.
@@ -140,7 +140,7 @@ fn limits(session: &Session, namespace: &str, most: usize) -> Outcome {
     )
 }
 
-/// A share as a bar; what is more than all is all.
+/// A share as a bar, which is full for shares above 1.
 fn bar(share: f64) -> String {
     #[expect(
         clippy::cast_possible_truncation,

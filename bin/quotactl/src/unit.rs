@@ -1,10 +1,10 @@
-//! Amounts that stand beside each other, in one unit.
+//! Amounts in a common unit.
 
 use quota_semantics::quantity::{Format, Mantissa, Quantity};
 
 use super::table::Text;
 
-/// Suffixes from the largest unit to the smallest, each with how many billionths it is.
+/// Suffixes from the largest unit to the smallest, each with its value in billionths.
 const BINARY: [(&str, i128); 7] = [
     ("Ei", NANOS << 60),
     ("Pi", NANOS << 50),
@@ -28,15 +28,16 @@ const DECIMAL: [(&str, i128); 10] = [
 ];
 const NANOS: i128 = 1_000_000_000;
 
-/// Larger amounts are not written in another unit: Kubernetes reads what is larger with a binary suffix as this amount.
+/// The largest amount that is converted to another unit: Kubernetes parses larger ones with a binary suffix as this
+/// amount.
 const CONVERTED_MAX: i128 = (i64::MAX as i128) * NANOS;
 
-/// Exact amounts longer than this have a short form, too.
+/// The length in characters above which an exact amount has a short form, too.
 const LETTERS_MAX: usize = 8;
 
-/// Amounts in one unit: the largest in which all of them are whole, but none larger than that in which the first one, the
-/// limit, is written. Exact: where no such unit is, each amount has its own. If that makes them long, the short form is
-/// rounded, in the unit of the limit.
+/// Amounts in a common unit: the largest in which all of them are whole, but none larger than the unit of the first
+/// amount, the limit. Without such a unit each amount keeps its own. Long amounts have a short form, rounded, in the
+/// unit of the limit.
 pub(crate) fn in_one_unit<const N: usize>(amounts: [&Quantity; N]) -> [Text; N] {
     let own = || amounts.map(|amount| amount.exact().to_string().into());
     let Some(first) = amounts.first() else {
@@ -71,7 +72,7 @@ pub(crate) fn in_one_unit<const N: usize>(amounts: [&Quantity; N]) -> [Text; N] 
     exact.map(|text| Text::with_short(text, short.next().flatten()))
 }
 
-/// An amount that stands alone, as it is. If it is long, the short form is rounded, in the largest unit that it fills.
+/// A single amount in its own unit. A long amount has a short form, rounded, in the largest unit that the amount fills.
 pub(crate) fn alone(amount: &Quantity) -> Text {
     let exact = amount.exact().to_string();
     let short = || {
@@ -93,7 +94,7 @@ fn units_of(amount: &Quantity) -> &'static [(&'static str, i128)] {
     }
 }
 
-/// An amount with one digit behind the point, and with `~` if that is not all of it.
+/// An amount with one digit after the point, with `~` if it is rounded.
 fn rounded(nanos: i128, (suffix, unit): &(&str, i128)) -> String {
     if nanos % unit == 0 {
         return match nanos / unit {
@@ -110,7 +111,7 @@ fn rounded(nanos: i128, (suffix, unit): &(&str, i128)) -> String {
     }
 }
 
-/// Billionths; none if there are too many for this type.
+/// The amount in billionths; none if it exceeds the type.
 fn nanos(amount: &Quantity) -> Option<i128> {
     match amount.to_parts().mantissa {
         Mantissa::Scaled { digits, power } => {

@@ -16,22 +16,22 @@ use super::{
     session::Session,
 };
 
-/// Waiting time before the first attempt to connect again; it doubles with each further one.
+/// The delay before the first attempt to reconnect; doubled for each further one.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 
-/// Longest waiting time between two attempts.
+/// The maximum delay between two attempts.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 /// One connection to a stream.
 #[derive(Debug, Default)]
 pub(crate) struct Attempt {
-    /// Whether the daemon has answered at any time: then a broken connection is made again.
+    /// Whether the daemon has ever answered. If so, a broken connection is re-established.
     pub(crate) connected: bool,
-    /// Whether something has come since the connection was made.
+    /// Whether data has been received on this connection.
     pub(crate) moved: bool,
 }
 
-/// Prints entries until it is ended, resuming where a connection broke. Without a beginning, those from now on.
+/// Prints entries until it is interrupted, and resumes after broken connections. Without `from`: entries from now on.
 pub(crate) fn run(session: &Session, from: Option<u64>) -> Outcome {
     let address = Address::of(["v1", "watch"]).with_some("namespace", session.scope.filter());
     // The stream goes on behind the last one seen, which for a given beginning is the one before it.
@@ -71,11 +71,11 @@ fn head(session: &Session) -> Outcome<u64> {
     Ok(status.content.as_of.sequence)
 }
 
-/// Follows a stream until it is interrupted: connects again when a connection breaks, less and less often while nothing
-/// comes.
+/// Follows a stream until it is interrupted: reconnects after broken connections, with increasing delays while no data
+/// is received.
 ///
 /// # Errors
-/// What `follow` gives before the first connection, and whatever another connection would not mend.
+/// Failures of `follow` before the first connection, and those that a new connection would not fix.
 pub(crate) fn patiently(mut follow: impl FnMut(&mut Attempt) -> Outcome) -> Outcome {
     let mut attempt = Attempt::default();
     let mut wait = FIRST_WAIT;
@@ -103,7 +103,7 @@ pub(crate) fn patiently(mut follow: impl FnMut(&mut Attempt) -> Outcome) -> Outc
     }
 }
 
-/// Prints an entry, which came as `json`.
+/// Prints an entry, which was received as `json`.
 fn print(session: &Session, json: &Value, entry: &Entry) -> Outcome {
     let output = &session.output;
     output.line(match &output.format {

@@ -11,23 +11,24 @@ pub(crate) struct Bench {
     /// Connections, each with one request at a time.
     #[arg(short, long, value_name = "N", default_value = "64", value_parser = at_least_one)]
     pub(crate) connections: usize,
-    /// How long to measure.
+    /// The duration of the measurement.
     #[arg(short, long, value_name = "TIME", default_value = "10s")]
     pub(crate) duration: Period,
-    /// How long to run before the measurement.
+    /// The duration of the warm-up before the measurement.
     #[arg(long, value_name = "TIME", default_value = "2s")]
     pub(crate) warmup: Period,
-    /// Requests per second, regardless of response times [default: each connection sends the next request after a response].
+    /// Requests per second, regardless of response times [default: each connection sends the next request after a
+    /// response].
     #[arg(long, value_name = "N", value_parser = rate)]
     pub(crate) rate: Option<f64>,
-    /// Over how many namespaces to spread the requests.
+    /// The number of namespaces over which requests are spread.
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) namespaces: u32,
     /// Reservations, or events, per request.
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) batch: u16,
-    /// How many of 100 reservations to release; the next one for the same name supersedes each other one [default: 100, of
-    /// batches 0].
+    /// The percentage of reservations to release; the others are superseded by the next one for the same name [default:
+    /// 100, of batches 0].
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(..=100), conflicts_with_all = ["events"])]
     pub(crate) release: Option<u8>,
     /// The resources to reserve; each has a limit in each namespace.

@@ -2,37 +2,37 @@
 
 use clap::{Args, Subcommand};
 
-/// What can be done with contexts.
+/// Commands for contexts.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Config {
     /// Show the contexts.
     GetContexts,
     /// Use another context from now on.
     UseContext {
-        /// Its name.
+        /// The name of the context.
         name: String,
     },
-    /// Make or change a context: what --server, --namespace, --ca, --cert, --key and --token-file say.
+    /// Create or change a context, with the values of --server, --namespace, --ca, --cert, --key and --token-file.
     SetContext(SetContext),
     /// Delete a context.
     DeleteContext {
-        /// Its name.
+        /// The name of the context.
         name: String,
     },
-    /// Show the whole file.
+    /// Show the file of contexts.
     View {
-        /// With the tokens that it holds.
+        /// Show tokens, too.
         #[arg(long)]
         raw: bool,
     },
-    /// Show which context is used.
+    /// Show the name of the current context.
     CurrentContext,
 }
 
-/// A context to be made or changed.
+/// A context to create or change.
 #[derive(Args, Debug)]
 pub(crate) struct SetContext {
-    /// Its name.
+    /// The name of the context.
     pub(crate) name: String,
     /// Keep the token from standard input in the file. --token-file is better: it names a file that can be renewed.
     #[arg(long, conflicts_with = "token_file")]

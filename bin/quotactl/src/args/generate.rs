@@ -8,7 +8,7 @@ use quota_semantics::object::GroupResource;
 /// Files for an installation.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Generate {
-    /// Print a ValidatingWebhookConfiguration that has a kube-apiserver ask the daemon.
+    /// Print a ValidatingWebhookConfiguration with which a kube-apiserver calls the daemon.
     Webhook(Webhook),
     /// Print a policy and a kubeconfig that have a kube-apiserver report failed creations to the daemon.
     Audit(Audit),
@@ -70,17 +70,17 @@ fn label(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// How the API server finds the webhook, and what it asks.
+/// The address of the webhook, and the requests that it reviews.
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("place").required(true))]
 pub(crate) struct Webhook {
     /// The address of admission.listen, as https://HOST:PORT.
     #[arg(long, value_name = "URL", group = "place")]
     pub(crate) url: Option<String>,
-    /// The Service in front of it, as NAMESPACE/NAME or NAMESPACE/NAME:PORT. Its namespace is exempt.
+    /// The Service of the daemon, as NAMESPACE/NAME or NAMESPACE/NAME:PORT. Its namespace is exempt.
     #[arg(long, value_name = "SERVICE", group = "place")]
     pub(crate) service: Option<String>,
-    /// The CA of the webhook's certificate, as PEM; without it, the API server's own trust holds.
+    /// The CA of the webhook's certificate, as PEM [default: the CAs that the API server trusts].
     #[arg(long, value_name = "FILE")]
     pub(crate) ca_bundle: Option<PathBuf>,
     /// The name of the configuration.
@@ -95,31 +95,31 @@ pub(crate) struct Webhook {
     /// Workloads that are charged for their pods, as in admission.charge.
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     pub(crate) charge: Vec<GroupResource>,
-    /// What the API server does if the daemon does not answer.
+    /// The API server's reaction if the daemon does not answer.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) failure_policy: FailurePolicy,
-    /// How long the API server waits for the daemon.
+    /// The time that the API server waits for the daemon, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=30))]
     pub(crate) timeout_seconds: u8,
 }
 
-/// How the API server finds the daemon, and what it reports.
+/// The address of the daemon, and the requests that are reported to it.
 #[derive(Args, Debug)]
 pub(crate) struct Audit {
-    /// Where admission.listen can be reached from the API server's host, which knows no names of Services, as
-    /// https://HOST:PORT.
+    /// The address of admission.listen, as https://HOST:PORT, from the API server's host, which does not resolve names
+    /// of Services.
     #[arg(long, value_name = "URL")]
     pub(crate) url: String,
     /// The name in the daemon's certificate, if it differs from the host of the URL.
     #[arg(long, value_name = "NAME")]
     pub(crate) server_name: Option<String>,
-    /// The CA of the daemon's certificate, as PEM; without it, the API server's own trust holds.
+    /// The CA of the daemon's certificate, as PEM [default: the CAs that the API server trusts].
     #[arg(long, value_name = "FILE")]
     pub(crate) ca_bundle: Option<PathBuf>,
-    /// The path of the API server's client certificate, on its host.
+    /// The path of the API server's client certificate, on the API server's host.
     #[arg(long, value_name = "FILE", requires = "client_key")]
     pub(crate) client_cert: Option<PathBuf>,
-    /// The path of that certificate's key, on that host.
+    /// The path of the client certificate's key, on the API server's host.
     #[arg(long, value_name = "FILE", requires = "client_cert")]
     pub(crate) client_key: Option<PathBuf>,
     /// Other kinds whose number quotas limit (count/…), such as configmaps or deployments.apps.
@@ -136,17 +136,17 @@ pub(crate) struct Audit {
 /// One of the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AuditPart {
-    /// The audit policy: which requests are reported.
+    /// The audit policy: the requests that are reported.
     Policy,
-    /// The kubeconfig: where they are sent.
+    /// The kubeconfig: the daemon to which they are sent.
     Kubeconfig,
 }
 
-/// What an API server does when a webhook does not answer.
+/// The reaction of an API server if a webhook does not answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "PascalCase")]
 pub(crate) enum FailurePolicy {
-    /// Let the request through: limits may be passed while the daemon is down.
+    /// Admit the request: limits may be exceeded while the daemon is down.
     #[default]
     Ignore,
     /// Refuse the request: nothing is created while the daemon is down.
@@ -196,7 +196,7 @@ pub(crate) struct Certs {
     /// The name in the API server's client certificate.
     #[arg(long, value_name = "NAME", default_value = "kube-apiserver")]
     pub(crate) client_name: String,
-    /// How long the certificates are valid.
+    /// The validity of the certificates, in days.
     #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(u16).range(1..=3650))]
     pub(crate) days: u16,
     /// Replace existing files.

@@ -1,4 +1,4 @@
-//! `get`: what can be listed.
+//! The command line of `get`.
 
 use clap::{Args, Subcommand};
 use quota_semantics::Timestamp;
@@ -19,7 +19,7 @@ pub(crate) struct GetArgs {
     pub(crate) watch: bool,
 }
 
-/// The kinds of things to show.
+/// The lists.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Get {
     /// Quotas: limits, usage, reservations.

@@ -13,7 +13,7 @@ pub(crate) struct Files {
     pub(crate) files: Vec<PathBuf>,
 }
 
-/// What is to be deleted.
+/// The quotas and groups to delete.
 #[derive(Args, Debug)]
 pub(crate) struct Delete {
     /// Delete the quotas and groups that are named in these manifests.
@@ -23,7 +23,7 @@ pub(crate) struct Delete {
     pub(crate) what: Option<DeleteWhat>,
 }
 
-/// What can be deleted.
+/// The kinds that can be deleted by name.
 #[derive(Debug, Subcommand)]
 pub(crate) enum DeleteWhat {
     /// Groups.
@@ -52,10 +52,10 @@ pub(crate) struct Reserve {
     /// Reservations, or the objects that they are for, as YAML or JSON; `-` is standard input.
     #[arg(short = 'f', long = "filename", value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
-    /// What to reserve.
+    /// The amounts to reserve.
     #[arg(long, value_name = "RESOURCE=QUANTITY,…", value_parser = amounts, requires = "uid")]
     pub(crate) request: Option<Amounts>,
-    /// The uid of the object that it is for.
+    /// The uid of the object that the reservation is for.
     #[arg(long, value_parser = uid)]
     pub(crate) uid: Option<Uid>,
     /// The object's apiVersion.
@@ -76,7 +76,7 @@ fn uid(text: &str) -> Result<Uid, String> {
     Uid::new(text).map_err(|error| error.to_string())
 }
 
-/// Quantities by resource, as the API takes them.
+/// Quantities by resource, as text.
 pub(crate) type Amounts = BTreeMap<String, String>;
 
 pub(super) fn amounts(text: &str) -> Result<Amounts, String> {

@@ -13,7 +13,8 @@ use quota_tokens::Role;
 /// Commands for tokens.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Token {
-    /// Create a token for the namespaces given by -n (patterns such as team-*, separated by commas) or -A, and print it.
+    /// Create a token for the namespaces given by -n (patterns such as team-*, separated by commas) or -A, and print
+    /// it.
     ///
     /// The token is printed once. The daemon needs its record, in the file auth.tokens_file.
     Create(CreateToken),
@@ -34,7 +35,7 @@ pub(crate) struct CreateToken {
     /// The roles of the token.
     #[arg(long, required = true, value_delimiter = ',', value_parser = roles())]
     pub(crate) role: Vec<Role>,
-    /// How long the token is valid [default: until its record is removed].
+    /// The lifetime of the token [default: until its record is removed].
     #[arg(long, value_name = "TIME")]
     pub(crate) expires: Option<Period>,
     /// The file to append the record to [default: print it to standard error].

@@ -1,54 +1,54 @@
-//! What is shown otherwise than as a list.
+//! The command lines of `describe`, `explain` and `history`.
 
 use clap::{Args, Subcommand};
 use quota_semantics::{Period, Timestamp};
 
 use super::at_least_one;
 
-/// What can be shown in detail.
+/// The kinds that can be described.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Describe {
-    /// Quotas: scopes, and for each resource what is used, reserved and allowed.
+    /// Quotas: scopes, and for each resource the used and reserved amounts and the limit.
     #[command(visible_alias = "quotas", aliases = ["resourcequota", "resourcequotas"])]
     Quota {
-        /// Only this one.
+        /// The name of the quota [default: all].
         name: Option<String>,
     },
-    /// A group: which namespaces, and what each of them takes of its limits.
+    /// A group: its selector, limits, and the usage of each member namespace.
     #[command(visible_alias = "groups", aliases = ["clusterresourcequota", "clusterresourcequotas", "clusterquota"])]
     Group {
-        /// Its name.
+        /// The name of the group.
         name: String,
     },
-    /// A reservation, in any state: what it holds, and what has become of it.
+    /// A reservation, in any state: its amounts and its state.
     #[command(visible_alias = "reservations")]
     Reservation {
         /// The object's uid.
         uid: String,
     },
-    /// A namespace: its limits, pending reservations, what was denied lately.
+    /// A namespace: its limits, pending reservations and latest denials.
     #[command(visible_alias = "ns", alias = "namespaces")]
     Namespace {
-        /// Its name [default: that of `--namespace`].
+        /// The name of the namespace [default: that of `--namespace`].
         name: Option<String>,
     },
 }
 
-/// A number, and what makes it.
+/// A number to explain.
 #[derive(Args, Debug)]
 pub(crate) struct Explain {
     /// The resource, as a quota names it: `requests.cpu`, `pods`.
     pub(crate) resource: String,
-    /// Only what this quota counts.
+    /// Only the part that this quota or group counts.
     #[arg(long, value_name = "NAME")]
     pub(crate) quota: Option<String>,
-    /// As it was at this time.
+    /// The number as of this time.
     #[arg(long, value_name = "TIME", conflicts_with = "sequence")]
     pub(crate) at: Option<Timestamp>,
-    /// As it was at this entry.
+    /// The number as of the entry with this sequence.
     #[arg(long, value_name = "N")]
     pub(crate) sequence: Option<u64>,
-    /// At most so many parts, the largest.
+    /// The maximum number of objects and reservations.
     #[arg(long, value_name = "N", default_value = "50", value_parser = at_least_one)]
     pub(crate) limit: usize,
 }
@@ -58,10 +58,10 @@ pub(crate) struct Explain {
 pub(crate) struct History {
     /// Only this resource, as a quota names it.
     pub(crate) resource: Option<String>,
-    /// From so long ago on.
+    /// The length of the period, which ends now.
     #[arg(long, value_name = "TIME", default_value = "1h")]
     pub(crate) since: Period,
-    /// Time between two points [default: a fortieth of the whole].
+    /// The time between two points [default: a fortieth of the period].
     #[arg(long, value_name = "TIME")]
     pub(crate) step: Option<Period>,
 }

@@ -25,10 +25,10 @@ use super::{
 };
 use quota_load::{Events, Plan, Reservations, Tally};
 
-/// The namespaces of a measurement begin with this.
+/// The prefix of the namespaces of a measurement.
 const NAMESPACE: &str = "quotactl-bench";
 
-/// Measures, and prints the result.
+/// Runs a measurement, and prints the result.
 pub(super) fn run(
     bench: &Bench,
     global: &Global,
@@ -77,7 +77,7 @@ pub(super) fn run(
     }
 }
 
-/// Nothing done is a failure; a part that was refused is a result, and is printed.
+/// Fails if nothing was carried out. Refusals of a part are a result, and are printed.
 fn judge(tally: &Tally) -> Outcome {
     if tally.operations() == 0 {
         return Err(Failure::general("nothing was carried out")
@@ -114,7 +114,7 @@ fn plan(bench: &Bench, global: &Global, address: SocketAddr) -> Plan {
     }
 }
 
-/// The server, as the generator speaks to it.
+/// The server, in the form that the load generator needs.
 struct Target {
     address: SocketAddr,
     headers: String,
@@ -185,17 +185,17 @@ fn measure(
     quota_load::run(plan, stop, |connection| reservations.talk(connection))
 }
 
-/// Differs from run to run: a uid that was used once is not granted again.
+/// The seed of uids, which differs from run to run: a uid that was used once is not granted again.
 fn seed() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let nanoseconds = since.unwrap_or(Duration::ZERO).as_nanos();
     u64::try_from(nanoseconds).unwrap_or(u64::MAX)
 }
 
-/// The exit code of a program that an interrupt has ended, as shells have it.
+/// The exit code of an interrupted program, by the convention of shells.
 const INTERRUPTED: i32 = 130;
 
-/// An interrupt ends the measurement, and another one the tidying up.
+/// Stops the measurement at an interrupt, and the clean-up at another one.
 fn stop_on_interrupt() -> Outcome<CancellationToken> {
     let stop = CancellationToken::new();
     let runtime = tokio::runtime::Builder::new_current_thread()

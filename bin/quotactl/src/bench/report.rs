@@ -13,7 +13,7 @@ use super::super::{
 };
 use quota_load::{Kind, Plan, Tally};
 
-/// A measurement, as JSON shows it.
+/// A measurement as JSON.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Report<'a> {
@@ -35,7 +35,7 @@ pub(super) struct Report<'a> {
     errors: u64,
     unanswered: u64,
     statuses: &'a BTreeMap<u16, u64>,
-    /// How late requests left because of the generator's own timer.
+    /// The delay of requests by the generator's own timer; none without a fixed rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     late: Option<Latency>,
 }

@@ -1,4 +1,4 @@
-//! The quotas of a measurement: real limits that are checked, and never reached.
+//! The quotas of a measurement: real limits that are checked, but never reached.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -17,30 +17,30 @@ use super::super::{
     output::note,
 };
 
-/// Name of the quota in each namespace.
+/// The name of the quota in each namespace.
 const QUOTA: &str = "quotactl-bench";
 
-/// More than any measurement reserves.
+/// A limit that no measurement reaches.
 const HARD: &str = "1P";
 
-/// Quotas that are set at the same time.
+/// The number of quotas that are set concurrently.
 const AT_ONCE: usize = 16;
 
-/// The quotas that were set.
+/// The quotas of a measurement.
 pub(super) struct Quotas<'a> {
     client: &'a Client,
     namespaces: &'a [String],
 }
 
-/// What was done for the first namespaces, in their order.
+/// The progress over the namespaces, in their order.
 struct Done {
-    /// For so many it was tried.
+    /// The number of namespaces that were tried.
     count: usize,
     result: Outcome,
 }
 
 impl<'a> Quotas<'a> {
-    /// Limits these resources in each namespace, until it is stopped.
+    /// Sets a quota for these resources in each namespace, until `stop` is cancelled.
     pub(super) fn set(
         client: &'a Client,
         namespaces: &'a [String],
@@ -79,7 +79,7 @@ impl<'a> Quotas<'a> {
         Err(failure)
     }
 
-    /// Deletes them.
+    /// Deletes the quotas.
     pub(super) fn remove(&self) -> Outcome {
         let delete = |namespace: &str| {
             let deleted = self.client.call(Method::DELETE, &address(namespace));
@@ -94,7 +94,7 @@ impl<'a> Quotas<'a> {
     }
 }
 
-/// Does something for each namespace, several at a time, until it is stopped; the first failure ends it.
+/// Applies a function to each namespace, several at a time, until it is stopped or the first failure.
 fn each(
     namespaces: &[String],
     act: impl Fn(&str) -> Outcome + Sync,

@@ -1,7 +1,7 @@
-//! Which daemon a command speaks to, and how.
+//! The daemon that a command calls, and the connection to it.
 //!
-//! Flags and environment go before the context, and that before the default. A token goes only where it belongs: that of
-//! a context to the server of the context.
+//! Flags and environment override the context, and the context overrides the default. The token of a context is sent
+//! only to the server of the context.
 
 use std::path::PathBuf;
 
@@ -10,31 +10,31 @@ use quota_client::http::Token;
 use super::file::{Context, File};
 use crate::{args::Global, failure::Outcome};
 
-/// Where quotad listens unless it is configured otherwise.
+/// The default address of quotad.
 const DEFAULT_SERVER: &str = "http://127.0.0.1:8480";
 
-/// A daemon, and how to speak to it.
+/// The address of a daemon, and the credentials for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Connection {
-    /// The URL of its API.
+    /// The URL of the API.
     pub(crate) server: String,
-    /// File of the certificates to trust; none: the system's.
+    /// The file with the CA certificates to trust; none: those of the system.
     pub(crate) ca: Option<PathBuf>,
-    /// File of the client's certificate.
+    /// The file with the client certificate.
     pub(crate) cert: Option<PathBuf>,
-    /// File of its private key.
+    /// The file with the private key of the client certificate.
     pub(crate) key: Option<PathBuf>,
     /// The bearer token.
     pub(crate) token: Option<Token>,
-    /// The namespace that commands are about.
+    /// The namespace that commands apply to.
     pub(crate) namespace: Option<String>,
 }
 
 impl Connection {
-    /// Decides.
+    /// Resolves the connection from flags, environment and file.
     ///
     /// # Errors
-    /// If there is no such context.
+    /// If the context does not exist.
     pub(crate) fn resolve(global: &Global, file: &File) -> Outcome<Self> {
         let named = global.context.as_ref();
         let current = file.current_context.as_ref();

@@ -15,43 +15,43 @@ use crate::{
     replace::replace,
 };
 
-/// Longest file, in bytes.
+/// The maximum size of the file, in bytes.
 const MAX_BYTES: u64 = 1024 * 1024;
 
-/// All contexts.
+/// The content of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct File {
-    /// The one that is used.
+    /// The name of the current context.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) current_context: Option<String>,
-    /// By name.
+    /// The contexts by name.
     pub(crate) contexts: BTreeMap<String, Context>,
 }
 
-/// A daemon, and how to speak to it.
+/// A context: the address of a daemon, and the credentials for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct Context {
-    /// The URL of its API.
+    /// The URL of the API.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) server: Option<String>,
-    /// The namespace that commands are about.
+    /// The namespace that commands apply to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) namespace: Option<String>,
-    /// File of the certificates to trust.
+    /// The file with the CA certificates to trust.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ca: Option<PathBuf>,
-    /// File of the client's certificate.
+    /// The file with the client certificate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cert: Option<PathBuf>,
-    /// File of its private key.
+    /// The file with the private key of the client certificate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) key: Option<PathBuf>,
-    /// File of the bearer token.
+    /// The file with the bearer token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) token_file: Option<PathBuf>,
-    /// The bearer token itself. A file is better: it is renewed without this one.
+    /// The bearer token itself. `token_file` is better, since that file can be renewed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) token: Option<String>,
 }
@@ -60,7 +60,7 @@ impl File {
     /// Reads a file; a missing file has no contexts.
     ///
     /// # Errors
-    /// If it cannot be read, or holds a token that others may read.
+    /// If the file cannot be read, or contains a token and is accessible to others.
     pub(crate) fn read(path: &Path) -> Outcome<Self> {
         let about = |failure: Failure| failure.about(path.display());
         let metadata = match fs::metadata(path) {
@@ -112,7 +112,7 @@ impl File {
     /// A context by name.
     ///
     /// # Errors
-    /// [`Exit::NotFound`], naming those that there are.
+    /// [`Exit::NotFound`], with the names of the existing contexts.
     pub(crate) fn context(&self, name: &str) -> Outcome<&Context> {
         self.contexts.get(name).ok_or_else(|| {
             let names: Vec<_> = self.contexts.keys().map(String::as_str).collect();
@@ -125,7 +125,7 @@ impl File {
     }
 }
 
-/// Where the file is, unless it was said: `quotactl/config.yaml` below `XDG_CONFIG_HOME`, or below `~/.config`.
+/// The default path of the file: `quotactl/config.yaml` below `XDG_CONFIG_HOME`, or below `~/.config`.
 pub(crate) fn default_path() -> Option<PathBuf> {
     let absolute = |name: &str| {
         let path = PathBuf::from(env::var_os(name)?);

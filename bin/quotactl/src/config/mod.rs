@@ -1,4 +1,4 @@
-//! `config`: the contexts, each a daemon and how to speak to it.
+//! `config`: contexts, each with the address of a daemon and the credentials for it.
 
 mod connection;
 mod file;
@@ -22,10 +22,10 @@ use super::{
     table::Table,
 };
 
-/// Printed in place of a token.
+/// The text that is printed in place of a token.
 const REDACTED: &str = "REDACTED";
 
-/// The contexts that there are.
+/// The contexts in the file.
 ///
 /// # Errors
 /// If the file cannot be read.
@@ -40,7 +40,7 @@ fn path_of(global: &Global) -> Option<PathBuf> {
     global.config.clone().or_else(default_path)
 }
 
-/// Shows or changes the file. `given` says which global options were given by flag.
+/// Shows or changes the file. `given` tells whether a global option was given by flag.
 pub(crate) fn run(
     command: &Config,
     global: &Global,
@@ -87,7 +87,7 @@ pub(crate) fn run(
     }
 }
 
-/// Takes over what was given by flag. What comes from the environment is not meant for the file.
+/// Copies the options that were given by flag. Values from the environment are not meant for the file.
 fn change(
     context: &mut Context,
     args: &SetContext,
@@ -132,7 +132,7 @@ fn change(
     Ok(())
 }
 
-/// The file is read from anywhere.
+/// Makes a path absolute, since the file may be read from any directory.
 fn absolute(path: &Path) -> Outcome<PathBuf> {
     std::path::absolute(path).map_err(|error| Failure::from(error).about(path.display()))
 }
@@ -200,7 +200,7 @@ fn table(items: &[Item<'_>], wide: bool) -> Table {
     table
 }
 
-/// The file as it is shown.
+/// The file as it is printed.
 #[derive(Serialize)]
 #[serde(rename_all = "kebab-case")]
 struct View<'a> {
@@ -222,7 +222,7 @@ fn view(file: &File, raw: bool, output: &Output) -> Outcome {
     }
 }
 
-/// A context whose token is only shown if `raw`.
+/// The context with its token redacted, unless `raw`.
 fn redacted(context: &Context, raw: bool) -> Context {
     let mut context = context.clone();
     if !raw && let Some(token) = &mut context.token {

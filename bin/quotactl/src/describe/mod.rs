@@ -37,7 +37,7 @@ pub(crate) fn quotas(session: &Session, name: Option<&str>) -> Outcome {
     }
 }
 
-/// What each scope is about.
+/// kubectl's explanation of a scope.
 fn explanation(scope: &str) -> Option<&'static str> {
     Some(match scope.split(' ').next()? {
         "Terminating" => {
@@ -107,7 +107,7 @@ fn describe(quota: &Quota<'_>) -> String {
     lines.join("\n")
 }
 
-/// Whose the reserved amounts are.
+/// The lines for a quota's pending reservations.
 fn reservations(quota: &Quota<'_>) -> Vec<String> {
     let pending = &quota.status.reservations;
     if pending.is_empty() {

@@ -13,7 +13,7 @@ use crate::{
     table::Table,
 };
 
-/// Denials that are shown.
+/// The number of denials that are shown.
 const DENIALS: usize = 5;
 
 /// Describes a namespace.

@@ -1,4 +1,4 @@
-//! Listed objects, compared piece by piece.
+//! The comparison of listed objects, piece by piece.
 
 use std::collections::HashSet;
 
@@ -19,22 +19,22 @@ use crate::{
     session::Session,
 };
 
-/// Objects are sent when there are so many…
+/// The maximum number of objects of a request.
 const PIECE_OBJECTS: usize = 500;
 
-/// …or so many bytes of them.
+/// The maximum size of the objects of a request, in bytes.
 const PIECE_BYTES: usize = 512 * 1024;
 
-/// Most objects of a listing: their identities are kept, in about 40 bytes each.
+/// The maximum number of objects of a listing: their identities are kept, in about 40 bytes each.
 const OBJECTS_MAX: usize = 20_000_000;
 
-/// Most bytes of objects that are kept to be corrected.
+/// The maximum size of the objects that are kept for corrections, in bytes.
 const KEPT_MAX_BYTES: usize = 256 * 1024 * 1024;
 
-/// Most objects that could not be read which are named one by one.
+/// The maximum number of unreadable objects that are named one by one.
 const NAMED_MAX: usize = 20;
 
-/// A fixed-size digest of what makes an object the same one: its namespace and its uid.
+/// A fixed-size digest of an object's identity: its namespace and uid.
 pub(super) type Identity = u128;
 
 /// The identity of an object.
@@ -49,27 +49,27 @@ pub(super) fn identity(object: &Object<'_>) -> Identity {
 /// The result of comparing a listing.
 #[derive(Default)]
 pub(super) struct Comparison {
-    /// What differs.
+    /// The differences.
     pub(super) differences: Vec<Drifted>,
-    /// Which objects were listed.
+    /// The identities of the listed objects.
     pub(super) identities: HashSet<Identity>,
-    /// Where objects of which resources were listed.
+    /// The namespaces in which objects were listed, by resource.
     pub(super) listed: Listed,
-    /// How many objects were compared.
+    /// The number of compared objects.
     pub(super) count: usize,
-    /// How many the ledger has seen more of.
+    /// The number of objects of which the ledger has a later version, or the deletion.
     pub(super) newer: usize,
-    /// How many are outside of the scope.
+    /// The number of objects outside of the scope.
     pub(super) outside: usize,
-    /// How many are of no concern to quotas.
+    /// The number of objects that are not relevant to quotas.
     pub(super) ignored: usize,
 }
 
-/// Objects on their way to be compared.
+/// A comparison in progress.
 pub(super) struct Comparing<'a> {
     session: &'a Session,
     requested: &'a ScopeArguments,
-    /// Whether what differs is to be sent again.
+    /// Whether the text of differing objects is kept for corrections.
     keep: bool,
     kept: usize,
     piece: Vec<Item>,
@@ -92,7 +92,7 @@ impl<'a> Comparing<'a> {
         }
     }
 
-    /// Takes a listed object.
+    /// Adds a listed object, and sends full pieces.
     pub(super) fn take(&mut self, item: Item) -> Outcome {
         if self.bytes.saturating_add(item.text.len()) > PIECE_BYTES {
             self.send()?;
@@ -105,7 +105,7 @@ impl<'a> Comparing<'a> {
         }
     }
 
-    /// Everything was listed.
+    /// Sends the last piece. Fails if an object could not be parsed.
     pub(super) fn finish(&mut self) -> Outcome<Comparison> {
         self.send()?;
         match self.unreadable {
@@ -137,7 +137,7 @@ impl<'a> Comparing<'a> {
         pairs.try_for_each(|(item, compared)| self.note(item, compared))
     }
 
-    /// Takes note of how an object differs.
+    /// Records the difference of an object.
     fn note(&mut self, item: Item, found: Compared<'static>) -> Outcome {
         let object = match (&found.difference, &found.object) {
             (Difference::Ignored, _) => {
@@ -207,9 +207,9 @@ impl<'a> Comparing<'a> {
     }
 }
 
-/// How an object calls itself, for messages.
+/// The name of an object that could not be parsed, for messages.
 fn named(item: &Item) -> String {
-    /// A Kubernetes object has its names in its metadata, a plain event beside its other fields.
+    /// The names of an object: in the metadata of a Kubernetes object, or among the fields of a plain event.
     #[derive(Default, Deserialize)]
     #[serde(default)]
     struct Names {

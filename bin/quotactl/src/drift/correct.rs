@@ -1,4 +1,4 @@
-//! Corrections, sent piece by piece.
+//! Corrections, which are sent piece by piece.
 
 use quota_client::{
     http::Address,
@@ -14,10 +14,10 @@ use crate::{
     session::Session,
 };
 
-/// Corrections are sent when there are so many…
+/// The maximum number of corrections of a request.
 const PIECE_ITEMS: usize = 1000;
 
-/// …or so many bytes of objects.
+/// The maximum size of the objects of a request, in bytes.
 const PIECE_BYTES: usize = 512 * 1024;
 
 /// Corrects differences; returns the outcome of each.

@@ -14,21 +14,21 @@ use super::{
 };
 use crate::{failure::Outcome, session::Session};
 
-/// Most namespaces that are requested one by one; for more, all objects of the ledger are read.
+/// The maximum number of namespaces that are read one by one; for more, all objects of the ledger are read.
 const NAMESPACES_MAX: usize = 32;
 
 /// The objects of the ledger within the scope of the listing.
 #[derive(Default)]
 pub(super) struct LedgerObjects {
-    /// What is not listed.
+    /// The objects of the ledger that are not listed.
     pub(super) gone: Vec<Drifted>,
-    /// How many objects it believes in.
+    /// The number of objects in the ledger.
     pub(super) count: usize,
-    /// How many are newer than the listing, and therefore not in it.
+    /// The number of unlisted objects that are newer than the listing.
     pub(super) newer: usize,
-    /// How many were committed just now by their holders, and not seen since.
+    /// The number of unlisted objects that were committed recently, and that no source has reported yet.
     pub(super) awaited: usize,
-    /// As of when; none if no request was sent.
+    /// The position of the ledger; none if no request was sent.
     pub(super) as_of: Option<AsOf>,
 }
 
@@ -78,7 +78,7 @@ pub(super) fn read(
 }
 
 impl LedgerObjects {
-    /// Gives back the object if it is gone.
+    /// Counts an object. Returns the object if it is gone.
     fn sort_out(
         &mut self,
         object: Object<'static>,

@@ -1,7 +1,7 @@
-//! Listings, read object by object.
+//! Listings, which are read object by object.
 //!
-//! A listing is any sequence of JSON values: lists as the API server or kubectl write them, arrays, and objects. However
-//! long it is, no more than one object is held at a time.
+//! A listing is any sequence of JSON values: lists as the API server or kubectl write them, arrays, and objects. At
+//! most one object is in memory at a time, whatever the length of the listing.
 
 use std::{
     cell::{Cell, RefCell},
@@ -17,22 +17,22 @@ use serde_json::value::RawValue;
 
 use crate::failure::{Failure, Outcome};
 
-/// Longest object, in bytes.
+/// The maximum size of an object, in bytes.
 const OBJECT_MAX_BYTES: u64 = 16 * 1024 * 1024;
 
-/// One object of a listing.
+/// An object of a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Item {
-    /// Its place, for messages.
+    /// The place of the object, for messages.
     pub(super) place: String,
     /// The object as JSON text.
     pub(super) text: Box<str>,
 }
 
-/// Reads a listing, and gives each object to `take`. Answers as of which version was listed, if lists say so: the oldest
-/// of several.
+/// Reads a listing, and passes each object to `take`. Returns the resourceVersion of the lists, if they have one: the
+/// oldest of several.
 ///
-/// A list that is one page of several is refused, but only where it says so, which may be behind its items.
+/// A list that is one page of several is refused, but only when its `continue` is read, which may follow the items.
 pub(super) fn read(input: impl Read, take: impl FnMut(Item) -> Outcome) -> Outcome<Option<u64>> {
     read_bounded(input, OBJECT_MAX_BYTES, take)
 }
@@ -70,14 +70,14 @@ fn read_bounded(
 /// The state of reading a listing.
 struct Reading<F> {
     take: RefCell<F>,
-    /// Most bytes of an object.
+    /// The maximum size of an object, in bytes.
     most: u64,
-    /// Bytes that may still be read before the next object.
+    /// The number of bytes that may still be read before the next object.
     left: Cell<u64>,
-    /// The line that is being read.
+    /// The number of the current line.
     lines: Cell<u64>,
     version: Cell<Option<u64>>,
-    /// Why it ended, if that has nothing to do with its text.
+    /// The failure of `take`, if it ended the reading.
     failure: RefCell<Option<Failure>>,
 }
 
@@ -92,7 +92,7 @@ impl<F: FnMut(Item) -> Outcome> Reading<F> {
     }
 }
 
-/// Reads no more than an object may have.
+/// A reader that fails after more bytes than an object may have.
 struct Bounded<'a, R> {
     input: R,
     most: u64,
@@ -183,7 +183,7 @@ fn field<'a, T: Deserialize<'a>>(fields: &'a [(String, Box<RawValue>)], name: &s
     serde_json::from_str(text.get()).ok()
 }
 
-/// `apiVersion` and `kind` of the items of a list, which they may leave out.
+/// `apiVersion` and `kind` of the items of a list, which the items may leave out.
 fn item_type(fields: &[(String, Box<RawValue>)]) -> Option<String> {
     let api_version: String = field(fields, "apiVersion")?;
     let kind: String = field(fields, "kind")?;
@@ -260,7 +260,7 @@ impl<'de, F: FnMut(Item) -> Outcome> Visitor<'de> for Items<'_, F> {
         f.write_str("items")
     }
 
-    /// Some clients write an empty list so.
+    /// Accepts `null`, which some clients write for an empty list.
     fn visit_unit<E>(self) -> Result<(), E> {
         Ok(())
     }
@@ -281,7 +281,7 @@ impl<'de, F: FnMut(Item) -> Outcome> Visitor<'de> for Items<'_, F> {
 }
 
 impl<F> Items<'_, F> {
-    /// The text of an item, with the `apiVersion` and `kind` that stand at its list alone.
+    /// The text of an item, with the `apiVersion` and `kind` of its list if the item has none.
     fn whole(&self, item: &RawValue) -> Result<Box<str>, &'static str> {
         #[derive(Deserialize)]
         struct Head {

@@ -32,16 +32,16 @@ use super::{
     session::Session,
 };
 
-/// A listing without a version must be younger than this to be used for corrections.
+/// The maximum age of a listing without a resourceVersion that is used for corrections.
 const LISTING_MAX_AGE: Duration = Duration::from_secs(600);
 
-/// This number of objects may be ended, whatever their share of the scope.
+/// The number of objects that may be ended whatever their share of the scope.
 const FEW: usize = 10;
 
 /// A difference, and the data for its correction.
 #[derive(Clone, Debug)]
 enum Drifted {
-    /// A listed object that differs, and its JSON text as it was listed, if it is to be corrected.
+    /// A listed object that differs, and its listed JSON text, if the difference is to be corrected.
     Listed {
         compared: Box<Compared<'static>>,
         text: Box<str>,
@@ -50,10 +50,10 @@ enum Drifted {
     Gone(Box<Object<'static>>),
 }
 
-/// The objects of a listing, each as JSON text. It may still be refused when its end is read: then none of them counts.
+/// The objects of a listing, each as JSON text. An incomplete listing is refused as a whole.
 ///
 /// # Errors
-/// Why it cannot be read, or is not whole.
+/// If the listing cannot be read, or is incomplete.
 pub fn objects_of(input: impl Read) -> Result<Vec<Box<str>>, String> {
     let mut objects = Vec::new();
     let read = listing::read(input, |item| {
@@ -162,7 +162,7 @@ fn head(session: &Session) -> Outcome<u64> {
     Ok(page.as_of.sequence)
 }
 
-/// Whether it is certain enough that unlisted objects are gone.
+/// Refuses corrections if it is not certain enough that unlisted objects are gone.
 fn may_correct(args: &Drift, version: Option<u64>, gone: usize, believed: usize) -> Outcome {
     if gone > FEW && gone > believed / 2 && !args.allow_ending_most {
         let wrong = format!("{gone} of {believed} objects would be ended; nothing was corrected");
@@ -186,7 +186,7 @@ fn is_old(listing: &Path) -> bool {
     listing != Path::new("-") && age.is_some_and(|age| age > LISTING_MAX_AGE)
 }
 
-/// Says how many there are of something, if there are any.
+/// Reports a count on standard error, unless it is 0.
 fn note_some(count: usize, what: &str) {
     if count > 0 {
         note(format!("{count} {what}"));

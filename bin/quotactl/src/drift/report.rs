@@ -1,4 +1,4 @@
-//! The differences, printed.
+//! The output of differences.
 
 use std::collections::BTreeMap;
 
@@ -20,13 +20,13 @@ pub(super) struct Report {
     pub(super) counts: Counts,
 }
 
-/// How many objects there were.
+/// Counts of objects.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Counts {
-    /// Listed, and compared.
+    /// The number of listed objects that were compared.
     pub(super) listed: usize,
-    /// In the ledger, where the listing speaks of them.
+    /// The number of objects in the ledger within the scope of the listing.
     pub(super) believed: usize,
     pub(super) newer: usize,
     pub(super) awaited: usize,
@@ -67,7 +67,7 @@ enum View<'a> {
 }
 
 impl Drifted {
-    /// What it is called.
+    /// The name of the difference.
     fn kind(&self) -> &'static str {
         match self {
             Self::Gone(_) => "gone",
@@ -83,7 +83,7 @@ impl Drifted {
         }
     }
 
-    /// The object as it was listed, or as the ledger has it.
+    /// The listed object; if it is not listed, the object in the ledger.
     fn object(&self) -> Option<&Object<'static>> {
         match self {
             Self::Listed { compared, .. } => compared.object.as_ref(),
@@ -91,7 +91,7 @@ impl Drifted {
         }
     }
 
-    /// The object in the ledger, or the one of its name.
+    /// The ledger's record of the object, or of another object with its name.
     fn recorded(&self) -> Option<&Object<'static>> {
         match self {
             Self::Listed { compared, .. } => compared.known.as_ref(),
@@ -236,7 +236,7 @@ impl Report {
     }
 }
 
-/// Amounts and the like by name.
+/// Amounts and other compared values by name.
 type Figures = BTreeMap<String, String>;
 
 /// The amounts in the ledger and in the listing: only those that differ, if there are any.

@@ -4,28 +4,28 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::failure::{Failure, Outcome};
 
-/// The objects that the command line names.
+/// The scope as given on the command line.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ScopeArguments {
-    /// Only these resources; none: those that are listed.
+    /// The resources; empty: those that occur in the listing.
     pub(super) resources: BTreeSet<String>,
-    /// Only this namespace.
+    /// The only namespace.
     pub(super) namespace: Option<String>,
-    /// All namespaces, listed or not.
+    /// Whether all namespaces are in the scope, listed or not.
     pub(super) all: bool,
-    /// There may be nothing.
+    /// Whether an empty listing is accepted.
     pub(super) allow_empty: bool,
 }
 
 impl ScopeArguments {
-    /// Whether a listed object is to be looked at.
+    /// Whether a listed object is within the scope.
     pub(super) fn is_about(&self, resource: &str, namespace: &str) -> bool {
         let is_ours = self.all || self.namespace.as_deref().is_none_or(|own| own == namespace);
         is_ours && (self.resources.is_empty() || self.resources.contains(resource))
     }
 }
 
-/// Namespaces by the resource whose objects were listed there.
+/// The namespaces in which objects were listed, by resource.
 pub(super) type Listed = BTreeMap<String, BTreeSet<String>>;
 
 /// The namespaces of a resource.
@@ -35,12 +35,12 @@ enum Spaces {
     These(BTreeSet<String>),
 }
 
-/// The objects that a listing speaks of.
+/// The scope of a listing, by resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Scope(BTreeMap<String, Spaces>);
 
 impl Scope {
-    /// By default the resources that occur in the listing, each in the namespaces in which it occurs.
+    /// The scope of a listing: by default the resources that occur in it, each in the namespaces in which it occurs.
     pub(super) fn new(requested: &ScopeArguments, listed: Listed) -> Outcome<Self> {
         let is_listed = |resource: &&String| !listed.contains_key(*resource);
         let unlisted: Vec<_> = requested.resources.iter().filter(is_listed).collect();
@@ -90,7 +90,7 @@ impl Scope {
         }
     }
 
-    /// Its namespaces, if there are at most so many.
+    /// The namespaces of the scope, if there are at most `most`.
     pub(super) fn namespaces(&self, most: usize) -> Option<BTreeSet<&str>> {
         let mut names = BTreeSet::new();
         for spaces in self.0.values() {
@@ -102,7 +102,7 @@ impl Scope {
         (names.len() <= most).then_some(names)
     }
 
-    /// Its resource, if it is about one only.
+    /// The resource of the scope, if there is only one.
     pub(super) fn resource(&self) -> Option<&str> {
         let mut resources = self.0.keys();
         let only = resources.next()?;

@@ -36,7 +36,7 @@ pub(super) fn run(wanted: &Audit, output: &Output) -> Outcome {
     })
 }
 
-/// Creations of kinds that count, with metadata only.
+/// The audit policy: creations of counted kinds, at level Metadata.
 pub(super) fn policy(wanted: &Audit) -> Value {
     let more = wanted.count.iter().chain(&wanted.charge);
     let more = more.map(|kind| (&*kind.group, &*kind.resource));

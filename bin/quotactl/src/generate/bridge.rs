@@ -14,7 +14,7 @@ use crate::{
     output::{Output, yaml},
 };
 
-/// Quotas are always watched, too.
+/// ResourceQuotas, which the bridge always watches.
 const QUOTAS: (&str, &str) = ("", "resourcequotas");
 
 pub(super) fn run(wanted: &Bridge, output: &Output) -> Outcome {
@@ -25,7 +25,7 @@ pub(super) fn run(wanted: &Bridge, output: &Output) -> Outcome {
     output.line(yaml(&list)?.trim_end())
 }
 
-/// A List of everything, to be applied as it is.
+/// A List of all manifests.
 pub(super) fn manifests(wanted: &Bridge) -> Value {
     let Bridge {
         namespace,
@@ -91,7 +91,7 @@ pub(super) fn manifests(wanted: &Bridge) -> Value {
 
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 
-/// Which cluster this is, and which kinds it has.
+/// The rules for identifying the cluster, and for finding its kinds.
 fn about_the_cluster() -> Vec<Value> {
     vec![
         json!({ "apiGroups": [""], "resources": ["namespaces"],
@@ -103,7 +103,7 @@ fn about_the_cluster() -> Vec<Value> {
     ]
 }
 
-/// Quotas over several namespaces, and their status if the bridge writes it.
+/// The rules for ClusterResourceQuotas, and for their status if the bridge writes it.
 fn groups(writes_status: bool) -> Vec<Value> {
     let status = format!("{PLURAL}/status");
     let read =
@@ -115,7 +115,7 @@ fn groups(writes_status: bool) -> Vec<Value> {
         .collect()
 }
 
-/// The counted kinds, with a rule per API group.
+/// The rules for the counted kinds, one per API group.
 fn objects(wanted: &Bridge) -> Vec<Value> {
     let more = wanted.count.iter().chain(&wanted.charge);
     let more = more.map(|kind| (&*kind.group, &*kind.resource));

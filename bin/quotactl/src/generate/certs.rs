@@ -55,7 +55,7 @@ pub(super) fn run(wanted: &Certs, output: &Output) -> Outcome {
     ))
 }
 
-/// The files, by name.
+/// The names and contents of the files.
 fn make(wanted: &Certs) -> Outcome<Vec<(&'static str, String)>> {
     let unmade = |error: rcgen::Error| Failure::general(error.to_string());
     let mut ca = parameters(wanted, &[], "Quota Ledger webhook CA")?;
@@ -101,7 +101,7 @@ fn parameters(wanted: &Certs, hosts: &[String], common_name: &str) -> Outcome<Ce
     Ok(parameters)
 }
 
-/// Nobody else may read a key, not even for a moment.
+/// Writes a file. A key is never readable by others, not even for a moment.
 fn write(file: &Path, pem: &str) -> std::io::Result<()> {
     let is_key = file.extension().is_some_and(|extension| extension == "key");
     // The mode of a file that exists would stay.

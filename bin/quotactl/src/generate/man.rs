@@ -1,4 +1,4 @@
-//! `generate man`: a manual page for each command, as its help has it.
+//! `generate man`: a manual page for each command, from its help.
 
 use std::{fs, io, path::Path};
 
@@ -11,7 +11,7 @@ use crate::{
     output::Output,
 };
 
-/// Writes the pages into a directory, which is made if it is not there.
+/// Writes the pages into a directory, which is created if it does not exist.
 pub(super) fn run(directory: &Path, output: &Output) -> Outcome {
     let about = |error: io::Error| Failure::from(error).about(directory.display());
     fs::create_dir_all(directory).map_err(about)?;
@@ -23,7 +23,7 @@ pub(super) fn run(directory: &Path, output: &Output) -> Outcome {
     output.line(format!("{count} pages in {}", directory.display()))
 }
 
-/// File names and pages: `quotactl.1`, `quotactl-get.1`, `quotactl-get-quota.1`, …
+/// The file names and pages: `quotactl.1`, `quotactl-get.1`, `quotactl-get-quota.1`, …
 fn pages() -> io::Result<Vec<(String, Vec<u8>)>> {
     let mut root = Arguments::command().disable_help_subcommand(true);
     // Gives commands their whole names, and the options that all of them have.

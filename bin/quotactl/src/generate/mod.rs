@@ -12,7 +12,7 @@ mod tests;
 
 use super::{args::Generate, failure::Outcome, output::Output};
 
-/// Does what the command line asks.
+/// Runs a `generate` command.
 pub(crate) fn run(command: &Generate, output: &Output) -> Outcome {
     match command {
         Generate::Webhook(wanted) => webhook::run(wanted, output),

@@ -1,5 +1,5 @@
-//! What Prometheus and Grafana need: alerts, a dashboard, and what the Prometheus operator has to scrape. The files are
-//! those of `deploy/monitoring`.
+//! Files for Prometheus and Grafana: alerts, a dashboard, and monitors for the Prometheus operator. The files are those
+//! of `deploy/monitoring`.
 
 use serde_json::{Value, json};
 
@@ -9,10 +9,10 @@ use crate::{
     output::{Output, yaml},
 };
 
-/// Rules, as Prometheus reads them.
+/// The rules, as a file for Prometheus.
 const ALERTS: &str = include_str!("../../../../deploy/monitoring/alerts.yaml");
 
-/// A dashboard, as Grafana imports it.
+/// The dashboard, as Grafana imports it.
 const DASHBOARD: &str = include_str!("../../../../deploy/monitoring/dashboard.json");
 
 /// Prints the rules as a file of Prometheus, or as a PrometheusRule.
@@ -23,7 +23,7 @@ pub(super) fn alerts(wanted: &Alerts, output: &Output) -> Outcome {
     }
 }
 
-/// The spec of a PrometheusRule is the content of a file of rules.
+/// A PrometheusRule, whose spec is the content of the file of rules.
 pub(super) fn prometheus_rule(wanted: &Alerts) -> String {
     let Alerts {
         monitoring_namespace,
@@ -52,7 +52,7 @@ pub(super) fn dashboard(output: &Output) -> Outcome {
     output.line(DASHBOARD.trim_end())
 }
 
-/// Prints what scrapes the Service of the daemon and the pods of the bridge, as the chart labels them.
+/// Prints monitors that scrape the Service of the daemon and the pods of the bridge, by the labels of the chart.
 pub(super) fn service_monitor(wanted: &ServiceMonitor, output: &Output) -> Outcome {
     let list = json!({
         "apiVersion": "v1", "kind": "List",

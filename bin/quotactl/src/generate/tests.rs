@@ -97,7 +97,7 @@ fn a_webhook_that_cannot_work_is_refused() {
     );
 }
 
-/// Whether a server can be set up with what was made, as the daemon's listener is.
+/// Whether a server can be set up with the certificates, as the daemon's listener is.
 fn can_serve(dir: &std::path::Path) -> Result<(), String> {
     use rustls::{
         RootCertStore, ServerConfig,

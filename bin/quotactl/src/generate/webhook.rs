@@ -1,7 +1,7 @@
 //! A ValidatingWebhookConfiguration that cannot lock a cluster out.
 //!
-//! Kinds are listed one by one. The webhook does not review deletions, the removal of finalizers, status writes of pods,
-//! or requests in namespaces that the cluster or the daemon itself needs to start again.
+//! Kinds are listed one by one. The webhook does not review deletions, the removal of finalizers, status writes of
+//! pods, or requests in namespaces that the cluster or the daemon itself needs to start again.
 
 use std::{fs, path::Path};
 
@@ -20,7 +20,7 @@ use crate::{
     output::{Output, yaml},
 };
 
-/// Namespaces that a cluster needs to come up.
+/// The namespaces that a cluster needs to start.
 const OF_THE_CLUSTER: [&str; 3] = ["kube-system", "kube-node-lease", "kube-public"];
 
 pub(super) fn run(wanted: &Webhook, output: &Output) -> Outcome {
@@ -75,7 +75,7 @@ pub(super) fn configuration(wanted: &Webhook) -> Outcome<Value> {
     }))
 }
 
-/// `clientConfig`, and the namespace that the daemon runs in, if the options contain it.
+/// `clientConfig`, and the namespace of the daemon, if the options contain it.
 fn place(wanted: &Webhook) -> Outcome<(Value, Option<&str>)> {
     if let Some(url) = &wanted.url {
         let base = url.trim_end_matches('/');
@@ -118,7 +118,7 @@ fn rules(wanted: &Webhook) -> Outcome<Vec<WebhookRule>> {
     Ok(webhook_rules(&wanted.count, &wanted.charge))
 }
 
-/// Match conditions, in CEL. The webhook reviews a request only if all of them hold.
+/// The match conditions, in CEL. The webhook reviews a request only if all of them hold.
 fn conditions() -> Value {
     json!([
         {

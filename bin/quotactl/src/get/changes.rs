@@ -1,7 +1,7 @@
 //! `get --watch`: a list, and then its changes.
 //!
-//! The stream of entries triggers the next read; differences from the last answer are printed. So every list can be
-//! watched, and many entries at once cost few requests.
+//! The stream of entries triggers the next read, and differences from the last response are printed. So every list can
+//! be watched, and many entries at once cost few requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -55,7 +55,7 @@ pub(super) fn follow<L: List>(
     })
 }
 
-/// An entry of any form; a bookmark is none.
+/// An entry of any type; a bookmark cannot be parsed as one.
 #[derive(Deserialize)]
 struct AnyEntry {
     sequence: u64,
@@ -63,7 +63,7 @@ struct AnyEntry {
     _event: IgnoredAny,
 }
 
-/// Waits for an entry that the last answer did not show; false: the stream has ended.
+/// Waits for an entry after the last response. Returns false if the stream has ended.
 fn wait(events: &mut Events<impl std::io::BufRead>, head: Option<u64>) -> Outcome<bool> {
     loop {
         let event = events.next_event().map_err(|error| Failure {
@@ -92,14 +92,14 @@ fn print<L: List>(session: &Session, output: &Output, list: &L, changed: &[L::It
     output.answer(&(), names, table)
 }
 
-/// An item without what changes with every entry.
+/// The item without fields that change with every entry.
 fn bare<T: Item>(item: &T) -> T {
     let mut item = item.clone();
     item.strip_head();
     item
 }
 
-/// The items that were not there before, or differ.
+/// The items that are new, or differ from before.
 pub(super) fn items<T: Item>(before: &[T], now: &[T]) -> Vec<T> {
     let before: BTreeMap<_, _> = before
         .iter()

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{Item, List, Listing};
 use crate::{args::Range, entry, failure::Outcome, output::note, session::Session, table::Table};
 
-/// Entries from a sequence on.
+/// The list of entries.
 pub(super) struct Entries(pub(super) Range);
 
 impl Item for Entry {
@@ -52,19 +52,19 @@ impl List for Entries {
     }
 }
 
-/// The entry behind those of an answer, which may be in any order.
+/// The sequence after the entries of a response, which may be in any order.
 fn next(listing: &Listing<Entry>) -> Option<u64> {
     let last = listing.items.iter().map(|entry| entry.sequence).max()?;
     Some(last.saturating_add(1))
 }
 
-/// The first entry that an answer could not show. None: the daemon does not say.
+/// The sequence of the first entry after a response; none if the daemon does not return it.
 pub(super) fn behind(range: &Range, listing: &Listing<Entry>) -> Option<u64> {
     let behind_head = || Some(listing.head.as_of?.sequence.saturating_add(1));
     next(listing).or(range.from).or_else(behind_head)
 }
 
-/// Says where the next page begins, if there is one.
+/// Reports the begin of the next page, if there is one.
 pub(super) fn note_more(range: &Range, listing: &Listing<Entry>) {
     let next_page = listing.head.next.as_ref();
     let more = range.tail.is_none() && next_page.is_some_and(|token| !token.is_empty());
@@ -73,7 +73,7 @@ pub(super) fn note_more(range: &Range, listing: &Listing<Entry>) {
     }
 }
 
-/// Rejected events, with the reasons.
+/// The list of rejected events, with the reasons.
 pub(super) struct DeadLetters {
     pub(super) limit: Option<usize>,
 }

@@ -6,10 +6,10 @@ use serde_json::Value;
 use super::{Item, List};
 use crate::{failure::Outcome, group, output::note, session::Session, table::Table};
 
-/// One group, or all.
+/// The list of groups, or one group.
 pub(super) struct Groups<'a> {
     pub(super) name: Option<&'a str>,
-    /// Only those whose labels match: a selector as Kubernetes has them.
+    /// A label selector; only matching groups are listed.
     pub(super) selector: Option<&'a str>,
 }
 
@@ -45,7 +45,7 @@ impl List for Groups<'_> {
         group::table(groups, wide)
     }
 
-    /// Its members may be any namespaces.
+    /// Any namespace may be a member, so the entries of all namespaces matter.
     fn watched<'s>(&self, _: &'s Session) -> Option<&'s str> {
         None
     }

@@ -1,4 +1,4 @@
-//! `get`: lists, as tables or as the API gives them.
+//! `get`: lists, as tables or as the API returns them.
 
 mod changes;
 mod entries;
@@ -27,33 +27,33 @@ use super::{
 
 /// An item of a list.
 trait Item: Clone + PartialEq + Serialize + DeserializeOwned {
-    /// What makes it the same item in the next answer.
+    /// A key that identifies the item in the next response.
     fn identity(&self) -> String;
 
-    /// Takes off what changes with every entry: how far the ledger was.
+    /// Removes the position of the ledger, which changes with every entry.
     fn strip_head(&mut self) {}
 }
 
-/// A list that the daemon gives, or one thing of it.
+/// A list, or one item of it.
 trait List {
-    /// What it is a list of.
+    /// The type of the items.
     type Item: Item;
 
-    /// Asks the daemon. Gives the answer as it came: it is sorted and printed as that.
+    /// Requests the list. Returns the received JSON, which is sorted and printed.
     fn fetch(&self, session: &Session) -> Outcome<Value>;
 
-    /// Kind and name of an item.
+    /// The kind and name of an item.
     fn name(&self, item: &Self::Item) -> String;
 
-    /// Items as a table.
+    /// The table of items.
     fn table(&self, session: &Session, items: &[Self::Item], wide: bool) -> Table;
 
-    /// Says that there are no items.
+    /// Reports that there are no items.
     fn note_empty(&self, session: &Session) {
         session.note_empty();
     }
 
-    /// The namespace whose entries change it; none: those of all do.
+    /// The namespace whose entries may change the list; none: those of all namespaces.
     fn watched<'s>(&self, session: &'s Session) -> Option<&'s str> {
         (!session.scope.all).then(|| session.scope.namespace())
     }
@@ -63,21 +63,21 @@ trait List {
         Ok(None)
     }
 
-    /// What of the items is new.
+    /// The new or changed items.
     fn changes(&self, before: &[Self::Item], now: &[Self::Item]) -> Vec<Self::Item> {
         changes::items(before, now)
     }
 }
 
-/// The answer of a [`List`].
+/// The response to a [`List`].
 struct Listing<T> {
-    /// As it came.
+    /// The received JSON.
     json: Value,
     items: Vec<T>,
     head: Head,
 }
 
-/// What every answer says beside its items.
+/// The fields of every response besides its items.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Head {
@@ -102,7 +102,7 @@ impl<T: DeserializeOwned> Listing<T> {
     }
 }
 
-/// Shows the list.
+/// Prints the list, and with `--watch` its changes.
 pub(crate) fn run(session: &Session, args: &GetArgs) -> Outcome {
     match &args.what {
         Get::Quota { name, selector } => {

@@ -1,4 +1,4 @@
-//! `get objects`: the objects behind the numbers.
+//! `get objects`: the counted objects.
 
 use quota_client::{http::Address, wire::Object};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{Item, List};
 use crate::{client::read, failure::Outcome, session::Session, table::Table};
 
-/// The objects of a namespace or of all namespaces, with what each counts for.
+/// The objects of a namespace or of all namespaces, with their amounts.
 pub(super) struct Objects<'a> {
     pub(super) resource: Option<&'a str>,
     pub(super) limit: Option<usize>,

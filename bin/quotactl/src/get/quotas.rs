@@ -1,4 +1,4 @@
-//! `get quota`: kubectl's columns, and what is reserved.
+//! `get quota`: kubectl's columns, and the reserved amounts.
 
 use quota_client::{
     http::Address,
@@ -11,10 +11,10 @@ use serde_json::Value;
 use super::{Item, List};
 use crate::{age, client::Answer, failure::Outcome, session::Session, table::Table};
 
-/// One quota, or all of a namespace or of all namespaces.
+/// The quotas of a namespace or of all namespaces, or one quota.
 pub(super) struct Quotas<'a> {
     pub(super) name: Option<&'a str>,
-    /// Only those whose labels match: a selector as Kubernetes has them.
+    /// A label selector; only matching quotas are listed.
     pub(super) selector: Option<&'a str>,
 }
 
@@ -56,7 +56,7 @@ impl List for Quotas<'_> {
     }
 }
 
-/// A quota, or all of the namespace or of all namespaces, with whether the daemon is behind a source.
+/// A quota, or all of the namespace or of all namespaces, and whether the response lags.
 pub(crate) fn fetch(
     session: &Session,
     name: Option<&str>,

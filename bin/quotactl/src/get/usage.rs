@@ -12,10 +12,10 @@ use crate::{
     table::Table,
 };
 
-/// Usage as it is, or as it was.
+/// Usage, now or as of an earlier time.
 pub(super) struct UsageOf {
     pub(super) when: When,
-    /// Also what no quota limits.
+    /// Whether resources without a limit are included.
     pub(super) all: bool,
 }
 

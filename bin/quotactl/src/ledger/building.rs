@@ -17,11 +17,10 @@ use crate::{
     output::Output,
 };
 
-/// Ending of a directory that is being made.
+/// The suffix of a directory under construction.
 const ENDING: &str = ".partial";
 
-/// A directory beside the one that it will be. Dropped unfinished, it is removed: what is left of it would only
-/// be in the way.
+/// A directory under construction, beside its final path. An unfinished one is removed when it is dropped.
 pub(crate) struct Building {
     path: PathBuf,
     directory: PathBuf,
@@ -29,7 +28,7 @@ pub(crate) struct Building {
 }
 
 impl Building {
-    /// Begins a directory that does not exist, or is empty.
+    /// Begins a directory, which must not exist, or be empty.
     pub(crate) fn begin(directory: &Path) -> Outcome<Self> {
         refuse_what_is_there(directory)?;
         let named = directory.file_name();
@@ -49,13 +48,13 @@ impl Building {
         })
     }
 
-    /// Where it is made.
+    /// The path of the directory under construction.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Gives it to the user that will open it, if this is root: to the owner of the directory that it replaces, or of the
-    /// one that it is in.
+    /// As root, changes the owner to that of the directory that is replaced, or of the parent directory, so that the
+    /// daemon can open it.
     pub(super) fn hand_over(&self) {
         owner::hand_over(&self.path, &[&self.directory, self.parent()]);
     }
@@ -66,7 +65,7 @@ impl Building {
         parent.unwrap_or(Path::new("."))
     }
 
-    /// Gives it its name, durably. Everything in it has to be durable.
+    /// Renames the directory to its final path, durably. The content has to be durable before.
     pub(crate) fn finish(mut self) -> Outcome {
         let named = fs::rename(&self.path, &self.directory);
         named.map_err(|error| Failure::from(error).about(self.directory.display()))?;
@@ -74,7 +73,7 @@ impl Building {
         RealDisk.sync_directory(self.parent()).map_err(unread)
     }
 
-    /// The same for a copy of a ledger, and says what is in the directory now.
+    /// As [`finish`](Self::finish), for a copy of a ledger; prints the content of the directory.
     pub(crate) fn finish_copy(self, made: &BackedUp, output: &Output) -> Outcome {
         let directory = self.directory.clone();
         self.finish()?;

@@ -20,22 +20,23 @@ use quota_checkpoint::{
     note as signed, read_all,
 };
 
-/// The statements of checkpoints about a ledger, and those that were confirmed.
+/// The claims of checkpoints about a ledger, and the results of checking them.
 #[derive(Default)]
 pub(crate) struct Claims {
     series: Series,
-    /// The place of each of them.
+    /// The file of each checkpoint, by sequence.
     files: BTreeMap<u64, PathBuf>,
-    /// Those that no batch was held against yet.
+    /// The chain hashes that were not compared with a batch yet, by sequence.
     open: BTreeMap<u64, Hash>,
-    /// The given files; none: no proof is requested.
+    /// The first given file or directory; none: no proof is requested.
     place: Option<PathBuf>,
     proven: usize,
     wrong: Vec<Damage>,
 }
 
 impl Claims {
-    /// Reads files of checkpoints, and directories of such files: all have to be signed by the key, and to agree.
+    /// Reads files of checkpoints, and directories of such files. All checkpoints have to be signed by the key, and to
+    /// agree.
     pub(crate) fn load(places: &[PathBuf], public_key: &Path) -> Outcome<Self> {
         let key = std::fs::read_to_string(public_key);
         let key = key.map_err(|error| unusable(public_key, &error))?;
@@ -80,19 +81,19 @@ impl Claims {
         Ok(())
     }
 
-    /// The checkpoints, by sequence.
+    /// The checkpoints, in the order of their sequences.
     pub(crate) fn signed(
         &self,
     ) -> impl ExactSizeIterator<Item = &Checkpoint> + DoubleEndedIterator + Clone {
         self.series.iter()
     }
 
-    /// What is wrong with them, whatever the ledger holds.
+    /// The errors that were found, independent of the ledger.
     pub(crate) fn into_wrong(self) -> Vec<Damage> {
         self.wrong
     }
 
-    /// Holds a batch against what is said of it.
+    /// Compares a batch with the checkpoint at its last entry.
     pub(super) fn see(&mut self, batch: &BatchRef<'_>) {
         let sequence = batch.last_sequence();
         match self.open.remove(&sequence) {
@@ -105,7 +106,7 @@ impl Claims {
         }
     }
 
-    /// What is refuted, once the whole ledger has been seen.
+    /// Adds the refuted claims to `found`, once the whole ledger was read.
     pub(super) fn finish(mut self, found: &mut Verified) {
         let last = found.last.map_or(0, |last| last.sequence);
         for sequence in std::mem::take(&mut self.open).into_keys() {
@@ -150,7 +151,7 @@ impl Claims {
     }
 }
 
-/// The files of a directory, by name, but for hidden ones; or the file itself.
+/// The files of a directory without hidden ones, sorted by name; or the file itself.
 fn files(place: &Path) -> Outcome<Vec<PathBuf>> {
     if !place.is_dir() {
         return Ok(vec![place.to_path_buf()]);
@@ -171,7 +172,7 @@ fn files(place: &Path) -> Outcome<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The notes of a file. A file that is missing, empty or of another format proves nothing.
+/// The notes in a file. Fails if the file is missing, empty or of another format, since it proves nothing.
 fn stored(file: &Path) -> Outcome<Stored> {
     use io::ErrorKind::{InvalidData, NotFound};
     match read_all(file) {
@@ -196,7 +197,7 @@ fn unusable(file: &Path, why: &dyn std::fmt::Display) -> Failure {
     Failure::general(why.to_string()).about(file.display())
 }
 
-/// Makes a key pair: `FILE` is to be kept secret, `FILE.pub` is to be given to those who verify.
+/// Creates a key pair: `FILE` is the private key, `FILE.pub` the public one.
 pub(super) fn keygen(file: &Path, origin: &str, output: &Output) -> Outcome {
     let key = PrivateKey::generate(origin).map_err(|error| Failure::usage(error.to_string()))?;
     let mut public_file = file.as_os_str().to_owned();

@@ -2,7 +2,7 @@
 //!
 //! One JSON object per line. The first is `{"format":…,"version":…,"firstSequence":…,"previous":…}`. Each batch is a
 //! line `{"batch":{…}}` with its place in the hash chain and its bytes, and a line `{"entry":{…}}` for each of its
-//! entries. The last is `{"end":{…}}`: without it the text is not whole.
+//! entries. The last is `{"end":{…}}`: without that line the text is incomplete.
 //!
 //! So the chain can be checked without knowing how entries are encoded: a batch's `hash` is the BLAKE3 hash of the
 //! text `quota-ledger/1`, the 32 bytes of `previous`, and then little-endian the length of the payload (4 bytes),
@@ -28,10 +28,10 @@ use crate::{
     terminal_text::one_line,
 };
 
-/// What the first line of an exported ledger says.
+/// The format name in the first line of an exported ledger.
 pub(super) const FORMAT: &str = "quota-ledger-export";
 
-/// The version of the layout that is written here.
+/// The version of the format.
 pub(super) const VERSION: u32 = 1;
 
 /// The first line.
@@ -45,7 +45,7 @@ pub(super) struct Head {
     pub(super) previous: String,
 }
 
-/// Every other line.
+/// A line after the first one.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Line<E = Value> {
@@ -159,10 +159,11 @@ fn head(first_sequence: u64, previous: Hash) -> Head {
     }
 }
 
-/// Where the lines go.
+/// The writer of the lines.
 struct Text<W> {
     out: W,
-    /// Whether a terminal may show them: then misleading characters are escaped, which leaves the same JSON.
+    /// Whether the lines may be printed by a terminal. If so, misleading characters are escaped; the JSON keeps its
+    /// meaning.
     is_shown: bool,
 }
 

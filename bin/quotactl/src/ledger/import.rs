@@ -27,13 +27,13 @@ use crate::{
     output::Output,
 };
 
-/// Longest line that is read: a full batch in base64, or an entry of it.
+/// The maximum length of a line, in bytes: a full batch in base64, or an entry of a batch.
 const MAX_LINE_BYTES: u64 = 2 * MAX_PAYLOAD_BYTES as u64;
 
-/// Batches are made durable together once they have so many bytes.
+/// The size in bytes at which batches are made durable together.
 const GROUP_BYTES: usize = 4 * 1024 * 1024;
 
-/// Makes a data directory. It appears when everything is in it, or not at all.
+/// Creates a data directory, which appears when it is complete, or not at all.
 pub(super) fn run(file: &Path, data_dir: &Path, output: &Output) -> Outcome {
     let building = Building::begin(data_dir)?;
     let source: Box<dyn Read> = if file == Path::new("-") {
@@ -58,10 +58,10 @@ pub(super) fn run(file: &Path, data_dir: &Path, output: &Output) -> Outcome {
     ))
 }
 
-/// Reads an exported ledger into a directory of a disk, and gives its last entry and chain hash.
+/// Reads an exported ledger into a directory of a disk. Returns the last entry and its chain hash.
 ///
 /// # Errors
-/// What is wrong with the text, and in which line; or why nothing can be written.
+/// The error in the text with its line, or the error of writing.
 pub fn import_from(
     input: impl BufRead,
     disk: Arc<dyn Disk>,
@@ -180,7 +180,7 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// Reads the entries of a batch, and checks that everything that is said about it is true.
+    /// Reads the entries of a batch, and checks all fields of its line.
     fn batch(&mut self, line: BatchLine, position: &Durable) -> Outcome<StoredBatch> {
         let number = self.number;
         let hash = |text: &str| {

@@ -34,7 +34,7 @@ use super::{
     session::Scope,
 };
 
-/// Does what the command line asks.
+/// Runs a `ledger` command.
 pub(crate) fn run(command: &Ledger, output: &Output, scope: &Scope) -> Outcome {
     match command {
         Ledger::Verify {
@@ -74,7 +74,7 @@ fn open(place: &Place) -> Outcome<Offline> {
     .map_err(|error| unopened(error, &place.data_dir))
 }
 
-/// The failure that an error at opening means.
+/// The failure for an error at opening.
 fn unopened(error: quota_journal::Error, directory: &Path) -> Failure {
     match &error {
         quota_journal::Error::Io { source, .. } if source.kind() == ErrorKind::NotFound => {
@@ -86,7 +86,7 @@ fn unopened(error: quota_journal::Error, directory: &Path) -> Failure {
     }
 }
 
-/// The failure that an error of the journal means.
+/// The failure for an error of the journal.
 pub(super) fn unread(error: quota_journal::Error) -> Failure {
     match &error {
         quota_journal::Error::Damaged(damage) => {
@@ -105,7 +105,7 @@ pub(super) fn unread(error: quota_journal::Error) -> Failure {
     }
 }
 
-/// The failure that an error of a replay means.
+/// The failure for an error of a replay.
 fn unfolded(error: Error) -> Failure {
     match error {
         Error::Journal(error) => unread(error),
@@ -115,7 +115,7 @@ fn unfolded(error: Error) -> Failure {
     }
 }
 
-/// What can be done about a damaged epoch.
+/// A hint on the repair of a damaged epoch.
 const REPAIR: &str =
     "`quotactl ledger repair --from ARCHIVE|BACKUP` puts back what an archive or a backup holds";
 
@@ -134,8 +134,8 @@ pub(super) fn damage_as_json(damage: &Damage) -> Value {
     })
 }
 
-/// Reads the batches with the entries `from..=to`, in order. Damage with a recorded end is reported and skipped; the
-/// command fails with it in the end.
+/// Reads the batches with the entries `from..=to`, in order. Damage with a recorded end is reported and skipped, and
+/// the command fails at the end.
 fn each_batch(
     ledger: &Offline,
     from: u64,

@@ -1,4 +1,5 @@
-//! Whose a ledger is. What root makes has to belong to the user that runs the daemon, or the daemon cannot open it.
+//! The owner of a ledger. Files that root creates have to belong to the user of the daemon, or the daemon cannot open
+//! them.
 
 use std::{fs, os::unix::fs::MetadataExt as _, path::Path};
 
@@ -11,8 +12,8 @@ use rustix::{
 
 use crate::output::note;
 
-/// Gives a directory with all that is in it to the owner of the first of these places that is not root's, if this is root.
-/// What is in it is complete in any case, so a failure is only said.
+/// As root, gives a directory and its content to the owner of the first of these places that is not root's. The content
+/// is complete in any case, so a failure is only a warning.
 pub(super) fn hand_over(directory: &Path, places: &[&Path]) {
     if !geteuid().is_root() {
         return;
@@ -33,8 +34,8 @@ pub(super) fn hand_over(directory: &Path, places: &[&Path]) {
     }
 }
 
-/// Whoever the directory belongs to may exchange what is in it meanwhile: no link is followed, and no path is
-/// looked up twice.
+/// The flags for opening directories. The owner may replace the content meanwhile, so no link is followed, and no path
+/// is looked up twice.
 const OPENED: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::CLOEXEC);

@@ -11,7 +11,7 @@ use crate::{
     output::{Output, note},
 };
 
-/// Repairs a data directory; fails with [`Exit::Damaged`] if something is left.
+/// Repairs a data directory; fails with [`Exit::Damaged`] if damage is left.
 pub(super) fn run(data_dir: &Path, from: Option<&Path>, output: &Output) -> Outcome {
     let repair = quota_journal::repair(Arc::new(RealDisk), data_dir, from)
         .map_err(|error| unopened(error, data_dir))?;

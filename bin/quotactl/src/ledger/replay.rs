@@ -41,7 +41,7 @@ pub(super) fn run(ledger: &Offline, output: &Output, until: Option<Until>) -> Ou
     }
 }
 
-/// Folds what follows the state's head, and gives each entry to `seen`.
+/// Folds the entries after the state's head, and passes each entry to `seen`.
 pub(super) fn fold(
     ledger: &Offline,
     state: &mut State,
@@ -70,8 +70,8 @@ fn folded(
     })
 }
 
-/// The empty state; or, where the entries before `first` are gone, that of the oldest snapshot that the rest can be
-/// folded upon.
+/// The empty state; or, if the entries before `first` are gone, the state of the oldest snapshot from which the rest
+/// can be folded.
 pub(super) fn beginning(ledger: &Offline, first: u64, until: Until) -> Outcome<State> {
     if first <= 1 {
         return Ok(State::default());

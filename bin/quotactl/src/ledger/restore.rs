@@ -17,7 +17,7 @@ use crate::{
     progress::Progress,
 };
 
-/// Checks everything in the backup, and then copies it, each batch checked once more.
+/// Verifies the backup, and then copies it; each batch is verified once more.
 pub(super) fn run(
     backup: &Path,
     data_dir: &Path,
@@ -36,7 +36,7 @@ pub(super) fn run(
     building.finish_copy(&made, output)
 }
 
-/// Through a pipe, as if the ledger came from a daemon.
+/// Copies the ledger through a pipe, as from a daemon.
 fn copy(from: &Place, to: &Path) -> Outcome<BackedUp> {
     let Offline::Data(data) = open(from)? else {
         return Err(Failure::new(Exit::NotFound, "it is an archive, no backup")

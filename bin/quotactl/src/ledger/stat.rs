@@ -25,7 +25,7 @@ struct Figures {
     first_time: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_time: Option<Timestamp>,
-    /// The chain hash behind the last batch.
+    /// The chain hash after the last batch.
     head: String,
     batches: u64,
     payload_bytes: u64,
@@ -35,7 +35,7 @@ struct Figures {
     files: Files,
 }
 
-/// What lies on the disk.
+/// Numbers and sizes of files on disk.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Files {
@@ -76,7 +76,7 @@ pub(super) fn run(ledger: &Offline, output: &Output) -> Outcome {
     read
 }
 
-/// The figures of what can be read, and whether that was all.
+/// The figures of the readable part, and whether the whole ledger could be read.
 fn count(ledger: &Offline) -> Outcome<(Figures, Outcome)> {
     let (first, last) = (ledger.first_sequence(), ledger.last_sequence());
     let mut figures = Figures {

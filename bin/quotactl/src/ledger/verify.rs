@@ -21,7 +21,7 @@ use crate::{
     progress::Progress,
 };
 
-/// Checks a ledger; fails with [`Exit::Damaged`] if something is wrong with it.
+/// Checks a ledger; fails with [`Exit::Damaged`] if it is damaged.
 pub(super) fn run(place: &Place, claims: Claims, jobs: &Jobs, output: &Output) -> Outcome {
     let found = check(place, claims, jobs)?;
     if output.is_structured() {
@@ -32,7 +32,7 @@ pub(super) fn run(place: &Place, claims: Claims, jobs: &Jobs, output: &Output) -
     refuse_damage(&found)
 }
 
-/// Checks a ledger, and says what is no damage.
+/// Checks a ledger, and reports findings that are no damage.
 pub(crate) fn check(place: &Place, claims: Claims, jobs: &Jobs) -> Outcome<Verified> {
     let directory = &place.data_dir;
     let archive = place.archive.as_deref();
@@ -56,7 +56,7 @@ pub(crate) fn check(place: &Place, claims: Claims, jobs: &Jobs) -> Outcome<Verif
     Ok(found)
 }
 
-/// Names all damage there is.
+/// Reports all damage; fails if there is any.
 pub(super) fn refuse_damage(found: &Verified) -> Outcome {
     for damage in &found.damages {
         let failure = quota_journal::Error::Damaged(damage.clone()).to_string();
@@ -72,7 +72,7 @@ pub(super) fn refuse_damage(found: &Verified) -> Outcome {
     }
 }
 
-/// Follows the check of the bytes.
+/// The observer of the check of the bytes.
 struct Bytes {
     progress: Progress,
     claims: Mutex<Claims>,
@@ -120,7 +120,7 @@ fn wrong_states(ledger: &Offline) -> Outcome<Vec<Damage>> {
     Ok(damages)
 }
 
-/// The fold, and the naive one.
+/// The daemon's fold, and the naive one.
 struct Folds {
     state: State,
     naive: Naive,
@@ -137,7 +137,7 @@ impl Folds {
         replay::fold(ledger, &mut self.state, until, |entry| naive.apply(entry))
     }
 
-    /// What the folds do not agree about. Neither is damage of what is stored: one of them is wrong.
+    /// The differences between the two folds. They are no damage of stored data: one of the folds is wrong.
     fn disagreement(&self, place: &Path) -> Option<Damage> {
         let differences = self.naive.differences(&self.state);
         (!differences.is_empty()).then(|| Damage {
@@ -153,7 +153,7 @@ impl Folds {
     }
 }
 
-/// The snapshots that the state will come to.
+/// The snapshots after the state's head.
 fn ahead(ledger: &Offline, state: &State) -> Outcome<Vec<SnapshotInfo>> {
     let Offline::Data(data) = ledger else {
         return Ok(Vec::new());

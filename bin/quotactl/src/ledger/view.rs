@@ -1,4 +1,4 @@
-//! A state, printed.
+//! The output of a state.
 
 use quota_client::wire::{QuotaUsage, ResourceUsage, Total};
 use quota_core::{
@@ -17,7 +17,7 @@ use crate::{
     table::Table,
 };
 
-/// A state as JSON and YAML show it.
+/// A state as JSON and YAML.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct View<'a> {
@@ -32,7 +32,7 @@ struct View<'a> {
     reservations: Vec<Pending>,
 }
 
-/// What counts in a namespace.
+/// The usage of a namespace.
 #[derive(Debug, Serialize)]
 struct Namespace {
     namespace: Name,
@@ -129,7 +129,7 @@ fn view(state: &State) -> View<'_> {
     }
 }
 
-/// What a state says about a namespace.
+/// The usage of a namespace in a state.
 fn usage(state: &State, namespace: &Name) -> Namespace {
     let totals = state.totals(namespace);
     let mut names = totals.used.clone();

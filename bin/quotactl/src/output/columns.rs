@@ -5,12 +5,12 @@ use serde_json::Value;
 use super::jsonpath::{Path, text_of};
 use crate::table::Table;
 
-/// Titles, each with the path to the cells below.
+/// Titles, each with the path of its cells.
 #[derive(Clone, Debug)]
 pub(crate) struct Columns(Vec<(String, Path)>);
 
 impl Columns {
-    /// Reads `TITLE:PATH,…`.
+    /// Parses `TITLE:PATH,…`.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let column = |part: &str| {
             let (title, path) = part
@@ -26,7 +26,7 @@ impl Columns {
             .map(Self)
     }
 
-    /// Reads two lines: titles, and the paths below them.
+    /// Parses two lines: titles, and their paths.
     pub(crate) fn parse_file(text: &str) -> Result<Self, String> {
         let mut lines = text.lines().filter(|line| !line.trim().is_empty());
         let (titles, paths) = (lines.next().unwrap_or(""), lines.next().unwrap_or(""));
@@ -47,7 +47,7 @@ impl Columns {
         Ok((title.to_owned(), read))
     }
 
-    /// A row for each item of a list; of anything else, one row.
+    /// The table: a row for each item of a list; otherwise one row.
     pub(crate) fn table(&self, answer: &Value) -> Table {
         let mut table = Table::titled(self.0.iter().map(|(title, _)| title.clone()));
         let items = match answer.get("items").and_then(Value::as_array) {
@@ -65,7 +65,7 @@ impl Columns {
     }
 }
 
-/// Parts between commas, but for commas in brackets.
+/// Splits a text at commas, except for commas in brackets.
 fn split(text: &str) -> Vec<&str> {
     let (mut parts, mut begin, mut depth) = (Vec::new(), 0, 0_usize);
     for (at, c) in text.char_indices() {

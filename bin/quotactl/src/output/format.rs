@@ -7,18 +7,18 @@ use super::{columns::Columns, jsonpath::Template};
 /// The form in which data is printed.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Format {
-    /// Columns for the eye.
+    /// A table.
     #[default]
     Table,
-    /// More columns.
+    /// A table with more columns.
     Wide,
-    /// As the API answers.
+    /// The API's response as JSON.
     Json,
-    /// The same as YAML.
+    /// The API's response as YAML.
     Yaml,
-    /// Kind and name only.
+    /// The kind and name of each item.
     Name,
-    /// What a template makes of the answer.
+    /// The output of a template.
     JsonPath(Template),
     /// A column for each path.
     Columns(Columns),
@@ -28,7 +28,7 @@ pub(crate) enum Format {
 pub(crate) const FORMS: &str = "table|wide|name|json|yaml|jsonpath=TEMPLATE|jsonpath-file=FILE|custom-columns=TITLE:PATH,…|custom-columns-file=FILE";
 
 impl Format {
-    /// Reads the value of `-o`, and the file that it names.
+    /// Parses the value of `-o`, and reads the file that it names.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let (form, argument) = match text.split_once('=') {
             Some((form, argument)) => (form, Some(argument)),
@@ -54,7 +54,7 @@ impl Format {
         })
     }
 
-    /// Whether it shows the answer itself, not a view of it.
+    /// Whether the response itself is printed, not a view of it.
     pub(crate) const fn is_structured(&self) -> bool {
         matches!(
             self,

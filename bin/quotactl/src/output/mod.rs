@@ -1,6 +1,6 @@
-//! Where data goes: standard output, in the form of `-o`.
+//! The output of data: standard output, in the form of `-o`.
 //!
-//! Templates and columns read fields of free JSON: the daemon's answer.
+//! Templates and columns read fields of free JSON: the daemon's response.
 
 mod columns;
 mod format;
@@ -30,20 +30,20 @@ use super::{
     terminal_text::{misleads, one_line, visible},
 };
 
-/// Prints to standard output.
+/// The printer of data on standard output.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Output {
     /// The form of `-o`.
     pub(crate) format: Format,
     /// Whether tables begin with the names of their columns.
     pub(crate) headers: bool,
-    /// Columns of the terminal that tables have to fit in, if it is one.
+    /// The width of the terminal that tables have to fit in; none if standard output is no terminal.
     width: Option<u16>,
     /// Whether cells have colours.
     color: bool,
-    /// The columns of a table that further rows are to line up with.
+    /// The column widths of a continued table, with which further rows line up.
     columns: Option<Rc<RefCell<Vec<u16>>>>,
-    /// Whether a document of YAML was printed: the next one is parted from it.
+    /// Whether a YAML document was printed, so that a separator precedes the next one.
     begun: Rc<Cell<bool>>,
 }
 
@@ -60,7 +60,7 @@ impl Output {
         }
     }
 
-    /// The same for a table that is continued: the rows of all that is printed line up.
+    /// The same output for a continued table: the rows of all parts line up.
     pub(crate) fn continued(&self) -> Self {
         Self {
             columns: Some(Rc::default()),
@@ -68,7 +68,7 @@ impl Output {
         }
     }
 
-    /// The same without the names of columns.
+    /// The same output without the names of columns.
     pub(crate) fn without_headers(&self) -> Self {
         Self {
             headers: false,
@@ -91,7 +91,7 @@ impl Output {
         )
     }
 
-    /// Prints a value as JSON or YAML, or what a template or columns make of it.
+    /// Prints a value as JSON or YAML, or by a template or columns.
     pub(crate) fn value(&self, value: &impl Serialize) -> Outcome {
         let text = match &self.format {
             Format::Yaml => {
@@ -112,7 +112,7 @@ impl Output {
         self.line(text.trim_end())
     }
 
-    /// Prints a table; one without rows is nothing, as in kubectl.
+    /// Prints a table; nothing for a table without rows, as in kubectl.
     pub(crate) fn table(&self, table: &Table) -> Outcome {
         if table.is_empty() {
             return Ok(());
@@ -128,9 +128,9 @@ impl Output {
         self.raw(&format!("{text}\n"))
     }
 
-    /// Prints what the API answered: as it is, or by name, or as the table that `table` makes.
+    /// Prints a response of the API: as received, by name, or as the table that `table` makes.
     ///
-    /// `names` gives kind and name of each item.
+    /// `names` returns the kind and name of each item.
     pub(crate) fn answer(
         &self,
         answer: &impl Serialize,
@@ -149,12 +149,12 @@ impl Output {
         }
     }
 
-    /// Whether the answer itself is shown, not a view of it.
+    /// Whether the response itself is printed, not a view of it.
     pub(crate) const fn is_structured(&self) -> bool {
         self.format.is_structured()
     }
 
-    /// Whether only names are wanted.
+    /// Whether only names are printed.
     pub(crate) const fn is_names(&self) -> bool {
         matches!(self.format, Format::Name)
     }
@@ -182,14 +182,14 @@ fn pretty(value: &impl Serialize) -> Outcome<String> {
     serde_json::to_string_pretty(value).map_err(|error| Failure::general(error.to_string()))
 }
 
-/// Says something that is not data.
+/// Prints a note to standard error.
 pub(crate) fn note(text: impl AsRef<str>) {
     // A closed standard error leaves no reader.
     let text = visible(text.as_ref(), &['\n', '\t']);
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
-/// What came of writing to standard output.
+/// The outcome of writing to standard output.
 pub(crate) fn written(result: io::Result<()>) -> Outcome {
     result.map_err(|error| Failure::from(error).about("standard output"))
 }

@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::jsonpath::Path;
 use crate::failure::{Failure, Outcome};
 
-/// Sorts the items of a list by the first value that the path finds: quantities and numbers as such, everything else as
-/// text. Items without the field come last; equal ones stay in their order.
+/// Sorts the items of a list by the first value at the path: quantities and numbers as such, other values as text.
+/// Items without the field come last; the sort is stable.
 pub(crate) fn sort(answer: &mut Value, path: &Path) -> Outcome {
     let Some(items) = answer.get_mut("items").and_then(Value::as_array_mut) else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The terminal that standard output may be.
+//! The terminal, if standard output is one.
 
 use std::{
     env,
@@ -8,7 +8,7 @@ use std::{
 use clap::ValueEnum;
 use rustix::termios::tcgetwinsize;
 
-/// When cells have colours.
+/// The use of colours in tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Color {
     /// On a terminal, unless NO_COLOR is set.
@@ -33,7 +33,7 @@ impl Color {
     }
 }
 
-/// Columns of the terminal; none if standard output is something else, or a terminal that does not say.
+/// The width of the terminal; none if standard output is no terminal, or its width is unknown.
 pub(super) fn width() -> Option<u16> {
     let stdout = io::stdout();
     if !stdout.is_terminal() {

@@ -1,4 +1,4 @@
-//! Lines of an input that may pause: they are read in the background, so that received lines can be sent meanwhile.
+//! The lines of an input that may pause. They are read in the background, so that received lines can be sent meanwhile.
 
 use std::{
     io::{self, Read},
@@ -9,10 +9,10 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 
-/// Bytes that are read at once.
+/// The size of a chunk, in bytes.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// Chunks that are read ahead.
+/// The maximum number of chunks that are read ahead.
 const CHUNKS_AHEAD: usize = 16;
 
 /// The lines of an input.
@@ -20,27 +20,28 @@ pub(super) struct Feed {
     chunks: Receiver<io::Result<Vec<u8>>>,
     /// Received bytes that were not returned yet.
     buffer: BytesMut,
-    /// So many bytes of it hold no end of a line.
+    /// The number of bytes at the begin of the buffer that contain no line end.
     looked_at: usize,
-    /// The input has ended.
+    /// Whether the input has ended.
     ended: bool,
 }
 
-/// What comes next.
+/// The result of reading a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// A line with its end, which only the last may lack.
+    /// A line with its line end, which only the last line may lack.
     Line(Bytes),
-    /// Nothing so far, or not the whole of a line.
+    /// No complete line until the deadline.
     Pause,
-    /// A line of so many bytes or more, of which nothing is taken.
+    /// A line that is too long; nothing was consumed.
     TooLong,
     /// The input has ended.
     End,
 }
 
 impl Feed {
-    /// Begins to read. The thread that reads ends with the input, or after what it waits for when nobody asks any more.
+    /// Starts a thread that reads the input. The thread ends with the input, or at its next chunk after the feed was
+    /// dropped.
     pub(super) fn of(mut input: impl Read + Send + 'static) -> Self {
         let (sender, chunks) = sync_channel(CHUNKS_AHEAD);
         thread::spawn(move || {
@@ -69,7 +70,7 @@ impl Feed {
         }
     }
 
-    /// The next line of less than `longest` bytes. Waits for it until `deadline`, or for as long as it takes.
+    /// The next line of less than `longest` bytes. Waits until `deadline`; without one, for as long as necessary.
     pub(super) fn line(&mut self, longest: usize, deadline: Option<Instant>) -> io::Result<Next> {
         loop {
             let ahead = self.buffer.get(self.looked_at..).unwrap_or_default();
@@ -93,7 +94,7 @@ impl Feed {
         }
     }
 
-    /// All that is left, if that is at most so many bytes.
+    /// The rest of the input, if it has at most `most` bytes.
     pub(super) fn rest(&mut self, most: usize) -> io::Result<Option<Bytes>> {
         while !self.ended && self.buffer.len() <= most {
             self.more(None)?;
@@ -102,7 +103,7 @@ impl Feed {
         Ok((self.buffer.len() <= most).then(|| self.buffer.split().freeze()))
     }
 
-    /// What has been received and not returned yet.
+    /// The bytes that were received and not returned yet.
     pub(super) fn ahead(&self) -> &[u8] {
         &self.buffer
     }
@@ -115,7 +116,7 @@ impl Feed {
         }
     }
 
-    /// Takes in what comes next; false: nothing did until the deadline.
+    /// Receives the next chunk. Returns false if none arrived until the deadline.
     fn more(&mut self, deadline: Option<Instant>) -> io::Result<bool> {
         let received = match deadline {
             None => self

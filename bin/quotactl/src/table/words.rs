@@ -1,4 +1,4 @@
-//! How wide the words of a cell are, and where they can be broken.
+//! The width of words in a cell, and the places where they can be broken.
 
 use std::borrow::Cow;
 
@@ -6,10 +6,10 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use crate::terminal_text::blank_controls;
 
-/// How many columns of the terminal something of a text takes.
+/// A measure of a text, in columns of the terminal.
 pub(super) type Measure = fn(&str) -> u16;
 
-/// Columns of the terminal that a text takes.
+/// The number of columns of the terminal that a text takes.
 pub(super) fn width_of(text: &str) -> u16 {
     u16::try_from(text.width()).unwrap_or(u16::MAX)
 }
@@ -23,8 +23,8 @@ pub(super) fn longest_part(text: &str) -> u16 {
     words.map(width_of).max().unwrap_or(0)
 }
 
-/// The parts of a word that can stand in lines of their own: a name ends with the mark that joins it to the next one. Times
-/// and amounts are one part.
+/// The parts into which a word can be broken: a name ends with the separator to the next one. Times and amounts are one
+/// part.
 fn parts(word: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut begin = 0;
@@ -75,7 +75,7 @@ pub(super) fn break_names(cell: &mut Cow<'_, str>, width: u16) {
     *cell = Cow::Owned(broken);
 }
 
-/// An empty cell would make a row that programs cannot split.
+/// The text of a cell: `<none>` for an empty one, so that programs can split rows.
 pub(super) fn to_cell(text: &str) -> String {
     match text {
         "" => "<none>".to_owned(),

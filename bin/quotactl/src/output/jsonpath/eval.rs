@@ -1,4 +1,4 @@
-//! What a template gives for a value.
+//! The evaluation of templates.
 
 use std::cmp::Ordering;
 
@@ -81,7 +81,7 @@ fn members<'a>(value: &'a Value) -> Box<dyn Iterator<Item = &'a Value> + 'a> {
     }
 }
 
-/// The value and everything in it, each before what it holds; of a name, the fields of that name.
+/// Collects the value and all values in it, parents first; with a name, only the fields with that name.
 fn descend<'a>(name: Option<&str>, value: &'a Value, found: &mut Vec<&'a Value>) {
     match name {
         Some(name) => found.extend(value.get(name)),

@@ -2,7 +2,7 @@
 //! `{range .items[*]}{.metadata.name}{"\n"}{end}`.
 //!
 //! The dialect is older than RFC 9535 and differs from it: templates, `range`, escaped dots (`\.`), a path without `$`.
-//! <https://kubernetes.io/docs/reference/kubectl/jsonpath/>. Unlike kubectl, `$` is the whole answer also within a
+//! <https://kubernetes.io/docs/reference/kubectl/jsonpath/>. Unlike kubectl, `$` is the whole response also within a
 //! `range`, and a template without braces is one path.
 
 mod eval;
@@ -20,7 +20,7 @@ pub(crate) struct Template {
     parts: Vec<Part>,
 }
 
-/// A way to values within a value.
+/// A path to values within a value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Path {
     from: Origin,
@@ -31,16 +31,16 @@ pub(crate) struct Path {
 enum Part {
     Text(String),
     Path(Path),
-    /// Its parts once for each value of the path.
+    /// The parts, repeated for each value of the path.
     Range(Path, Vec<Part>),
 }
 
-/// Where a path begins.
+/// The origin of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
-    /// `$`: the whole answer.
+    /// `$`: the whole response.
     Root,
-    /// `@` or nothing: the value that is looked at.
+    /// `@` or nothing: the current value.
     Current,
 }
 
@@ -67,7 +67,7 @@ enum Step {
 #[derive(Clone, Debug, PartialEq)]
 struct Filter {
     left: Operand,
-    /// Without a comparison, what is there passes.
+    /// The comparison; without one, a value passes if the path exists.
     compared: Option<(Comparison, Operand)>,
 }
 
@@ -88,12 +88,12 @@ enum Comparison {
 }
 
 impl Template {
-    /// Reads a template.
+    /// Parses a template.
     pub(crate) fn parse(text: &str) -> Result<Self, ParseError> {
         parse::template(text)
     }
 
-    /// The text for a value. Fields that are not there give nothing.
+    /// The text for a value. Missing fields produce no text.
     pub(crate) fn render(&self, value: &Value) -> String {
         let mut text = String::new();
         eval::render(&self.parts, value, value, &mut text);
@@ -102,12 +102,12 @@ impl Template {
 }
 
 impl Path {
-    /// Reads a path: `{.metadata.name}`, `.metadata.name` or `metadata.name`.
+    /// Parses a path: `{.metadata.name}`, `.metadata.name` or `metadata.name`.
     pub(crate) fn parse(text: &str) -> Result<Self, ParseError> {
         parse::path(text)
     }
 
-    /// The values that it leads to, in order.
+    /// The values at the path, in order.
     pub(crate) fn find<'a>(&self, value: &'a Value) -> Vec<&'a Value> {
         eval::find(self, value, value)
     }

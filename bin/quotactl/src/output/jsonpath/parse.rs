@@ -1,21 +1,21 @@
-//! Reading of templates.
+//! The parser of templates.
 
 use serde_json::Value;
 
 use super::{Comparison, Filter, Operand, Origin, Part, Path, Step, Template};
 
-/// Longest template, in bytes.
+/// The maximum length of a template, in bytes.
 const MAX_BYTES: usize = 64 * 1024;
 
-/// Deepest nesting of `range` and of filters.
+/// The maximum nesting of `range` and of filters.
 const MAX_DEPTH: usize = 16;
 
-/// Why a text is no template.
+/// A syntax error in a template.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why} at character {at}")]
 pub(crate) struct ParseError {
     why: String,
-    /// From 1.
+    /// The position of the error, from 1.
     at: usize,
 }
 
@@ -101,7 +101,7 @@ impl Parser {
         }
     }
 
-    /// A keyword, which ends where no name goes on.
+    /// Takes a keyword, if it is not the begin of a longer name.
     fn take_word(&mut self, word: &str) -> bool {
         let before = self.at;
         if self.take(word) && !self.peek().is_some_and(is_name) {
@@ -117,7 +117,7 @@ impl Parser {
         }
     }
 
-    /// Parts up to the end, or within a range up to its `{end}`.
+    /// Parses parts up to the end, or within a range up to its `{end}`.
     fn parts(&mut self, depth: usize) -> Parsed<Vec<Part>> {
         let mut parts = Vec::new();
         let mut text = String::new();
@@ -149,7 +149,7 @@ impl Parser {
         }
     }
 
-    /// What is in braces: a range, or texts and paths.
+    /// Parses the content of braces: a range, or texts and paths.
     fn action(&mut self, depth: usize, parts: &mut Vec<Part>) -> Parsed<()> {
         if self.take_word("range") {
             if depth >= MAX_DEPTH {
@@ -176,7 +176,7 @@ impl Parser {
         }
     }
 
-    /// `$.items[0].metadata.name`; the first name needs no dot.
+    /// Parses a path: `$.items[0].metadata.name`; the first name needs no dot.
     fn path(&mut self, depth: usize) -> Parsed<Path> {
         if depth > MAX_DEPTH {
             return Err(self.wrong("too many filters in one another"));
@@ -233,7 +233,7 @@ impl Parser {
         Ok(name)
     }
 
-    /// What is between `[` and `]`.
+    /// Parses the content of `[` and `]`.
     fn brackets(&mut self, depth: usize) -> Parsed<Step> {
         self.skip_blanks();
         let step = match self.peek() {
@@ -308,7 +308,7 @@ impl Parser {
         serde_json::from_str(&text).map_err(|_| self.wrong(format!("{text:?} is no number")))
     }
 
-    /// The characters from here on that are so.
+    /// Takes the following characters that satisfy `is_so`.
     fn run_of(&mut self, is_so: impl Fn(char) -> bool) -> String {
         let mut text = String::new();
         while let Some(c) = self.peek().filter(|c| is_so(*c)) {
@@ -318,7 +318,7 @@ impl Parser {
         text
     }
 
-    /// `@.a == "b"`, or `@.a`: whether it is there.
+    /// Parses a filter: `@.a == "b"`, or `@.a`, which tests existence.
     fn filter(&mut self, depth: usize) -> Parsed<Filter> {
         let left = self.operand(depth)?;
         self.skip_blanks();
@@ -353,7 +353,7 @@ impl Parser {
         }
     }
 
-    /// A text in quotes of either kind, with `\n`, `\t` and the like.
+    /// Parses a text in single or double quotes, with escapes such as `\n` and `\t`.
     fn quoted(&mut self) -> Parsed<String> {
         let Some(quote @ ('"' | '\'')) = self.next() else {
             return Err(self.wrong("a quote is missing"));
@@ -376,7 +376,7 @@ impl Parser {
     }
 }
 
-/// Whether a name goes on; any character can be escaped.
+/// Whether a name continues with this character; a backslash escapes the next one.
 fn is_name(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-' | '\\' | '/')
 }

@@ -19,7 +19,7 @@ fn render(template: &str) -> String {
         .render(&list())
 }
 
-/// The examples are those of kubectl's page on JSONPath, on another list.
+/// The examples of kubectl's page on JSONPath, applied to another list.
 #[test]
 fn templates_print_what_kubectl_prints() {
     let cases = [

@@ -172,7 +172,8 @@ fn annotate(annotations: &mut BTreeMap<&'static str, String>, quotas: &[CheckedQ
 /// Warnings about limits that are close, among the limits that the request counts against.
 fn about_admitted(admitted: &Admitted, ratio: f64) -> Vec<String> {
     if admitted.unmeasured {
-        let text = "the workload is not charged for its pods: they are checked when they are created";
+        let text =
+            "the workload is not charged for its pods: they are checked when they are created";
         return vec![text.to_owned()];
     }
     let mut warnings = Vec::new();

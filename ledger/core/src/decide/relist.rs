@@ -50,12 +50,17 @@ pub struct Finish {
 }
 
 /// Begins a relist, and replaces an unfinished one of the same scope. Returns nothing if too many are open.
-/// `resets_versions`: listed objects replace recorded ones, also in the next relist if this one does not complete.
+/// `resets_versions`: listed objects replace recorded ones, also in the next relist if this one does not complete. They
+/// do so, too, if all objects of the kind are to be listed anew: a source may list by namespace.
 #[must_use]
 pub fn begin_relist(state: &State, begin: RelistBegin, resets_versions: bool) -> Vec<Event> {
     let scope = begin.scope.clone();
     let resets = state.version_resets();
-    let is_news = resets_versions && !resets.contains(&scope);
+    let all = RelistScope {
+        namespace: None,
+        ..scope.clone()
+    };
+    let is_news = (resets_versions || resets.contains(&all)) && !resets.contains(&scope);
     let has_room = state.relist_count() < RELISTS_MAX || state.relist(&scope).is_some();
     if !has_room || is_news && resets.len() >= RELISTS_MAX {
         return Vec::new();

@@ -254,34 +254,34 @@ fn what_others_reserve_for_an_observed_pod_does_not_make_it_a_replica() {
     assert_eq!(world.counted("requests.cpu"), "2+0");
 }
 
+/// A publisher may list all namespaces at once, or each by itself.
 #[test]
 fn a_pod_of_a_kind_that_is_no_longer_charged_is_listed_as_a_pod() {
-    let mut world = World::with_quota(&[("requests.cpu", "9")]);
-    let source = Name::from("test");
-    world.see(&replica("a", "1"), 1);
-    let charged = BTreeSet::from([Name::from("deployments.apps")]);
-    world.record(crate::decide::set_charging(
-        &world.state,
-        &charged,
-        Some(&source),
-    ));
-    world.see(&deployment("web", 1, CORE), 1);
-    let begin = RelistBegin {
-        scope: RelistScope {
-            resource: "pods".into(),
-            namespace: None,
-            source: source.clone(),
-        },
-        id: None,
-        allow_empty: false,
-    };
-    world.record(crate::decide::begin_relist(&world.state, begin, false));
-    let listed = Sighting::Alive {
-        object: Box::new(observed(&pod("a", "1"), 1)),
-        quota: None,
-    };
-    world.record(crate::decide::replace(&world.state, &source, listed).unwrap());
-    assert_eq!(world.counted("requests.cpu"), "2+0");
+    for namespace in [None, Some("team".into())] {
+        let mut world = World::with_quota(&[("requests.cpu", "9")]);
+        let source = Name::from("test");
+        world.see(&replica("a", "1"), 1);
+        let charged = BTreeSet::from([Name::from("deployments.apps")]);
+        let changed = crate::decide::set_charging(&world.state, &charged, Some(&source));
+        world.record(changed);
+        world.see(&deployment("web", 1, CORE), 1);
+        let begin = RelistBegin {
+            scope: RelistScope {
+                resource: "pods".into(),
+                namespace,
+                source: source.clone(),
+            },
+            id: None,
+            allow_empty: false,
+        };
+        world.record(crate::decide::begin_relist(&world.state, begin, false));
+        let listed = Sighting::Alive {
+            object: Box::new(observed(&pod("a", "1"), 1)),
+            quota: None,
+        };
+        world.record(crate::decide::replace(&world.state, &source, listed).unwrap());
+        assert_eq!(world.counted("requests.cpu"), "2+0");
+    }
 }
 
 #[test]

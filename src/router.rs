@@ -254,18 +254,18 @@ impl Found<'_> {
         let mut admitted = None;
         match &self.shared.authenticator {
             Some(authenticator) if needed != Needed::Role(Access::Public) => {
-                let uri = parts.uri.clone();
-                let namespace = match authenticator.is_required() {
-                    true => self.namespace(uri.path()),
-                    false => None,
-                };
+                let uri = authenticator.is_required().then(|| parts.uri.clone());
+                let namespace = uri.as_ref().and_then(|uri| self.namespace(uri.path()));
                 let request = AccessRequest {
                     needed,
                     namespace: namespace.as_deref(),
                     peer,
                 };
                 let caller = authenticator.admit(&request, &mut parts)?;
-                parts.extensions.insert(caller.principal.clone());
+                // Without tokens every caller is the same one.
+                if authenticator.is_required() {
+                    parts.extensions.insert(caller.principal.clone());
+                }
                 admitted = Some(caller);
             }
             _ => {

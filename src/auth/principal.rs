@@ -14,7 +14,7 @@ use super::{Pattern, Role};
 use crate::peer::Peer;
 
 /// An authenticated caller, and the actor of the entries that it causes. An extension of every request that passed
-/// [`Authenticator::admit`](super::Authenticator::admit). Cheap to clone.
+/// [`Authenticator::admit`](super::Authenticator::admit) where tokens are needed. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal(Arc<Inner>);
 

@@ -234,8 +234,10 @@ impl ResourceList {
 
     /// Removes those of these names whose quantity is zero.
     pub fn drop_zeros_of(&mut self, names: &Self) {
-        let has_zero = self.common(names).any(|(_, mine, _)| mine.is_zero());
-        if has_zero {
+        // Mostly none is, and names take longer to compare than amounts.
+        let mut all = self.0.iter();
+        let may_have_zero = self.len() > SHORT || all.any(|(_, quantity)| quantity.is_zero());
+        if may_have_zero && self.common(names).any(|(_, mine, _)| mine.is_zero()) {
             self.retain(|name, quantity| !quantity.is_zero() || names.get(name).is_none());
         }
     }

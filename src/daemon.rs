@@ -175,13 +175,17 @@ impl Tasks {
         if let Some(webhook) = self.webhook {
             webhook.await.context("the webhook's listener failed")?;
         }
-        self.intake.ended().await?;
-        self.maintenance.await.context("the maintenance failed")?;
+        let changing = async {
+            self.intake.ended().await?;
+            self.maintenance.await.context("the maintenance failed")?;
+            Ok::<_, Failure>(())
+        };
+        match self.member {
+            Some(member) => member.end_after(changing).await??,
+            None => changing.await?,
+        }
         if let Some(signer) = self.signer {
             signer.await.context("signing checkpoints failed")?;
-        }
-        if let Some(member) = self.member {
-            member.end().await?;
         }
         Ok(())
     }

@@ -47,7 +47,8 @@ use crate::{
     writer::{Ledger, Replica, Shut},
 };
 
-/// How long pending decisions may take to become durable before a handover is cancelled.
+/// How long pending decisions may take to become durable before a handover is cancelled, or a stop no longer waits for
+/// them.
 const DRAIN: Duration = Duration::from_secs(5);
 
 /// A stream that has lacked this node's entries for this long, although the node has read all of it, has lost them.

@@ -1,6 +1,9 @@
 //! Keeps this node a member: waits for the stream, follows the log, and begins again after a deposition.
 
-use std::time::{Duration, Instant};
+use std::{
+    pin::pin,
+    time::{Duration, Instant},
+};
 
 use anyhow::anyhow;
 use quota_cluster::{
@@ -13,7 +16,7 @@ use quota_replication::Settings;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::{Cluster, join};
+use super::{Cluster, DRAIN, join};
 use crate::{
     config::Period,
     exit::{Exit, Failure},
@@ -38,12 +41,22 @@ pub struct Running {
 }
 
 impl Running {
-    /// Ends the member. All decisions are durable then, unless this took longer than a few seconds.
+    /// Ends the member after `changing`, which ends when its last decisions are durable. After a few seconds the member
+    /// ends in any case: a decision that does not get into the log ends only with the member.
     ///
     /// # Errors
     /// The task has panicked.
-    pub async fn end(self) -> Result<(), Failure> {
-        let drained = tokio::time::timeout(super::DRAIN, self.cluster.0.replica.shut());
+    pub(crate) async fn end_after<T>(
+        self,
+        changing: impl Future<Output = T>,
+    ) -> Result<T, Failure> {
+        let (changed, ended) = in_turn(changing, self.end()).await;
+        ended.map(|()| changed)
+    }
+
+    /// Ends the member. All decisions are durable then, unless this took longer than a few seconds.
+    async fn end(self) -> Result<(), Failure> {
+        let drained = tokio::time::timeout(DRAIN, self.cluster.0.replica.shut());
         if drained.await.is_err() {
             tracing::warn!("the last decisions are not in the log: they are dropped, unanswered");
         }
@@ -291,6 +304,15 @@ impl Cluster {
     }
 }
 
+/// Awaits both, one after the other. If the first takes longer than [`DRAIN`], the last no longer waits for it.
+async fn in_turn<F, L>(first: impl Future<Output = F>, last: impl Future<Output = L>) -> (F, L) {
+    let mut first = pin!(first);
+    match tokio::time::timeout(DRAIN, &mut first).await {
+        Ok(first) => (first, last.await),
+        Err(_) => futures::join!(first, last),
+    }
+}
+
 fn failure(exit: Exit, error: impl Into<anyhow::Error>) -> Failure {
     Failure {
         exit,
@@ -322,4 +344,26 @@ impl Host for ReplicaHost {
 
     /// Decisions have ended before the lead was handed over.
     fn follow(&mut self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_ends_only_with_the_member_is_waited_for_in_vain_for_a_while_only() {
+        let (over, member) = oneshot::channel();
+        let began = tokio::time::Instant::now();
+        let both = in_turn(member, async move { over.send("dropped") }).await;
+        assert_eq!(both, (Ok("dropped"), Ok(())));
+        assert_eq!(began.elapsed(), DRAIN);
+
+        let (over, member) = oneshot::channel();
+        let began = tokio::time::Instant::now();
+        let both = in_turn(async move { over.send("durable") }, member).await;
+        assert_eq!(both, (Ok(()), Ok("durable")));
+        assert_eq!(began.elapsed(), Duration::ZERO);
+    }
 }

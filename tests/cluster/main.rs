@@ -15,6 +15,7 @@ mod old_reads;
 mod producer;
 mod rolling;
 mod silent_source;
+mod stopped;
 mod strangers;
 mod tails;
 mod tls;

@@ -3,15 +3,16 @@
 use async_nats::Client;
 use quota_journal::{Batch, Durable, StoredBatch};
 use quota_replication::{
-    Action, Bookmark, Counts, Identity, Leader, LedgerId, Member, Millis, NodeName, Position, Role,
-    Settings, Stop, Stored,
+    Action, Counts, Identity, Leader, LedgerId, Member, Millis, NodeName, Position, Role, Settings,
+    Stop, Stored,
 };
 use quota_semantics::Timestamp;
 use std::{mem, time::Duration};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{
-    Clock, Log, Names, Place,
+    BookmarkFile, Clock, Log, Names,
+    bookmarks::Bookmarks,
     clock::wall,
     log::{LogMessage, ServerMessage, ServerMessages},
     skew::Skew,
@@ -22,8 +23,6 @@ use crate::{
 const STUCK: Millis = 3_000;
 /// The shortest interval of reads for hints: one read covers several hints, and reduces the load of the servers.
 const READ_EVERY: Millis = 20;
-/// The interval at which the position is stored.
-const NOTE: Millis = 5_000;
 
 /// The owner of the replica, which decides while this member leads.
 pub trait Host: Send {
@@ -189,7 +188,6 @@ pub struct Driver<H> {
     status: watch::Sender<Status>,
     clock: Clock,
     host: H,
-    place: Place,
     proposer: Option<oneshot::Sender<StoredBatch>>,
     confirmed: Vec<oneshot::Sender<()>>,
     progress: (u64, Millis),
@@ -197,9 +195,7 @@ pub struct Driver<H> {
     read_at: Millis,
     /// When the next read is due, since there are new messages.
     read_due: Option<Millis>,
-    noted_at: Millis,
-    noted: u64,
-    bookmark: Bookmark,
+    bookmarks: Bookmarks,
     ahead_since: Option<Millis>,
     /// Whether the rest of the process has barred this member from leading.
     is_barred: bool,
@@ -216,7 +212,7 @@ impl<H: Host> Driver<H> {
         client: Client,
         names: Names,
         (identity, settings): (Identity, Settings),
-        (place, position): (Place, Option<Position>),
+        (file, position): (BookmarkFile, Option<Position>),
         host: H,
     ) -> Result<(Self, Handle), async_nats::SubscribeError> {
         let (log, messages) = Log::open(client, names).await?;
@@ -239,15 +235,12 @@ impl<H: Host> Driver<H> {
             status,
             clock,
             host,
-            place,
             proposer: None,
             confirmed: Vec::new(),
             progress: (0, 0),
             read_at: 0,
             read_due: None,
-            noted_at: 0,
-            noted,
-            bookmark: Bookmark::default(),
+            bookmarks: Bookmarks::new(file, noted),
             ahead_since: None,
             is_barred: true,
             skew: None,
@@ -448,21 +441,11 @@ impl<H: Host> Driver<H> {
             self.progress.1 = now;
             self.log.reconnect().await;
         }
-        if now > self.noted_at + NOTE {
-            self.noted_at = now;
-            self.bookmark.set(position);
-        }
-        if let Some(position) = self.bookmark.due(&self.host.synced()) {
-            // A failure is harmless: the next start compares from an earlier position.
-            match self.place.write(&position) {
-                Ok(()) => self.noted = position.stream,
-                Err(error) => {
-                    tracing::warn!(%error, "the position in the stream could not be stored");
-                }
-            }
-        }
+        self.bookmarks.set(now, position);
+        self.bookmarks.store(&self.host.synced());
+        let noted = self.bookmarks.stored();
         self.status.send_if_modified(|before| {
-            let status = status(&self.member, self.noted, self.ahead_since);
+            let status = status(&self.member, noted, self.ahead_since);
             let changed = *before != status;
             *before = status;
             changed

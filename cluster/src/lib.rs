@@ -4,20 +4,21 @@
 //! when it has to be recreated ([`tail`]), the checks of the servers ([`servers`]), appends and reads ([`Log`]), the
 //! task that drives one member ([`Driver`]), and the journal of a leader ([`ReplicatedJournal`]).
 
+mod bookmark_file;
+mod bookmarks;
 mod clock;
 mod driver;
 mod journal;
 mod log;
 mod names;
-mod place;
 pub mod servers;
 pub mod skew;
 pub mod stream;
 pub mod tail;
 
+pub use bookmark_file::{BookmarkFile, BookmarkFileError};
 pub use clock::{Clock, wall};
 pub use driver::{ApplyError, Driver, Ended, Handle, Host, Status};
 pub use journal::{BATCH_BYTES, PAYLOAD_MAX, ReplicatedJournal};
 pub use log::Log;
 pub use names::Names;
-pub use place::{Place, PlaceError};

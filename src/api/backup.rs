@@ -23,7 +23,7 @@ use super::{
     problem::{Problem, Reason},
 };
 use crate::{
-    cluster::{Cluster, FromNode, PLACE},
+    cluster::{BOOKMARK, Cluster, FromNode},
     metrics,
 };
 
@@ -62,7 +62,7 @@ pub(super) async fn backup(
     asker: Option<Extension<FromNode>>,
 ) -> Result<Response, Problem> {
     let cluster = app.cluster.as_ref().filter(|_| asker.is_some());
-    let place = cluster.and_then(Cluster::place_text);
+    let bookmark = cluster.and_then(Cluster::bookmark_text);
     let Backups { reader, turn } = app.backups.clone();
     let Ok(turn) = turn.try_acquire_owned() else {
         let detail = "another backup is being made";
@@ -86,8 +86,8 @@ pub(super) async fn backup(
         .take_until(Box::pin(ended));
     let content_type = [(header::CONTENT_TYPE, "application/octet-stream")];
     let mut response = (content_type, Body::from_stream(pieces)).into_response();
-    if let Some(place) = place.and_then(|place| HeaderValue::try_from(place).ok()) {
-        response.headers_mut().insert(PLACE, place);
+    if let Some(bookmark) = bookmark.and_then(|text| HeaderValue::try_from(text).ok()) {
+        response.headers_mut().insert(BOOKMARK, bookmark);
     }
     Ok(response)
 }

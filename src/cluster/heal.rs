@@ -79,8 +79,8 @@ impl Cluster {
     pub async fn heal(&self, confirmed: &str, lost: &[String]) -> Result<LedgerId, Error> {
         let shared = &self.0;
         let _one = shared.transfer.lock().await;
-        let place = shared.place.read().ok().flatten();
-        let id = place.and_then(|place| place.ledger);
+        let bookmark = shared.bookmark_file.read().ok().flatten();
+        let id = bookmark.and_then(|bookmark| bookmark.ledger);
         let id = id.ok_or(Refused::NoReplica)?;
         if confirmed.parse() != Ok(id) {
             return Err(Refused::Unconfirmed(id).into());

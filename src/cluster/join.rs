@@ -14,7 +14,7 @@ use futures::future::join_all;
 use http::HeaderName;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use quota_cluster::Place;
+use quota_cluster::BookmarkFile;
 use quota_journal::{
     BackedUp, LOCK,
     disk::{Disk as _, RealDisk},
@@ -28,8 +28,8 @@ use crate::{
     exit::{Exit, Failure, OrExit as _},
 };
 
-/// The position in the stream of the replica that a backup is made of: the text of its [`Place`].
-pub(crate) const PLACE: HeaderName = HeaderName::from_static("quotad-place");
+/// The position in the stream of the replica that a backup is made of: the text of its [`BookmarkFile`].
+pub(crate) const BOOKMARK: HeaderName = HeaderName::from_static("quotad-place");
 
 /// A marker file in the data directory: the next start has to copy the ledger from another node.
 const WANTED: &str = "JOIN";
@@ -127,8 +127,8 @@ async fn receive(peers: &Peers, node: &NodeName, directory: &Path) -> anyhow::Re
         "it answers {}",
         response.status()
     );
-    let place = response.headers().get(PLACE);
-    let place = place
+    let bookmark = response.headers().get(BOOKMARK);
+    let bookmark = bookmark
         .context("it has not written down yet how far it is")?
         .to_str()?
         .to_owned();
@@ -137,7 +137,7 @@ async fn receive(peers: &Peers, node: &NodeName, directory: &Path) -> anyhow::Re
     let (pieces, received) = mpsc::channel(PIECES);
     let name = PathBuf::from(format!("backup of {node}"));
     let restoring =
-        tokio::task::spawn_blocking(move || restore(received, &name, &partial, &place, &whole));
+        tokio::task::spawn_blocking(move || restore(received, &name, &partial, &bookmark, &whole));
     pass_on(response.into_body(), pieces).await;
     restoring.await?
 }
@@ -157,7 +157,7 @@ fn restore(
     received: mpsc::Receiver<Bytes>,
     name: &Path,
     partial: &Path,
-    place: &str,
+    bookmark: &str,
     whole: &Path,
 ) -> anyhow::Result<BackedUp> {
     if partial.exists() {
@@ -168,9 +168,9 @@ fn restore(
         piece: Bytes::new(),
     };
     let made = quota_journal::read_backup(&mut input, name, Arc::new(RealDisk), partial)?;
-    let place = Place::of(partial).write_text(place)?;
+    let position = BookmarkFile::of(partial).write_text(bookmark)?;
     anyhow::ensure!(
-        place.end.sequence <= made.last.sequence,
+        position.end.sequence <= made.last.sequence,
         "its position in the stream is ahead of its ledger"
     );
     for directory in DIRECTORIES {

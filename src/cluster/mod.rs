@@ -26,14 +26,14 @@ use anyhow::Context as _;
 use async_nats::Client;
 use futures::future::join_all;
 use parking_lot::Mutex;
-use quota_cluster::{Handle, Names, Place, stream};
+use quota_cluster::{BookmarkFile, Handle, Names, stream};
 use quota_journal::{FileJournal, FileReader};
 use quota_replication::{Identity, LedgerId, NodeName, Role};
 use quota_service::health::Health;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-pub(crate) use join::{PLACE, before_opening};
+pub(crate) use join::{BOOKMARK, before_opening};
 pub(crate) use peers::FromNode;
 pub use task::Running;
 pub use view::View;
@@ -69,7 +69,7 @@ struct Shared {
     node: NodeName,
     names: Names,
     client: Client,
-    place: Place,
+    bookmark_file: BookmarkFile,
     data_dir: PathBuf,
     ledger: Ledger,
     replica: Replica<FileJournal>,
@@ -155,7 +155,7 @@ impl Cluster {
         let peers = Peers::load(&settings).or_exit(Exit::Configuration)?;
         let names = Names::new(&name(&settings.ledger)?, PARTITION);
         let cluster = Self(Arc::new(Shared {
-            place: Place::of(&config.data_dir),
+            bookmark_file: BookmarkFile::of(&config.data_dir),
             data_dir: config.data_dir.clone(),
             settings,
             claimant: format!("{node} ({})", Uuid::new_v4()),
@@ -254,7 +254,7 @@ impl Cluster {
     /// [`Error`]. After [`stream::Error::Server`], a repeated call resumes where the last one failed.
     pub async fn initialise(&self) -> Result<LedgerId, Error> {
         let shared = &self.0;
-        if !matches!(shared.place.read(), Ok(None)) {
+        if !matches!(shared.bookmark_file.read(), Ok(None)) {
             return Err(Error::WasReplica);
         }
         checks::servers(&shared.settings, true)
@@ -307,8 +307,8 @@ impl Cluster {
     }
 
     /// The persisted position of this replica in the stream, for a node that joins.
-    pub(crate) fn place_text(&self) -> Option<String> {
-        self.0.place.text().ok().flatten()
+    pub(crate) fn bookmark_text(&self) -> Option<String> {
+        self.0.bookmark_file.text().ok().flatten()
     }
 
     /// The other nodes.

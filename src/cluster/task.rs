@@ -78,7 +78,7 @@ impl Cluster {
         super::checks::servers(&self.0.settings, false)
             .await
             .map_err(|why| refuse(Exit::Configuration, why))?;
-        if let Err(error) = self.0.place.read() {
+        if let Err(error) = self.0.bookmark_file.read() {
             return Err(refuse(Exit::Damaged, error.to_string()));
         }
         let stop = CancellationToken::new();
@@ -148,14 +148,15 @@ impl Cluster {
     /// Follows the log, and leads, until the member ends.
     async fn drive(&self, created: &str) -> anyhow::Result<Ended> {
         let shared = &self.0;
-        let place = shared.place.clone().in_stream(created.to_owned());
-        let position = place.read()?;
+        let file = shared.bookmark_file.clone();
+        let file = file.in_stream(created.to_owned());
+        let position = file.read()?;
         let host = ReplicaHost(self.clone());
         let (driver, member) = Driver::new(
             shared.client.clone(),
             shared.names.clone(),
             (self.identity(), self.settings()),
-            (place, position),
+            (file, position),
             host,
         )
         .await?;
@@ -199,7 +200,7 @@ impl Cluster {
     /// Waits until there is a fit stream. Returns the stream's creation time.
     async fn find_stream(&self) -> Result<String, Failure> {
         let shared = &self.0;
-        let was_replica = !matches!(shared.place.read(), Ok(None));
+        let was_replica = !matches!(shared.bookmark_file.read(), Ok(None));
         loop {
             let replicas = shared.settings.replicas;
             let why = match stream::check(&shared.client, &shared.names, replicas).await {

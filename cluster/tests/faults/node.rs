@@ -13,7 +13,7 @@ use std::{
 };
 
 use quota_cluster::{
-    ApplyError, Driver, Ended, Handle, Host, Names, Place, ReplicatedJournal, wall,
+    ApplyError, BookmarkFile, Driver, Ended, Handle, Host, Names, ReplicatedJournal, wall,
 };
 use quota_core::{
     codec,
@@ -123,8 +123,8 @@ pub(crate) fn run(arguments: &[String]) -> ! {
         leads: AtomicBool::new(false),
         hands_over_to: Mutex::new(None),
     });
-    let place = Place::of(directory);
-    let position = place.read().unwrap();
+    let file = BookmarkFile::of(directory);
+    let position = file.read().unwrap();
     let identity = Identity {
         node: name.parse().unwrap(),
         instance: u64::from(std::process::id()) << 32
@@ -144,7 +144,7 @@ pub(crate) fn run(arguments: &[String]) -> ! {
         let client = connect(servers).await;
         let names = Names::new(&"test".parse().unwrap(), 0);
         let (driver, handle) =
-            Driver::new(client, names, (identity, SETTINGS), (place, position), host)
+            Driver::new(client, names, (identity, SETTINGS), (file, position), host)
                 .await
                 .unwrap();
         handle.set_barred(false);

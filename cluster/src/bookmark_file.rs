@@ -6,12 +6,14 @@ use std::{
     fs::{self, File},
     io::{self, Write as _},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use quota_journal::Durable;
 use quota_replication::{Leader, LedgerId, Position};
 use quota_semantics::Timestamp;
 use serde::{Deserialize, Serialize};
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
 /// The file.
 const FILE: &str = "replica.json";
@@ -32,26 +34,29 @@ struct Written {
 
 /// The file of one data directory.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct BookmarkFile {
     file: PathBuf,
     created: Option<String>,
+    /// Held while a position is being written.
+    turn: Arc<Mutex<()>>,
 }
 
 /// Why the file could not be read or written.
 #[derive(Debug, thiserror::Error)]
 #[error("{path}: {why}")]
-pub struct PlaceError {
+pub struct BookmarkFileError {
     path: String,
     why: String,
 }
 
-impl Place {
+impl BookmarkFile {
     /// The file of a data directory.
     #[must_use]
     pub fn of(data_dir: &Path) -> Self {
         Self {
             file: data_dir.join(FILE),
             created: None,
+            turn: Arc::default(),
         }
     }
 
@@ -64,8 +69,8 @@ impl Place {
         }
     }
 
-    fn error(&self, why: impl ToString) -> PlaceError {
-        PlaceError {
+    fn error(&self, why: impl ToString) -> BookmarkFileError {
+        BookmarkFileError {
             path: self.file.display().to_string(),
             why: why.to_string(),
         }
@@ -75,7 +80,7 @@ impl Place {
     ///
     /// # Errors
     /// The file exists and cannot be parsed. Without the file the log is read from its beginning.
-    pub fn read(&self) -> Result<Option<Position>, PlaceError> {
+    pub fn read(&self) -> Result<Option<Position>, BookmarkFileError> {
         let text = match fs::read(&self.file) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -95,8 +100,8 @@ impl Place {
     /// The content of the file, in one line: for a node that joins with a backup of this replica.
     ///
     /// # Errors
-    /// As [`Place::read`].
-    pub fn text(&self) -> Result<Option<String>, PlaceError> {
+    /// As [`BookmarkFile::read`].
+    pub fn text(&self) -> Result<Option<String>, BookmarkFileError> {
         match fs::read(&self.file) {
             Ok(text) => {
                 let written = self.parse(&text)?;
@@ -108,17 +113,17 @@ impl Place {
         }
     }
 
-    /// Writes the [`Place::text`] of another node.
+    /// Writes the [`BookmarkFile::text`] of another node.
     ///
     /// # Errors
     /// It cannot be parsed, or not be written.
-    pub fn write_text(&self, text: &str) -> Result<Position, PlaceError> {
+    pub fn write_text(&self, text: &str) -> Result<Position, BookmarkFileError> {
         let written = self.parse(text.as_bytes())?;
         self.put(&written)?;
         self.position(written)
     }
 
-    fn parse(&self, text: &[u8]) -> Result<Written, PlaceError> {
+    fn parse(&self, text: &[u8]) -> Result<Written, BookmarkFileError> {
         let written: Written = serde_json::from_slice(text).map_err(|error| self.error(error))?;
         match written.version {
             1 => Ok(written),
@@ -126,7 +131,7 @@ impl Place {
         }
     }
 
-    fn position(&self, written: Written) -> Result<Position, PlaceError> {
+    fn position(&self, written: Written) -> Result<Position, BookmarkFileError> {
         let hash = written.hash.parse().map_err(|error| self.error(error))?;
         Ok(Position {
             ledger: Some(written.ledger),
@@ -140,11 +145,17 @@ impl Place {
         })
     }
 
+    /// The turn to write; none while another position is being written, be it by a member that has ended: no position may
+    /// be followed by an earlier one.
+    pub(crate) fn turn(&self) -> Option<OwnedMutexGuard<()>> {
+        self.turn.clone().try_lock_owned().ok()
+    }
+
     /// Writes a position atomically. The replica must be durable up to it.
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn write(&self, position: &Position) -> Result<(), PlaceError> {
+    pub fn write(&self, position: &Position) -> Result<(), BookmarkFileError> {
         let Some(ledger) = position.ledger else {
             return Ok(());
         };
@@ -161,7 +172,7 @@ impl Place {
         self.put(&written)
     }
 
-    fn put(&self, written: &Written) -> Result<(), PlaceError> {
+    fn put(&self, written: &Written) -> Result<(), BookmarkFileError> {
         let text = serde_json::to_vec_pretty(written).map_err(|error| self.error(error))?;
         let new = self.file.with_extension("json.tmp");
         let write = || -> io::Result<()> {
@@ -185,8 +196,8 @@ mod tests {
     #[test]
     fn a_position_is_read_as_it_was_written() {
         let directory = tempfile::tempdir().unwrap();
-        let place = Place::of(directory.path());
-        assert_eq!(place.read().unwrap(), None);
+        let file = BookmarkFile::of(directory.path());
+        assert_eq!(file.read().unwrap(), None);
         let position = Position {
             ledger: Some(LedgerId::from_bytes([9; 16])),
             stream: 12,
@@ -202,25 +213,25 @@ mod tests {
                 handed_to: None,
             }),
         };
-        place.write(&position).unwrap();
-        assert_eq!(place.read().unwrap(), Some(position.clone()));
-        let made = |at: &str| place.clone().in_stream(at.to_owned());
+        file.write(&position).unwrap();
+        assert_eq!(file.read().unwrap(), Some(position.clone()));
+        let made = |at: &str| file.clone().in_stream(at.to_owned());
         assert_eq!(made("1").read().unwrap(), Some(position.clone()));
         made("1").write(&position).unwrap();
         assert_eq!(made("1").read().unwrap(), Some(position.clone()));
-        assert_eq!(place.read().unwrap(), Some(position.clone()));
+        assert_eq!(file.read().unwrap(), Some(position.clone()));
         assert_eq!(made("2").read().unwrap(), None);
-        let line = place.text().unwrap().unwrap();
+        let line = file.text().unwrap().unwrap();
         assert!(!line.contains('\n'));
         let other = tempfile::tempdir().unwrap();
-        let joined = Place::of(other.path());
+        let joined = BookmarkFile::of(other.path());
         assert_eq!(joined.write_text(&line).unwrap(), position);
         assert_eq!(
             joined.in_stream("1".to_owned()).read().unwrap(),
             Some(position)
         );
-        assert!(Place::of(other.path()).write_text("{}").is_err());
+        assert!(BookmarkFile::of(other.path()).write_text("{}").is_err());
         fs::write(directory.path().join(FILE), "{").unwrap();
-        assert!(place.read().is_err());
+        assert!(file.read().is_err());
     }
 }

@@ -21,12 +21,11 @@ use crate::{
     admission::Hook,
     api::{self, App, NoSources, Parts},
     auth::Authenticator,
-    checkpoint::{self, Destination, StartError},
+    checkpoint::{self, Destination},
     cluster::{self, Cluster},
     config::{Config, schema},
     disk_space::DiskSpaceGuard,
     exit::{Exit, Failure, OrExit as _},
-    fatal,
     intake::{nats, payload},
     kube::{self, Kube},
     maintenance::{Maintenance, Quotas},
@@ -382,18 +381,11 @@ async fn sign(
         file: file.clone(),
         every_entries: rules.every_entries.get(),
         every: rules.every.get(),
+        is_replica: opened.replica.is_some(),
     };
     let reader = opened.reader.clone();
     let signer = tokio::task::spawn_blocking(move || checkpoint::Signer::open(settings, reader));
-    let signer = signer.await.context("reading checkpoints failed")?;
-    let signer = signer.map_err(|error| Failure {
-        exit: match &error {
-            StartError::Contradiction { .. } => Exit::Damaged,
-            StartError::Journal(error) => fatal::exit_at_start(error),
-            _ => Exit::Configuration,
-        },
-        error: error.into(),
-    })?;
+    let signer = signer.await.context("reading checkpoints failed")??;
     let places = places(config).await?;
     let signing = signer.run(places, stop.clone());
     Ok(Some(tokio::spawn(signing)))

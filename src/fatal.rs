@@ -44,6 +44,13 @@ pub(crate) fn cluster_ended(failure: &Failure) -> ! {
     std::process::exit(exit_code.into());
 }
 
+/// Ends the process because the ledger does not extend the last signed checkpoint, or cannot be compared with it.
+pub(crate) fn checkpoint_contradicted(failure: &Failure) -> ! {
+    let exit_code = failure.exit.code();
+    tracing::error!(error = %failure, exit_code, "the ledger is not known to extend the last checkpoint");
+    std::process::exit(exit_code.into());
+}
+
 /// Ends the process because the ledger is no longer in its place: further writes could not be found again. The process
 /// must not restart by itself, since it would begin another ledger there.
 pub(crate) fn ledger_removed(lock: &Path) -> ! {

@@ -1,7 +1,8 @@
 //! Signs checkpoints while the ledger grows, and delivers them. `quota_checkpoint` defines checkpoints.
 //!
 //! A checkpoint that contradicts an earlier signed one is never signed: the last checkpoint is durable in the file
-//! before it leaves the daemon, and each start compares it with the ledger.
+//! before it leaves the daemon, and each start compares it with the ledger: in a cluster as soon as the replica has its
+//! entry.
 
 mod delivery;
 mod destination;
@@ -10,4 +11,4 @@ mod signer;
 mod tests;
 
 pub(crate) use destination::Destination;
-pub(crate) use signer::{Settings, Signer, StartError};
+pub(crate) use signer::{Settings, Signer};

@@ -18,7 +18,10 @@ use super::{
     delivery::Delivery,
     destination::{Destination, Signed},
 };
-use crate::metrics;
+use crate::{
+    exit::{Exit, Failure},
+    fatal, metrics,
+};
 
 /// How often the signer checks whether a checkpoint is due.
 const TICK: Duration = Duration::from_secs(1);
@@ -34,6 +37,9 @@ pub(crate) struct Settings {
     pub every_entries: u64,
     /// Sign after this time if there are new entries.
     pub every: Duration,
+    /// Whether the ledger is a replica: if it ends before the last checkpoint, as that of a node whose disk was lost, it
+    /// gets the missing entries from the other nodes.
+    pub is_replica: bool,
 }
 
 /// Why checkpoints cannot be signed.
@@ -80,6 +86,19 @@ pub(crate) enum StartError {
     Journal(#[from] quota_journal::Error),
 }
 
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Self {
+        Self {
+            exit: match &error {
+                StartError::Contradiction { .. } => Exit::Damaged,
+                StartError::Journal(error) => fatal::exit_at_start(error),
+                _ => Exit::Configuration,
+            },
+            error: error.into(),
+        }
+    }
+}
+
 /// Why a checkpoint was not signed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SignError {
@@ -91,6 +110,17 @@ pub(super) enum SignError {
     File(#[from] io::Error),
 }
 
+/// How the ledger stands to the last signed checkpoint, if it does not contradict it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// The ledger extends it, or there is none.
+    Extends,
+    /// The replica does not reach it yet.
+    Behind,
+    /// The entry of the checkpoint was compacted away.
+    Unproven,
+}
+
 /// Signs checkpoints of one ledger.
 pub(crate) struct Signer {
     reader: FileReader,
@@ -100,8 +130,7 @@ pub(crate) struct Signer {
     /// The last checkpoint signed before the start: it may not have been delivered.
     earlier: Option<Signed>,
     rules: Settings,
-    /// Whether the ledger is verified to extend the last signed checkpoint.
-    consistent: bool,
+    standing: Standing,
 }
 
 impl Signer {
@@ -111,7 +140,6 @@ impl Signer {
     /// [`StartError`].
     pub(crate) fn open(rules: Settings, reader: FileReader) -> Result<Self, StartError> {
         let key = read_key(&rules.key_file)?;
-        let path = rules.file.display().to_string();
         let (notes, last) = Notes::open(&rules.file, key.public().name())
             .and_then(|(notes, last)| {
                 let read = |note: String| {
@@ -121,7 +149,7 @@ impl Signer {
                 Ok((notes, last.map(read).transpose()?))
             })
             .map_err(|source| StartError::File {
-                path: path.clone(),
+                path: rules.file.display().to_string(),
                 source,
             })?;
         let (last, text) = last.unzip();
@@ -136,26 +164,29 @@ impl Signer {
             last,
             earlier,
             rules,
-            consistent: true,
+            standing: Standing::Extends,
         };
-        if let Some(last) = &signer.last {
-            let why = match last.is_extended_by(&signer.reader)? {
-                Extends::Yes => return Ok(signer),
-                Extends::Compacted => {
-                    signer.consistent = false;
-                    return Ok(signer);
-                }
-                Extends::TooShort { last } => format!("it ends with sequence {last}"),
-                Extends::Differs => "the chain hash there is another one".to_owned(),
-            };
-            let sequence = last.sequence;
-            return Err(StartError::Contradiction {
-                sequence,
-                path,
-                why,
-            });
-        }
+        signer.standing = signer.compare()?;
         Ok(signer)
+    }
+
+    /// Compares the ledger with the last checkpoint.
+    pub(super) fn compare(&self) -> Result<Standing, StartError> {
+        let Some(last) = &self.last else {
+            return Ok(Standing::Extends);
+        };
+        let why = match last.is_extended_by(&self.reader)? {
+            Extends::Yes => return Ok(Standing::Extends),
+            Extends::Compacted => return Ok(Standing::Unproven),
+            Extends::TooShort { .. } if self.rules.is_replica => return Ok(Standing::Behind),
+            Extends::TooShort { last } => format!("it ends with sequence {last}"),
+            Extends::Differs => "the chain hash there is another one".to_owned(),
+        };
+        Err(StartError::Contradiction {
+            sequence: last.sequence,
+            path: self.rules.file.display().to_string(),
+            why,
+        })
     }
 
     /// Signs whenever a checkpoint is due, until `stop`; then once more if there are new entries. Delivers each
@@ -168,20 +199,45 @@ impl Signer {
             }
         };
         self.earlier.take().iter().for_each(send);
+        self.catch_up(&stop).await;
         self.sign_until(send, &stop).await;
         let finishing = deliveries.into_iter().map(Delivery::finish);
         futures::future::join_all(finishing).await;
     }
 
-    async fn sign_until(&mut self, send: impl Fn(&Signed), stop: &CancellationToken) {
-        if !self.consistent {
-            metrics::checkpoint_failed();
-            tracing::error!(
+    /// Waits until the replica has the entry of the last checkpoint. A replica that has another one there ends the
+    /// process, as it would at the next start.
+    async fn catch_up(&mut self, stop: &CancellationToken) {
+        if self.standing == Standing::Behind {
+            tracing::warn!(
                 file = %self.rules.file.display(),
-                "no checkpoints are signed: the entry of the last one was compacted away, so that nothing proves that \
-                 the ledger extends it; begin a new file"
+                "no checkpoints are signed until the replica has the entry of the last one"
             );
-            return;
+        }
+        while self.standing == Standing::Behind {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(TICK) => {}
+            }
+            self.standing = tokio::task::block_in_place(|| self.compare())
+                .unwrap_or_else(|error| fatal::checkpoint_contradicted(&error.into()));
+        }
+    }
+
+    async fn sign_until(&mut self, send: impl Fn(&Signed), stop: &CancellationToken) {
+        match self.standing {
+            Standing::Extends => {}
+            // The daemon stops before the replica has caught up.
+            Standing::Behind => return,
+            Standing::Unproven => {
+                metrics::checkpoint_failed();
+                tracing::error!(
+                    file = %self.rules.file.display(),
+                    "no checkpoints are signed: the entry of the last one was compacted away, so that nothing proves that \
+                     the ledger extends it; begin a new file"
+                );
+                return;
+            }
         }
         let mut signed = Instant::now();
         let mut ticks = tokio::time::interval(TICK);

@@ -6,7 +6,7 @@ use quota_journal::{
 };
 use quota_semantics::{Span, Timestamp};
 
-use super::signer::{Settings, Signer, StartError};
+use super::signer::{Settings, Signer, Standing, StartError};
 
 fn key() -> PrivateKey {
     PrivateKey::generate("ledger.example.com").unwrap()
@@ -37,6 +37,15 @@ fn ledger(directory: &Path, batches: u64, salt: u8) -> (FileJournal, FileReader)
 }
 
 fn signer(directory: &Path, key: &PrivateKey, reader: &FileReader) -> Result<Signer, StartError> {
+    signer_of(directory, key, reader, false)
+}
+
+fn signer_of(
+    directory: &Path,
+    key: &PrivateKey,
+    reader: &FileReader,
+    is_replica: bool,
+) -> Result<Signer, StartError> {
     let key_file = directory.join("key");
     std::fs::write(&key_file, key.to_secret_text()).unwrap();
     let file = directory.join("checkpoints");
@@ -45,6 +54,7 @@ fn signer(directory: &Path, key: &PrivateKey, reader: &FileReader) -> Result<Sig
         file,
         every_entries: 10,
         every: std::time::Duration::from_secs(60),
+        is_replica,
     };
     Signer::open(settings, reader.clone())
 }
@@ -84,6 +94,32 @@ fn a_ledger_that_contradicts_the_last_checkpoint_is_refused() {
         ..signed
     };
     assert_eq!(between.is_extended_by(&first).unwrap(), Extends::Differs);
+}
+
+/// The disk of its node was lost, say, and the file of checkpoints was not.
+#[test]
+fn a_replica_is_compared_with_the_last_checkpoint_once_it_reaches_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_journal, first) = ledger(&directory.path().join("first"), 5, 1);
+    let key = key();
+    let signed = Checkpoint::of("ledger.example.com", &first.durable());
+    let mut signer_of_first = signer(directory.path(), &key, &first).unwrap();
+    let notes = signer_of_first.notes_mut();
+    notes.append(&note::sign(&signed, &key)).unwrap();
+    for (salt, is_same) in [(1, true), (2, false)] {
+        let path = directory.path().join(format!("lost-{salt}"));
+        let (mut journal, reader) = ledger(&path, 0, salt);
+        let signer = signer_of(directory.path(), &key, &reader, true).unwrap();
+        for number in 0..5 {
+            assert_eq!(signer.compare().unwrap(), Standing::Behind);
+            journal.append(batch(number, salt)).unwrap();
+            journal.write().unwrap();
+        }
+        match signer.compare() {
+            Ok(standing) => assert!(is_same && standing == Standing::Extends),
+            Err(error) => assert!(!is_same && error.to_string().contains("another"), "{error}"),
+        }
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod checkpoints;
 mod clocks;
 mod faults;
 mod forwarded;

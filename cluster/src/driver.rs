@@ -14,6 +14,7 @@ use crate::{
     BookmarkFile, Clock, Log, Names,
     bookmarks::Bookmarks,
     clock::wall,
+    confirmations::Confirmations,
     log::{LogMessage, ServerMessage, ServerMessages},
     skew::Skew,
 };
@@ -189,7 +190,7 @@ pub struct Driver<H> {
     clock: Clock,
     host: H,
     proposer: Option<oneshot::Sender<StoredBatch>>,
-    confirmed: Vec<oneshot::Sender<()>>,
+    confirmations: Confirmations,
     progress: (u64, Millis),
     /// When the last read began.
     read_at: Millis,
@@ -236,7 +237,7 @@ impl<H: Host> Driver<H> {
             clock,
             host,
             proposer: None,
-            confirmed: Vec::new(),
+            confirmations: Confirmations::default(),
             progress: (0, 0),
             read_at: 0,
             read_due: None,
@@ -304,8 +305,8 @@ impl<H: Host> Driver<H> {
                 self.proposer = Some(proposer);
                 self.member.propose(now, batch);
             }
-            Request::Confirm(confirmed) => {
-                self.confirmed.push(confirmed);
+            Request::Confirm(caller) => {
+                self.confirmations.add(caller);
                 if now >= self.member.lease_until() {
                     self.member.renew_lease(now);
                 }
@@ -414,14 +415,11 @@ impl<H: Host> Driver<H> {
     async fn look_around(&mut self) -> Result<(), Ended> {
         let now = self.clock.now();
         if self.member.role() != Role::Leader {
-            // There will be no lease: dropping the requests notifies their callers.
-            self.confirmed.clear();
+            self.confirmations.give_up();
         }
         if now < self.member.lease_until() {
-            for confirmed in self.confirmed.drain(..) {
-                let _ = confirmed.send(());
-            }
-        } else if !self.confirmed.is_empty() {
+            self.confirmations.confirm();
+        } else if !self.confirmations.is_empty() {
             self.member.renew_lease(now);
             self.carry_out()?;
         }

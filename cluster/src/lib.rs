@@ -7,6 +7,7 @@
 mod bookmark_file;
 mod bookmarks;
 mod clock;
+mod confirmations;
 mod driver;
 mod journal;
 mod log;

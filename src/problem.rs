@@ -23,6 +23,10 @@ pub(crate) use crate::reason::Reason;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NotDecided;
 
+/// Marks responses that say that perhaps only a part was decided, since another node leads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OutcomeUnknown;
+
 /// Marks responses that say that nothing was decided, since the ledger has not caught up with the sources.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NotReady;
@@ -399,6 +403,7 @@ impl Problem {
         match self.0.reason {
             Reason::NotLeader => _ = response.extensions_mut().insert(NotDecided),
             Reason::NotReady => _ = response.extensions_mut().insert(NotReady),
+            Reason::OutcomeUnknown => _ = response.extensions_mut().insert(OutcomeUnknown),
             _ => {}
         }
         if matches!(

@@ -48,9 +48,11 @@ pub(super) async fn correct(
         let actor = because(&actor, request.reason.as_deref())?;
         let repairs = Arc::from(repairs(&app, &request.items)?);
         let items = record(&app, &actor, &repairs).await?;
+        let as_of = app.ledger.read(LedgerState::head).await;
+        let as_of = as_of.map_err(|refused| refused.with_part_made(!items.is_empty()))?;
         Ok(answer::ok(&CorrectionsAnswer {
             items,
-            as_of: answer::as_of(app.ledger.read(LedgerState::head).await?),
+            as_of: answer::as_of(as_of),
             lagging: app.lags(),
         }))
     })
@@ -164,7 +166,9 @@ async fn record(
         let decision = move |context: &mut DecisionContext<'_>| {
             put_right(context, &by, repairs.iter().skip(from).take(most))
         };
-        let made = app.ledger.decide_for(&actor.principal, decision).await?;
+        let made = app.ledger.decide_for(&actor.principal, decision).await;
+        let is_part_made = !outcomes.is_empty();
+        let made = made.map_err(|refused| refused.with_part_made(is_part_made))?;
         report(actor, &made);
         outcomes.extend(made.into_iter().map(|(outcome, _)| Corrected { outcome }));
     }

@@ -26,7 +26,9 @@ pub(super) async fn accept(
         let text = whole_body(body).await?;
         let most = app.max_batch_entries;
         let answer = intake::http::accept(&app.ledger, &app.events, &actor, most, text).await?;
-        Ok((answer, app.ledger.read(LedgerState::head).await?))
+        let as_of = app.ledger.read(LedgerState::head).await;
+        let as_of = as_of.map_err(|refused| refused.with_part_made(true))?;
+        Ok((answer, as_of))
     })
     .await?;
     let rejected = answer

@@ -16,13 +16,13 @@ use quota_replication::NodeName;
 
 use super::{
     Cluster,
-    peers::{Actor, Failed, FromNode, is_marked, mark},
+    peers::{Actor, Failed, FromNode, Undecided, mark, marked},
 };
 use crate::{
     auth::Access,
     foreign_page::is_foreign_page,
     metrics,
-    problem::{NotDecided, NotReady, Problem, Reason},
+    problem::{NotDecided, NotReady, OutcomeUnknown, Problem, Reason},
     routes::{Answering, BodyLimit, Spec},
     whole_body::whole_body,
 };
@@ -141,8 +141,8 @@ impl Cluster {
         let here = || handler(with_body(&parts, body.clone()), ());
         if is_forwarded {
             let mut response = here().await;
-            if self.was_not_decided(&response) {
-                mark(response.headers_mut());
+            if let Some(undecided) = self.undecided(&response) {
+                mark(response.headers_mut(), undecided);
             }
             return response;
         }
@@ -151,8 +151,10 @@ impl Cluster {
         loop {
             if self.0.ledger.decides() {
                 let response = here().await;
-                if !self.was_not_decided(&response) {
-                    return response;
+                match self.undecided(&response) {
+                    None => return response,
+                    Some(Undecided::All) => {}
+                    Some(Undecided::Part) => is_unknown = true,
                 }
             } else if let Some(leader) = self.other_leader() {
                 match self
@@ -180,27 +182,21 @@ impl Cluster {
         }
     }
 
-    /// Whether a response says that nothing was decided, in a situation that may soon change: another node leads, but
-    /// this node, still a follower, failed on its sources before it learned of the leader; or this node has just begun
-    /// to lead.
-    fn was_not_decided(&self, response: &Response) -> bool {
-        let reasons = response.extensions();
+    /// What was not decided according to a response.
+    fn undecided(&self, response: &Response) -> Option<Undecided> {
         let has_begun = || {
             let began = *self.0.term_began.lock();
             began.is_some_and(|began| began.elapsed() < CATCH_UP)
         };
-        let may_change = || !self.0.ledger.decides() || has_begun();
-        response.status() == StatusCode::SERVICE_UNAVAILABLE
-            && (reasons.get::<NotDecided>().is_some()
-                || reasons.get::<NotReady>().is_some() && may_change())
+        undecided(response, || !self.0.ledger.decides() || has_begun())
     }
 
     fn no_answer(&self, is_unknown: bool) -> Response {
         let problem = match is_unknown {
             true => {
                 metrics::cluster_forwarded(metrics::Forwarded::Unknown);
-                let detail = "the leader did not answer; whether it carried the request out is not known: \
-                              send the same request again";
+                let detail = "the leader did not answer, or not to all of the request; whether it carried the request \
+                              out is not known: send the same request again";
                 Problem::new(Reason::OutcomeUnknown, detail)
             }
             false => {
@@ -220,7 +216,7 @@ impl Cluster {
         self.view().leader.filter(|leader| *leader != self.0.node)
     }
 
-    /// The leader's response; none if that node answers that it does not lead.
+    /// The leader's response; none if that node answers that it does not lead, and has decided nothing.
     async fn pass_on(
         &self,
         leader: &NodeName,
@@ -247,8 +243,10 @@ impl Cluster {
             () = replaced => return Err(Failed::Unknown),
             () = tokio::time::sleep_until(until.into()) => return Err(Failed::Unknown),
         };
-        if is_marked(answer.headers()) {
-            return Ok(None);
+        match marked(answer.headers()) {
+            None => {}
+            Some(Undecided::All) => return Ok(None),
+            Some(Undecided::Part) => return Err(Failed::Unknown),
         }
         let (mut parts, body) = answer.into_parts();
         for connection in [
@@ -277,6 +275,22 @@ impl Cluster {
             std::future::pending::<()>().await;
         }
     }
+}
+
+/// What was not decided according to a response. Sources that were not caught up with are a reason to ask again only if
+/// that may soon change: another node leads, but this node, still a follower, failed on its sources before it learned of
+/// the leader; or this node has just begun to lead.
+fn undecided(response: &Response, may_change: impl FnOnce() -> bool) -> Option<Undecided> {
+    let reasons = response.extensions();
+    if response.status() != StatusCode::SERVICE_UNAVAILABLE {
+        return None;
+    }
+    if reasons.get::<OutcomeUnknown>().is_some() {
+        return Some(Undecided::Part);
+    }
+    let is_none = reasons.get::<NotDecided>().is_some()
+        || reasons.get::<NotReady>().is_some() && may_change();
+    is_none.then_some(Undecided::All)
 }
 
 /// Whether the handler keeps the whole body in memory; any other body can be sent only once.
@@ -322,11 +336,36 @@ pub(super) fn timeout(request_timeout: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderMap;
+
     use super::*;
+    use crate::writer::Unavailable;
 
     fn parts(uri: &str) -> Parts {
         let request = Request::builder().uri(uri).body(Body::empty()).unwrap();
         request.into_parts().0
+    }
+
+    #[test]
+    fn what_was_decided_in_part_is_not_said_to_be_undecided() {
+        let of = |unavailable: Unavailable, may_change| {
+            let response = Problem::from(unavailable).into_response();
+            undecided(&response, || may_change)
+        };
+        assert_eq!(of(Unavailable::NotLeader, false), Some(Undecided::All));
+        let in_part = Unavailable::NotLeader.with_part_made(true);
+        assert_eq!(of(in_part, false), Some(Undecided::Part));
+        assert_eq!(of(Unavailable::Stopped.with_part_made(true), true), None);
+        let not_ready = Problem::new(Reason::NotReady, "").into_response();
+        assert_eq!(undecided(&not_ready, || true), Some(Undecided::All));
+        assert_eq!(undecided(&not_ready, || false), None);
+
+        for undecided in [Undecided::All, Undecided::Part] {
+            let mut headers = HeaderMap::new();
+            assert_eq!(marked(&headers), None);
+            mark(&mut headers, undecided);
+            assert_eq!(marked(&headers), Some(undecided));
+        }
     }
 
     #[test]

@@ -22,7 +22,7 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 
 pub(crate) use credentials::FromNode;
-pub(super) use credentials::{Actor, Credentials, Error, is_marked, mark};
+pub(super) use credentials::{Actor, Credentials, Error, Undecided, mark, marked};
 
 use crate::config;
 

@@ -66,7 +66,8 @@ pub async fn accept(
         // The next chunk is read while the previous one is being recorded.
         let recording = record(ledger, actor, Source::Http, chunk);
         let (done, next) = futures::join!(recording, async { next_chunk() });
-        recorded += done?;
+        let is_part_made = recorded != Recorded::default();
+        recorded += done.map_err(|refused| refused.with_part_made(is_part_made))?;
         chunk = next;
     }
     Ok(Answer {

@@ -316,7 +316,8 @@ async fn record_handed_in(
     let by = actor.clone();
     let decision = move |context: &mut DecisionContext<'_>| handed_in.record(context, &by);
     let (recorded, relisted) = ledger.decide(decision).await?;
-    let incomplete = relist::follow(ledger, &actor.principal, &relisted).await?;
+    let incomplete = relist::follow(ledger, &actor.principal, &relisted).await;
+    let incomplete = incomplete.map_err(|refused| refused.with_part_made(true))?;
     let Recorded {
         accepted,
         ignored,

@@ -219,7 +219,9 @@ impl From<Unavailable> for Failure {
         match unavailable {
             Unavailable::Overloaded => Self::too_many(message),
             Unavailable::NotLeader => not_served(message).not_decided(),
-            Unavailable::DiskLow | Unavailable::Stopped => not_served(message),
+            Unavailable::DiskLow | Unavailable::OutcomeUnknown | Unavailable::Stopped => {
+                not_served(message)
+            }
         }
     }
 }

@@ -151,7 +151,7 @@ impl Ledger {
     /// decided: while others are active the rest could wait long, and the caller may repeat the request meanwhile.
     ///
     /// # Errors
-    /// [`Unavailable`].
+    /// [`Unavailable`]: none of the decisions was made if it is `NotLeader`, and some if it is `OutcomeUnknown`.
     pub(crate) fn decide_each<R, D>(
         &self,
         principal: &Name,
@@ -171,7 +171,9 @@ impl Ledger {
             handed?;
             let mut results = Vec::with_capacity(answered.len());
             for answer in answered {
-                let (result, _) = answer.await.map_err(|_| inbox.why_dropped())?;
+                let is_part_made = !results.is_empty();
+                let why = || inbox.why_dropped().with_part_made(is_part_made);
+                let (result, _) = answer.await.map_err(|_| why())?;
                 results.push(result);
             }
             Ok(results)

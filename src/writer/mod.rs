@@ -72,9 +72,26 @@ pub enum Unavailable {
     /// Another node of the cluster leads, or none does: nothing was decided.
     #[error("this node does not lead the cluster: nothing was decided")]
     NotLeader,
+    /// Another node of the cluster leads, and a part of the request was decided before that.
+    #[error(
+        "another node of the cluster leads: only a part of this was carried out; send the same request again"
+    )]
+    OutcomeUnknown,
     /// A write or fsync failed, or the daemon is stopping: there will be no answer.
     #[error("the ledger takes no more entries")]
     Stopped,
+}
+
+impl Unavailable {
+    /// The same for a request of several decisions, of which some may be made: then it is not so that nothing was
+    /// decided.
+    #[must_use]
+    pub(crate) fn with_part_made(self, is_part_made: bool) -> Self {
+        match self {
+            Self::NotLeader if is_part_made => Self::OutcomeUnknown,
+            refused => refused,
+        }
+    }
 }
 
 impl From<Unavailable> for Reason {
@@ -83,6 +100,7 @@ impl From<Unavailable> for Reason {
             Unavailable::Overloaded => Self::Overloaded,
             Unavailable::DiskLow => Self::DiskLow,
             Unavailable::NotLeader => Self::NotLeader,
+            Unavailable::OutcomeUnknown => Self::OutcomeUnknown,
             Unavailable::Stopped => Self::Stopped,
         }
     }

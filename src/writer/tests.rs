@@ -28,7 +28,30 @@ impl Journal for Memory {
     }
 }
 
+/// A journal whose node is replaced as the leader after so many entries.
+struct Replaced {
+    kept: u64,
+    memory: Memory,
+}
+
+impl Journal for Replaced {
+    fn append(&mut self, batch: quota_journal::Batch) -> Result<(), Error> {
+        match batch.last_sequence() > self.kept {
+            true => Err(Error::Deposed),
+            false => self.memory.append(batch),
+        }
+    }
+
+    fn sync(&mut self) -> Result<Durable, Error> {
+        self.memory.sync()
+    }
+}
+
 fn started() -> (Ledger, Threads<Memory>) {
+    started_with(Memory::default())
+}
+
+fn started_with<J: Journal + 'static>(journal: J) -> (Ledger, Threads<J>) {
     let options = Options {
         policy: Policy::default(),
         queue: 64,
@@ -36,7 +59,7 @@ fn started() -> (Ledger, Threads<Memory>) {
     };
     start(
         State::default(),
-        Memory::default(),
+        journal,
         Durable::NOTHING,
         Arc::new(Watermark::without_sources()),
         options,
@@ -213,6 +236,27 @@ fn of_several_decisions_that_nobody_waits_for_any_more_the_rest_is_not_made() {
     assert_eq!(last, Ok(2), "one decision by itself is made all the same");
     ledger.close();
     threads.join().unwrap();
+}
+
+/// The first entry is that of another request.
+#[test]
+fn of_several_decisions_none_is_said_to_be_made_if_some_are() {
+    for (kept, refused) in [
+        (1, Unavailable::NotLeader),
+        (17, Unavailable::OutcomeUnknown),
+    ] {
+        let memory = Memory::default();
+        let (ledger, threads) = started_with(Replaced { kept, memory });
+        ledger.inbox.open();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        assert_eq!(runtime.block_on(ledger.decide(record)), Ok(1));
+        let all = ledger.decide_each(&Name::from("batch"), vec![record; 40]);
+        assert_eq!(runtime.block_on(all), Err(refused));
+        ledger.close();
+        assert!(threads.join().unwrap().memory.last <= kept);
+    }
 }
 
 /// No job waits for all reservations that expire at the same moment.

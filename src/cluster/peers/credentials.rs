@@ -25,6 +25,9 @@ const ACTOR: HeaderName = HeaderName::from_static("quotad-actor");
 /// Set on responses that say that nothing was decided.
 const NOT_LEADER: HeaderName = HeaderName::from_static("quotad-not-leader");
 
+/// Set on responses that say that perhaps only a part was decided.
+const OUTCOME_UNKNOWN: HeaderName = HeaderName::from_static("quotad-outcome-unknown");
+
 /// A shorter secret is refused.
 const SECRET_BYTES_MIN: usize = 32;
 
@@ -64,6 +67,15 @@ struct Caller {
     name: String,
     roles: Vec<Role>,
     namespaces: Vec<Pattern>,
+}
+
+/// What a node has not decided of a request, since another one leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::cluster) enum Undecided {
+    /// All of it.
+    All,
+    /// Perhaps a part of it.
+    Part,
 }
 
 /// An extension of requests that another node has forwarded.
@@ -146,19 +158,27 @@ impl Credentials {
     }
 }
 
-/// Marks a response: nothing was decided.
-pub(in crate::cluster) fn mark(headers: &mut HeaderMap) {
-    headers.insert(NOT_LEADER, HeaderValue::from_static("true"));
+/// Marks a response to another node.
+pub(in crate::cluster) fn mark(headers: &mut HeaderMap, undecided: Undecided) {
+    let mark = match undecided {
+        Undecided::All => NOT_LEADER,
+        Undecided::Part => OUTCOME_UNKNOWN,
+    };
+    headers.insert(mark, HeaderValue::from_static("true"));
 }
 
-/// Whether a response is marked: nothing was decided.
-pub(in crate::cluster) fn is_marked(headers: &HeaderMap) -> bool {
-    headers.contains_key(NOT_LEADER)
+/// How another node has marked a response.
+pub(in crate::cluster) fn marked(headers: &HeaderMap) -> Option<Undecided> {
+    if headers.contains_key(NOT_LEADER) {
+        return Some(Undecided::All);
+    }
+    let is_part = headers.contains_key(OUTCOME_UNKNOWN);
+    is_part.then_some(Undecided::Part)
 }
 
 /// Headers that only nodes may set.
 pub(super) fn is_reserved(name: &HeaderName) -> bool {
-    *name == ACTOR || *name == NOT_LEADER
+    [ACTOR, NOT_LEADER, OUTCOME_UNKNOWN].contains(name)
 }
 
 /// Connects to the other nodes over TLS, if they use it.

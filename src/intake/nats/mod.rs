@@ -150,7 +150,7 @@ impl Ended {
 impl From<Unavailable> for Ended {
     fn from(unavailable: Unavailable) -> Self {
         match unavailable {
-            Unavailable::NotLeader => Self::Following,
+            Unavailable::NotLeader | Unavailable::OutcomeUnknown => Self::Following,
             _ => Self::Stopped,
         }
     }

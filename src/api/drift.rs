@@ -37,10 +37,11 @@ pub(super) async fn compare(
         let amounts = text.len() / BYTES_PER_AMOUNT;
         let permit = Permit::to_read(&actor.principal)?;
         let comparing = app.clone();
+        let before = app.ledger.before_peeks();
         let compare = move |turn: &Turn| compare_all(&comparing, &text, turn);
         let compared = permit.make(amounts, compare).await?;
         // The compared objects are durable once the ledger is durable up to this head.
-        let as_of = app.ledger.read(LedgerState::head).await?;
+        let as_of = app.ledger.read_after(before, LedgerState::head).await?;
         let make = move |turn: &Turn| {
             let items = compared.iter();
             let items = items.map(|(listed, found)| compared_of(listed, found));

@@ -157,6 +157,7 @@ pub(super) async fn list_all(
     let keep = |resource: &str| wanted.is_none_or(|wanted| wanted == resource);
     let mut next = Some(from.unwrap_or(0));
     let mut objects = Vec::new();
+    let before = app.ledger.before_peeks();
     for _ in 0..HOLDS {
         let Some(from) = next.filter(|_| objects.len() < limit) else {
             break;
@@ -171,7 +172,7 @@ pub(super) async fn list_all(
     }
     let next = next.map(|next| token(&next)).transpose()?;
     // The scanned objects are durable once the ledger is durable up to this head.
-    let head = app.ledger.read(LedgerState::head).await?;
+    let head = app.ledger.read_after(before, LedgerState::head).await?;
     let amounts = amounts(&objects);
     let make = move |turn: &Turn| page(turn, &app, &objects, next, head);
     Ok(permit.make(amounts, make).await)

@@ -194,6 +194,7 @@ async fn of_now(
     best: &mut Best,
     is_wanted: impl Fn(&Name) -> bool,
 ) -> Result<(Head, bool), Problem> {
+    let before = app.ledger.before_peeks();
     let mut from = Some(Name::from(""));
     while let Some(after) = from.take() {
         let mut some = Vec::new();
@@ -218,7 +219,7 @@ async fn of_now(
         tokio::task::yield_now().await;
     }
     // The namespaces read are durable once the ledger is durable up to this head.
-    let head = app.ledger.read(state::State::head).await?;
+    let head = app.ledger.read_after(before, state::State::head).await?;
     Ok((head, app.lags()))
 }
 

@@ -53,6 +53,10 @@ pub struct Ledger {
     pub(super) lease: Arc<OnceLock<Box<dyn Lease>>>,
 }
 
+/// How often the state had been rebuilt before a peek: what the state holds may have been dropped if that has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BeforePeeks(u64);
+
 /// Confirms that no other node can have decided anything meanwhile.
 pub trait Lease: Send + Sync {
     /// Waits until it is certain that this node led at the time of the call. A follower does not wait.
@@ -246,17 +250,45 @@ impl Ledger {
     /// [`Unavailable::Stopped`]; [`Unavailable::NotLeader`] if the data read was dropped, since another node leads.
     pub async fn read<R>(&self, question: impl FnOnce(&State) -> R) -> Result<R, Unavailable> {
         let (answer, sequence, rebuilt) = self.peek(|state| {
-            let rebuilt = self.rebuilt.load(Ordering::Acquire);
+            let rebuilt = self.before_peeks();
             (question(state), state.head().sequence, rebuilt)
         });
+        self.confirm(sequence, rebuilt).await?;
+        Ok(answer)
+    }
+
+    /// To be called before the first of several peeks of which an answer is put together: [`Ledger::read_after`] confirms
+    /// what they have seen.
+    #[must_use]
+    pub(crate) fn before_peeks(&self) -> BeforePeeks {
+        BeforePeeks(self.rebuilt.load(Ordering::Acquire))
+    }
+
+    /// As [`Ledger::read`], also for all that was peeked at since `before`.
+    ///
+    /// # Errors
+    /// As [`Ledger::read`].
+    pub(crate) async fn read_after<R>(
+        &self,
+        before: BeforePeeks,
+        question: impl FnOnce(&State) -> R,
+    ) -> Result<R, Unavailable> {
+        let (answer, sequence) = self.peek(|state| (question(state), state.head().sequence));
+        self.confirm(sequence, before).await?;
+        Ok(answer)
+    }
+
+    /// Waits until entries up to this one are durable. None may have been dropped, and no other node may have decided
+    /// anything before the call.
+    async fn confirm(&self, sequence: Sequence, before: BeforePeeks) -> Result<(), Unavailable> {
         self.wait_durable(sequence).await?;
-        if self.rebuilt.load(Ordering::Acquire) != rebuilt {
+        if self.before_peeks() != before {
             return Err(Unavailable::NotLeader);
         }
-        if let Some(lease) = self.lease.get() {
-            lease.confirm().await?;
+        match self.lease.get() {
+            Some(lease) => lease.confirm().await,
+            None => Ok(()),
         }
-        Ok(answer)
     }
 
     /// Makes reads wait for a confirmed lease from now on. Set once.

@@ -47,22 +47,25 @@ impl Journal for Replaced {
     }
 }
 
+fn options() -> Options {
+    Options {
+        policy: Policy::default(),
+        queue: 64,
+        max_batch_entries: 16,
+    }
+}
+
 fn started() -> (Ledger, Threads<Memory>) {
     started_with(Memory::default())
 }
 
 fn started_with<J: Journal + 'static>(journal: J) -> (Ledger, Threads<J>) {
-    let options = Options {
-        policy: Policy::default(),
-        queue: 64,
-        max_batch_entries: 16,
-    };
     start(
         State::default(),
         journal,
         Durable::NOTHING,
         Arc::new(Watermark::without_sources()),
-        options,
+        options(),
         |error| panic!("{error}"),
     )
     .unwrap()
@@ -234,6 +237,31 @@ fn of_several_decisions_that_nobody_waits_for_any_more_the_rest_is_not_made() {
     let (held, last) = runtime.block_on(async { tokio::join!(held, last) });
     held.unwrap();
     assert_eq!(last, Ok(2), "one decision by itself is made all the same");
+    ledger.close();
+    threads.join().unwrap();
+}
+
+#[test]
+fn what_was_peeked_at_before_the_state_was_rebuilt_is_no_answer() {
+    let (ledger, threads, replica) = start_following(
+        State::default(),
+        ReplicatedJournal::new(Memory::default()),
+        Durable::NOTHING,
+        Arc::new(Watermark::without_sources()),
+        options(),
+        |error| panic!("{error}"),
+    )
+    .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let head = |before| runtime.block_on(ledger.read_after(before, |state| state.head().sequence));
+    let before = ledger.before_peeks();
+    assert_eq!(head(before), Ok(0));
+    replica.rebuild(State::default());
+    assert_eq!(head(before), Err(Unavailable::NotLeader));
+    assert_eq!(head(ledger.before_peeks()), Ok(0));
+    assert_eq!(runtime.block_on(ledger.read(|_| ())), Ok(()));
     ledger.close();
     threads.join().unwrap();
 }

@@ -35,7 +35,7 @@ pub(super) fn namespace(text: &str) -> Result<(), Fault> {
 /// The name of an object, as the ledger records it: any valid path segment, the common denominator of all kinds. API
 /// servers take names of roles of any length and with control characters. Such a name is recorded in a shorter form:
 /// its author chose it, and a rejected event keeps relists of everybody from being complete.
-pub(super) fn name(text: &str) -> Result<Name, Fault> {
+pub(super) fn name(text: &str) -> Result<Box<str>, Fault> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     if text.len() <= MAX_SUBDOMAIN && !text.is_empty() && text.bytes().all(is_plain) {
         return Ok(text.into());
@@ -54,7 +54,7 @@ pub(super) fn name(text: &str) -> Result<Name, Fault> {
 }
 
 /// The beginning of a name, and its hash, by which other long names differ.
-fn short_form(name: &str) -> Name {
+fn short_form(name: &str) -> Box<str> {
     let hash = blake3::hash(name.as_bytes()).to_hex();
     let hash = &hash[..16];
     let most = MAX_SUBDOMAIN - 1 - hash.len();

@@ -107,7 +107,7 @@ fn namespace_seen(metadata: &Metadata, namespace: Namespace) -> Result<Sighting,
     let annotations = annotations
         .filter(|(key, value)| *key != *LAST_APPLIED && value.len() <= ANNOTATION_MAX_BYTES);
     check::fits(Sighting::Namespace(Arc::new(NamespaceRecord {
-        name,
+        name: metadata.name.as_str().into(),
         uid: check::uid(&metadata.uid)?,
         version: check::version(&metadata.resource_version)?,
         labels: namespace.labels.unwrap_or_default(),
@@ -138,7 +138,7 @@ fn group_seen(
     let version = check::version(&metadata.resource_version)?;
     let version = RawValue::from_string(version.to_string())?;
     let record = GroupRecord {
-        name,
+        name: metadata.name.as_str().into(),
         uid: check::uid(&metadata.uid)?,
         created: metadata.creation_timestamp.unwrap_or(now),
         // Invalid extensions have no effect, and stay in the metadata.
@@ -154,7 +154,7 @@ fn group_seen(
 fn group_ended(metadata: &Metadata) -> Result<Sighting, Fault> {
     check::group(&metadata.name)?;
     Ok(Sighting::GroupEnded {
-        name,
+        name: metadata.name.as_str().into(),
         uid: check::uid(&metadata.uid)?,
     })
 }

@@ -38,5 +38,6 @@ mod ui;
 pub mod watches;
 mod whole_body;
 pub mod writer;
+mod yaml;
 
 pub use quota_service::{exit, shutdown};

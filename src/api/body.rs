@@ -6,7 +6,9 @@ use http::{HeaderMap, Uri, header};
 use serde::Deserialize;
 
 use super::problem::{Problem, Reason};
-use crate::{foreign_page::is_foreign_page, request_headers::media_type, whole_body::whole_body};
+use crate::{
+    foreign_page::is_foreign_page, request_headers::media_type, whole_body::whole_body, yaml,
+};
 use quota_semantics::yaml::Object;
 
 const JSON: &str = "application/json";
@@ -84,13 +86,11 @@ impl ObjectText {
 /// Converts YAML to JSON.
 ///
 /// # Errors
-/// `Malformed` if it is not YAML.
+/// `Malformed` if it is not YAML, or repeats too much.
 pub(super) fn from_yaml(text: &[u8]) -> Result<Bytes, Problem> {
-    let unread = |error: &dyn std::fmt::Display| {
+    let Object(value) = yaml::read(text).map_err(|error| {
         Problem::new(Reason::Malformed, format!("cannot read the YAML: {error}"))
-    };
-    let text = std::str::from_utf8(text).map_err(|error| unread(&error))?;
-    let Object(value) = serde_saphyr::from_str(text).map_err(|error| unread(&error))?;
+    })?;
     Ok(value.to_string().into())
 }
 

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     foreign_page::is_foreign_page, log_limiter::cut, request_headers::media_type, server::warn,
-    whole_body::whole_body,
+    whole_body::whole_body, yaml,
 };
 use quota_semantics::yaml::Object;
 
@@ -111,9 +111,7 @@ impl Sent {
 
     /// Reads YAML, in which duplicate fields are an error.
     pub(super) fn yaml(text: &[u8]) -> Result<Self> {
-        let text = std::str::from_utf8(text).map_err(|error| unreadable(&error))?;
-        let Object(json) =
-            serde_saphyr::from_str(text).map_err(|error| unreadable(&error.without_snippet()))?;
+        let Object(json) = yaml::read(text).map_err(|error| unreadable(&error))?;
         Ok(Self::of(json))
     }
 

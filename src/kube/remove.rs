@@ -27,6 +27,7 @@ use super::{
 use crate::{
     large::{Permit, Turn},
     writer::now,
+    yaml,
 };
 
 pub(super) async fn delete(
@@ -266,10 +267,7 @@ fn options(body: &Body) -> Result<DeleteOptions> {
             fields.insert("kind".to_owned(), "DeleteOptions".into());
             serde_json::from_value(fields.into()).map_err(|error| wrong(&error))
         }
-        YAML => {
-            let text = std::str::from_utf8(&body.bytes).map_err(|error| wrong(&error))?;
-            serde_saphyr::from_str(text).map_err(|error| wrong(&error.without_snippet()))
-        }
+        YAML => yaml::read(&body.bytes).map_err(|error| wrong(&error)),
         PROTOBUF => protobuf::delete_options(&body.bytes).map_err(|error| wrong(&error)),
         _ => Err(Failure::unsupported_media_type(
             &[JSON, YAML, PROTOBUF].join(", "),

@@ -234,4 +234,12 @@ async fn a_check_may_be_asked_for_in_yaml() {
     assert_eq!(amounts.is(200).body["fits"], false);
     world.call("POST", path, &yaml, "reserved: [").await.is(400);
     world.call("POST", path, &yaml, "- 1").await.is(400);
+    // Aliases could make any amount of a short text.
+    let aliases = vec!["*a"; 99].join(", ");
+    let long = format!(
+        "{pod}  a: &a '{}'\n  x: [{aliases}]\n",
+        "\"".repeat(100_000)
+    );
+    let refused = world.call("POST", path, &yaml, long).await;
+    refused.is_refused(400, "Malformed");
 }

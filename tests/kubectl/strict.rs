@@ -141,3 +141,21 @@ fn the_generation_of_a_manifest_is_ignored() {
         ask(&server, "PATCH", &path, &MERGE, &body, 200);
     }
 }
+
+/// Aliases could make any amount of a short text.
+#[test]
+fn a_text_in_yaml_does_not_repeat_much() {
+    let server = Server::start();
+    let yaml = [("content-type", "application/yaml")];
+    let aliases = vec!["*a"; 99].join(", ");
+    let repeats = format!("a: &a {}\nx: [{aliases}]\n", "y".repeat(100_000));
+    let quota = "metadata: {name: q}\nspec: {hard: {pods: 1}}\n";
+    let long = format!("{quota}{repeats}");
+    ask(&server, "POST", QUOTAS, &yaml, &long, 400);
+    ask(&server, "POST", QUOTAS, &yaml, quota, 201);
+    let path = format!("{QUOTAS}/q");
+    let options = "apiVersion: v1\nkind: DeleteOptions\n";
+    let long = format!("{options}{repeats}");
+    ask(&server, "DELETE", &path, &yaml, &long, 400);
+    ask(&server, "DELETE", &path, &yaml, options, 200);
+}

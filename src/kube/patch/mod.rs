@@ -22,6 +22,9 @@ const OPERATIONS_MAX: usize = 10_000;
 /// Most bytes that the `copy` operations of a JSON patch may copy, since each could double the object's size. Those of
 /// `move` count too, since each is walked through.
 const COPIED_MAX_BYTES: usize = 3 << 20;
+/// Most items of the lists that the operations of a JSON patch put values into or take values out of: each of them may
+/// move all items of its list.
+const MOVED_MAX_ITEMS: usize = 2_000_000;
 /// Deepest nesting of an object, the same as that of a body. Values are printed, copied and dropped by recursion, and
 /// each operation of a JSON patch could double their depth.
 const DEPTH_MAX: usize = 127;
@@ -105,14 +108,15 @@ pub(super) fn strategic(mut object: Value, patch: &Value) -> Result<Value> {
 /// # Errors
 /// An operation does not apply to the object.
 pub(super) fn json(mut object: Value, operations: &[PatchOperation]) -> Result<Value> {
-    let mut copied = 0_usize;
+    let (mut copied, mut moved) = (0_usize, 0_usize);
     for operation in operations {
         if let PatchOperation::Copy(_) | PatchOperation::Move(_) = operation {
             let source = inserted(&object, operation).map(|(value, _)| value.to_string());
             copied = copied.saturating_add(source.map_or(0, |source| source.len()));
-            if copied > COPIED_MAX_BYTES {
-                return Err(Failure::too_large());
-            }
+        }
+        moved = moved.saturating_add(items_to_move(&object, operation));
+        if copied > COPIED_MAX_BYTES || moved > MOVED_MAX_ITEMS {
+            return Err(Failure::too_large());
         }
         if inserted(&object, operation).is_some_and(|(value, path)| !fits(value, path)) {
             let why = format!("an object may be nested {DEPTH_MAX} levels deep");
@@ -136,6 +140,22 @@ fn inserted<'a>(
         PatchOperation::Copy(copy) => Some((at(&copy.from)?, &copy.path)),
         PatchOperation::Move(moved) => Some((at(&moved.from)?, &moved.path)),
         PatchOperation::Remove(_) | PatchOperation::Test(_) => None,
+    }
+}
+
+/// The number of items of the lists that an operation puts a value into or takes one out of.
+fn items_to_move(object: &Value, operation: &PatchOperation) -> usize {
+    let items = |path: &Pointer| {
+        let parent = path.parent()?;
+        object.pointer(parent.as_str())?.as_array().map(Vec::len)
+    };
+    let of = |path: &Pointer| items(path).unwrap_or(0);
+    match operation {
+        PatchOperation::Add(add) => of(&add.path),
+        PatchOperation::Copy(copy) => of(&copy.path),
+        PatchOperation::Remove(remove) => of(&remove.path),
+        PatchOperation::Move(moved) => of(&moved.from).saturating_add(of(&moved.path)),
+        PatchOperation::Replace(_) | PatchOperation::Test(_) => 0,
     }
 }
 
@@ -245,6 +265,28 @@ mod tests {
         };
         assert!(after(moves(10)).is_ok());
         assert!(after(moves(100)).is_err());
+    }
+
+    #[test]
+    fn items_of_long_lists_are_moved_few_times() {
+        let list = vec![1; MOVED_MAX_ITEMS / 100];
+        let start = json!({"op": "add", "path": "/spec/x", "value": list});
+        let first = "/spec/x/0";
+        for step in [
+            json!({"op": "add", "path": first, "value": 2}),
+            json!({"op": "remove", "path": first}),
+            json!({"op": "copy", "from": "/spec/x/1", "path": first}),
+            json!({"op": "move", "from": first, "path": "/spec/y"}),
+            json!({"op": "move", "from": first, "path": "/spec/x/1"}),
+        ] {
+            let steps = |times| {
+                let steps = std::iter::repeat_n(step.clone(), times);
+                [start.clone()].into_iter().chain(steps).collect()
+            };
+            assert!(after(steps(49)).is_ok(), "{step}");
+            let refused = after(steps(120)).unwrap_err().to_json();
+            assert_eq!(refused["code"], 413, "{step}");
+        }
     }
 
     #[test]

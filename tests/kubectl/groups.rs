@@ -6,6 +6,7 @@ use std::{
     time::Instant,
 };
 
+use quotad::auth::{Principal, Role};
 use serde_json::{Value, json};
 
 use crate::server::{Kubectl, Server};
@@ -174,6 +175,44 @@ fn groups_are_found_applied_shown_and_deleted() {
             server.delete(namespace, pod);
         }
     }
+}
+
+#[test]
+fn of_the_members_of_a_group_only_those_that_one_may_read_are_counted() {
+    let server = Server::start();
+    for namespace in ["a", "b", "c"] {
+        server.observe(namespace, namespace, &[("pods", "1")]);
+    }
+    let group = json!({
+        "metadata": {"name": "g"},
+        "spec": {
+            "selector": {"labels": {"matchExpressions": [
+                {"key": "kubernetes.io/metadata.name", "operator": "Exists"},
+            ]}},
+            "quota": {"hard": {"pods": "5"}},
+        },
+    });
+    let groups = "/apis/quota.openshift.io/v1/clusterresourcequotas";
+    let (status, _, _) = server.request("POST", groups, &[], group.to_string().as_bytes());
+    assert_eq!(status, 201);
+    let namespaces = ["a", "b"].map(|name| name.parse().unwrap());
+    let reader = Principal::new("reader", &[Role::Read], &namespaces);
+    let applied = "/apis/quota.openshift.io/v1/namespaces/a/appliedclusterresourcequotas";
+    let table = server.get_as(
+        &reader,
+        applied,
+        "application/json;as=Table;g=meta.k8s.io;v=v1",
+    );
+    let columns = table["columnDefinitions"].as_array().unwrap();
+    let at = columns
+        .iter()
+        .position(|column| column["name"] == "Namespaces");
+    assert_eq!(table["rows"][0]["cells"][at.unwrap()], "2", "{table}");
+    let list = server.get_as(&reader, applied, "application/json");
+    let status = &list["items"][0]["status"];
+    assert_eq!(status["total"]["used"]["pods"], "3");
+    assert_eq!(status["namespaces"].as_array().unwrap().len(), 2);
+    assert_eq!(status["namespacesOmitted"], Value::Null);
 }
 
 #[test]

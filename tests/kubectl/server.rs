@@ -7,6 +7,9 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
+use axum::body::Body;
+use http::Request;
+use http_body_util::BodyExt as _;
 use quota_core::{
     event::{Actor, Event, GroupRecord, Observed, QuotaRecord, Reservation},
     state::State,
@@ -16,6 +19,7 @@ use quota_semantics::{
     Name, Period, Span, group, object::Footprint, quantity::Quantity, quota::Spec, uid::Uid,
 };
 use quotad::{
+    auth::Principal,
     config::Config,
     kube::{self, Kube, Limits},
     metrics::Listener,
@@ -25,6 +29,7 @@ use quotad::{
     watches::WatchLimits,
     writer::{self, Ledger, Watermark},
 };
+use serde_json::Value;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
@@ -54,6 +59,7 @@ pub(crate) const LIMITS: Limits = Limits {
 /// A served ledger.
 pub(crate) struct Server {
     ledger: Ledger,
+    router: Router,
     pub(crate) address: std::net::SocketAddr,
     runtime: tokio::runtime::Runtime,
     stop: CancellationToken,
@@ -105,7 +111,7 @@ impl Server {
         }
         let stop = CancellationToken::new();
         let (kube_ledger, kube_stop) = (ledger.clone(), stop.clone());
-        let address = runtime.block_on(async move {
+        let (router, address) = runtime.block_on(async move {
             let bound = Bound::bind(([127, 0, 0, 1], 0).into()).unwrap();
             let address = bound.address();
             let kube = Kube::start(kube_ledger, limits, kube_stop.clone());
@@ -115,11 +121,12 @@ impl Server {
             // The widest lists take seconds beside other tests.
             config.limits.request_timeout = Period::from_millis(60_000);
             let options = Options::new(Listener::Api, &config);
-            tokio::spawn(bound.serve(router, options, None, kube_stop));
-            address
+            tokio::spawn(bound.serve(router.clone(), options, None, kube_stop));
+            (router, address)
         });
         Self {
             ledger,
+            router,
             address,
             runtime,
             stop,
@@ -261,6 +268,19 @@ impl Server {
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
         (status, head.to_owned(), body.to_owned())
+    }
+
+    /// What somebody with few rights gets.
+    pub(crate) fn get_as(&self, who: &Principal, path: &str, accept: &str) -> Value {
+        let request = Request::get(path).header("accept", accept);
+        let mut request = request.body(Body::empty()).unwrap();
+        request.extensions_mut().insert(who.clone());
+        let answer = self.runtime.block_on(async {
+            let response = self.router.call(request).await;
+            assert_eq!(response.status(), 200, "{path}");
+            response.into_body().collect().await.unwrap().to_bytes()
+        });
+        serde_json::from_slice(&answer).unwrap()
     }
 }
 

@@ -54,13 +54,19 @@ impl Copied {
         })
     }
 
-    /// A group of this state with those of these namespaces that are members. Without a contender: its namespace would
-    /// be named, too.
+    /// A group of this state as if only those of these namespaces that are members were its members. Without a
+    /// contender: its namespace would be named, too.
     #[must_use]
-    pub fn of_members(state: &state::State, group: CopiedGroup, names: &[Name]) -> Option<Self> {
+    pub fn of_members(
+        state: &state::State,
+        mut group: CopiedGroup,
+        names: &[Name],
+    ) -> Option<Self> {
+        let members = state.members_view(&group.record.name, names)?;
+        group.members = members.len();
         Some(Self {
-            members: state.members_view(&group.record.name, names)?,
             group,
+            members,
             contender: None,
         })
     }

@@ -79,7 +79,8 @@ pub struct CopiedGroup {
     has_parent: bool,
     children: Vec<Name>,
     load: Arc<Load>,
-    members: usize,
+    /// The number of member namespaces, including empty ones.
+    pub members: usize,
     bytes: usize,
 }
 

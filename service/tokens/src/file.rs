@@ -81,6 +81,10 @@ const RECORDS_MAX: usize = 10_000;
 /// Longest name of a principal or certificate.
 const NAME_BYTES_MAX: usize = 253;
 
+/// Most bytes of a record's namespaces, each with its quotes and comma. In a cluster a forwarded request bears them in
+/// its head, which may have 16 KiB with everything else.
+const NAMESPACES_BYTES_MAX: usize = 8 * 1024;
+
 impl File {
     /// Parses and validates a file.
     ///
@@ -178,6 +182,13 @@ fn check_rights(
     }
     if namespaces.is_empty() {
         return Err(wrong(record, "has no namespaces; all of them are [\"*\"]"));
+    }
+    let bytes: usize = namespaces.iter().map(Pattern::quoted_bytes).sum();
+    if bytes > NAMESPACES_BYTES_MAX {
+        let message = format!(
+            "has namespaces of more than {NAMESPACES_BYTES_MAX} bytes in all; one pattern such as \"team-*\" can stand for many"
+        );
+        return Err(wrong(record, message));
     }
     Ok(())
 }

@@ -30,6 +30,11 @@ impl Pattern {
         self.0 == "*"
     }
 
+    /// How many bytes it takes in a list, with its quotes and a comma.
+    pub(crate) fn quoted_bytes(&self) -> usize {
+        self.0.len() + r#""","#.len()
+    }
+
     /// Whether a namespace matches.
     #[must_use]
     pub fn matches(&self, namespace: &str) -> bool {

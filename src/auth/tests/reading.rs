@@ -13,6 +13,8 @@ fn a_file_reads_what_it_prints() {
     assert_eq!(File::parse(&text).unwrap().to_toml().unwrap(), text);
     assert!(text.contains("roles = [\"reserve\", \"read\"]\n"), "{text}");
     assert!(File::parse("").unwrap().tokens.is_empty());
+    let most = text.replace("\"team-*\", \"ci\"", &vec!["\"a\""; 2048].join(","));
+    assert!(most.len() > text.len() && File::parse(&most).is_ok());
 }
 
 #[test]
@@ -34,6 +36,10 @@ fn what_is_wrong_with_a_file_is_said_without_secrets() {
         (
             good.replace("\"*\"", ""),
             "has no namespaces; all of them are [\"*\"]".to_owned(),
+        ),
+        (
+            good.replace("\"*\"", &vec!["\"a\""; 2049].join(",")),
+            format!("token {id}: has namespaces of more than 8192 bytes in all"),
         ),
         (
             good.replace("\"read\"", "\"root\""),

@@ -238,6 +238,18 @@ mod tests {
         assert!(!nodes.admit(&mut HeaderMap::new(), &mut admitted));
     }
 
+    /// The head of a request may have 16 KiB.
+    #[test]
+    fn the_most_rights_leave_room_in_a_head() {
+        let nodes = Credentials::new(SECRET).unwrap();
+        let mut extensions = Extensions::new();
+        // As many namespaces as a record of the tokens file may have.
+        let namespaces = vec!["a".parse::<Pattern>().unwrap(); 2048];
+        extensions.insert(Principal::new(&"x".repeat(253), &Role::ALL, &namespaces));
+        let headers = signed(&nodes, &extensions);
+        assert!(headers.values().map(HeaderValue::len).sum::<usize>() < 12 * 1024);
+    }
+
     #[test]
     fn a_secret_that_can_be_guessed_is_refused() {
         assert!(Credentials::new("short").is_err());

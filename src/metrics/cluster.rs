@@ -37,9 +37,8 @@ pub fn cluster(
         gauge!(table::CLUSTER_ROLE.name, &[pair(each)]).set(is_it);
     }
     gauge!(table::CLUSTER_TERM.name).set(float(epoch));
-    if let Some(age) = age {
-        gauge!(table::CLUSTER_REPLICA_AGE.name).set(age);
-    }
+    let age = age.map_or(f64::INFINITY, |age| age.as_secs_f64());
+    gauge!(table::CLUSTER_REPLICA_AGE.name).set(age);
     gauge!(table::CLUSTER_IN_FLIGHT.name).set(in_flight.unwrap_or(Duration::ZERO));
     for (was, count) in [
         (ClusterAppend::Ambiguous, counts.ambiguous),

@@ -110,7 +110,7 @@ table! {
     CLUSTER_DEPOSED Counter "quota_ledger_cluster_deposed_total"
         "Times that another node took the lead from this one, which dropped what was not in the log."
     CLUSTER_REPLICA_AGE Gauge "quota_ledger_cluster_replica_age_seconds"
-        "How long ago this node's replica was last known to hold all of the log; 0 for a leader within its lease."
+        "How long ago this node's replica was last known to hold all of the log; 0 for a leader within its lease, +Inf if that was not known since it last began to follow."
     CLUSTER_IN_FLIGHT Gauge "quota_ledger_cluster_append_in_flight_seconds"
         "For how long an append has been on its way to the log; 0: none is."
     CLUSTER_APPENDS Gauge "quota_ledger_cluster_appends" [closed::<ClusterAppend>()]

@@ -1,4 +1,4 @@
-use std::{collections::BTreeSet, fmt::Write as _, path::Path};
+use std::{collections::BTreeSet, fmt::Write as _, path::Path, time::Duration};
 
 use super::{
     table::{ALL, Kind, Metric},
@@ -6,6 +6,7 @@ use super::{
 };
 use crate::reason::Reason;
 use quota_core::state::{GroupView, MemberView};
+use quota_replication::{Counts, Role};
 
 #[test]
 fn names_follow_the_conventions() {
@@ -239,4 +240,21 @@ fn what_is_recorded_is_rendered_and_counters_begin_with_0() {
             "{line} is not in {text}"
         );
     }
+}
+
+#[test]
+fn while_the_age_of_a_replica_is_unknown_no_earlier_one_is_told() {
+    let recorder = builder().unwrap().build_recorder();
+    let handle = recorder.handle();
+    let told = |age| {
+        ::metrics::with_local_recorder(&recorder, || {
+            cluster(Some(Role::Follower), 1, age, None, Counts::default());
+        });
+        let text = handle.render();
+        let name = "quota_ledger_cluster_replica_age_seconds ";
+        let value = text.lines().find_map(|line| line.strip_prefix(name));
+        value.unwrap().parse::<f64>().unwrap()
+    };
+    assert!(told(Some(Duration::ZERO)) < 1.0);
+    assert!(told(None).is_infinite());
 }

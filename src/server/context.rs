@@ -5,7 +5,12 @@ use std::{future::Future, net::IpAddr, sync::Arc};
 use axum::response::Response;
 use hyper::{Request, body::Incoming};
 
-use super::{Options, dispatch, guard::Bounds, hosts::LocalHost, timed::Clock};
+use super::{
+    Options, dispatch,
+    guard::{Bounds, RouteBounds},
+    hosts::LocalHost,
+    timed::Clock,
+};
 use crate::{peer::Peer, router::Router};
 
 /// Largest head of a request, in bytes.
@@ -29,6 +34,12 @@ impl RequestContext {
             clock: Clock::new(self.options.request_timeout),
             host: LocalHost::new(self.local),
         })
+    }
+
+    /// Whether a 503 to this request may bear `Retry-After`.
+    pub(super) fn is_repeatable(&self, request: &Request<Incoming>) -> bool {
+        let found = self.router.find(request.method(), request.uri().path());
+        RouteBounds::of(&found, &self.options).is_repeatable
     }
 
     /// Answers one request.

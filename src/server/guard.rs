@@ -60,7 +60,8 @@ pub(super) struct RouteBounds {
     /// The label in metrics.
     label: &'static str,
     lengths: Lengths,
-    is_repeatable: bool,
+    /// Whether a 503 may bear `Retry-After`.
+    pub(super) is_repeatable: bool,
 }
 
 impl RouteBounds {

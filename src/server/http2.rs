@@ -16,6 +16,7 @@ use axum::{
 };
 use bytes::Bytes;
 use futures::{FutureExt as _, future::Either};
+use http::header;
 use hyper::{
     Request,
     body::{Body as HttpBody, Frame, Incoming, SizeHint},
@@ -107,15 +108,19 @@ fn answer(
 ) -> impl Future<Output = Result<Response<TrackedBody>, Infallible>> + Send + use<> {
     let answered = match &held {
         Some(_) => Either::Left(requests.answer(request, &requests.bounds())),
-        None => Either::Right(ready(too_many())),
+        None => Either::Right(ready(too_many(requests.is_repeatable(&request)))),
     };
     answered.map(|response| Ok(response.map(|body| TrackedBody::new(body, held))))
 }
 
-fn too_many() -> Response {
+fn too_many(is_repeatable: bool) -> Response {
     metrics::limit_reached(Limit::Connections);
     let detail = "too many requests are being answered";
-    Problem::new(Reason::Overloaded, detail).into_response()
+    let mut response = Problem::new(Reason::Overloaded, detail).into_response();
+    if !is_repeatable {
+        response.headers_mut().remove(header::RETRY_AFTER);
+    }
+    response
 }
 
 /// The requests of a connection that are being answered.

@@ -93,7 +93,7 @@ fn serve(stream: DuplexStream, router: Router, options: Options) -> Serving {
     (slots, stop, invalid, served)
 }
 
-/// `/wait` is answered once the semaphore has a permit for it.
+/// `/wait` is answered once the semaphore has a permit for it; a 503 of `/never` has no `Retry-After`.
 fn waiting() -> (Router, Arc<Semaphore>) {
     let gate = Arc::new(Semaphore::new(0));
     let let_go = gate.clone();
@@ -101,7 +101,11 @@ fn waiting() -> (Router, Arc<Semaphore>) {
         let_go.acquire().await.unwrap().forget();
         "hello"
     });
-    (Router::new([get("/", || async { "hello" }), wait]), gate)
+    let never = get("/never", || async { "hello" }).never_repeated();
+    (
+        Router::new([get("/", || async { "hello" }), never, wait]),
+        gate,
+    )
 }
 
 fn hello() -> (StatusCode, String) {
@@ -160,6 +164,35 @@ async fn each_request_after_the_first_takes_a_slot() {
         assert_eq!(within(request).await.unwrap(), hello());
     }
     left(&connection.slots, 1).await;
+}
+
+#[tokio::test]
+async fn a_request_without_a_slot_is_to_be_repeated_where_that_may_be_said() {
+    for (retry_after, path, expected) in [
+        (true, "/", true),
+        (true, "/never", false),
+        (false, "/", false),
+    ] {
+        let (router, gate) = waiting();
+        let few = Options {
+            connections: 1,
+            retry_after,
+            ..options()
+        };
+        let connection = Connection::new(router, few).await;
+        let others = [connection.send("/wait"), connection.send("/wait")];
+        left(&connection.slots, 0).await;
+        let request = Request::get(format!("https://x{path}")).body(Empty::new());
+        let mut client = connection.requests.clone();
+        let answer = within(client.send_request(request.unwrap())).await.unwrap();
+        assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+        let has_it = answer.headers().contains_key("retry-after");
+        assert_eq!(has_it, expected, "{path} {retry_after}");
+        gate.add_permits(2);
+        for other in others {
+            assert_eq!(within(other).await.unwrap(), hello());
+        }
+    }
 }
 
 #[tokio::test]

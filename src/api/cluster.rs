@@ -1,14 +1,14 @@
 //! The cluster that this node is part of.
 
 use axum::{Extension, extract::State, response::Response};
-use http::StatusCode;
+use http::{HeaderMap, StatusCode, Uri};
 use quota_client::wire::{HealRequest, RemoveRequest, ReplicatedLedger, TransferRequest};
 use quota_replication::LedgerId;
 
 use super::page::Params;
 use super::{
     App, answer,
-    body::JsonText,
+    body::{JsonText, refuse_foreign_pages},
     problem::{Problem, Reason},
     status::NoQuery,
 };
@@ -56,7 +56,12 @@ fn begun(ledger: LedgerId) -> Response {
 }
 
 /// `POST /v1/cluster/init`
-pub(super) async fn initialise(State(app): State<App>) -> Result<Response, Problem> {
+pub(super) async fn initialise(
+    State(app): State<App>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    refuse_foreign_pages(&uri, &headers)?;
     let ledger = cluster(&app)?.initialise().await?;
     Ok(begun(ledger))
 }

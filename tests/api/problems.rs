@@ -5,6 +5,7 @@ use serde_json::json;
 use crate::world::{World, pods};
 
 const ALL: &str = "/v1/namespaces/a/reservations";
+const INIT: &str = "/v1/cluster/init";
 
 #[tokio::test]
 async fn paths_and_methods_that_are_not_there() {
@@ -116,9 +117,14 @@ async fn pages_of_other_origins_cannot_write() {
         reply.is_refused(403, "CrossOrigin");
         let events = world.call("POST", "/v1/events", &headers, "x").await;
         events.is_refused(403, "CrossOrigin");
+        let init = world.call("POST", INIT, &headers, "").await;
+        init.is_refused(403, "CrossOrigin");
     }
     let own = [host, ("origin", "http://127.0.0.1:8480")];
     world.call("POST", ALL, &own, text).await.is(201);
+    // There is no cluster.
+    let init = world.call("POST", INIT, &own, "").await;
+    init.is_refused(404, "NotFound");
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ pub mod admission;
 pub mod api;
 pub mod auth;
 mod checkpoint;
-mod clock;
+pub mod clock;
 pub mod cluster;
 pub mod config;
 mod cpu_throttle;

@@ -10,10 +10,11 @@ use quota_semantics::{Timestamp, quantity::Quantity};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    clock,
     config::{self, Config},
     fatal, intake,
     metrics::{self, Part, QuotaSample, QuotaSource, ReservationState, ResourceSample},
-    writer::{self, Ledger, Unavailable},
+    writer::{Ledger, Unavailable},
 };
 
 /// How often the task checks whether a snapshot is due, and updates metrics.
@@ -149,7 +150,7 @@ impl Maintenance {
         };
         let info = behind_requests(store).await??;
         let sequence = info.position.sequence;
-        metrics::snapshot_stored(started.elapsed(), sequence, seconds(writer::now()));
+        metrics::snapshot_stored(started.elapsed(), sequence, seconds(clock::now()));
         tracing::info!(sequence, bytes = info.bytes, "snapshot stored");
         Ok(sequence)
     }
@@ -173,11 +174,11 @@ impl Maintenance {
         // Compaction pauses as snapshots do, but takes locks that the write-ahead log needs, so it must not run at a
         // lower priority.
         let compacted =
-            tokio::task::spawn_blocking(move || reader.compact(writer::now(), &retention));
+            tokio::task::spawn_blocking(move || reader.compact(clock::now(), &retention));
         match compacted.await {
             Ok(Ok(done)) => {
                 let removed = done.kept_from.saturating_sub(before);
-                metrics::compaction_done(started.elapsed(), removed, seconds(writer::now()));
+                metrics::compaction_done(started.elapsed(), removed, seconds(clock::now()));
                 if done.epochs > 0 {
                     tracing::info!(
                         epochs = done.epochs,
@@ -222,14 +223,14 @@ impl Maintenance {
             metrics::relists_open(state.relist_count() as u64);
             metrics::uid_collisions(state.uid_collisions() as u64);
             metrics::ended_reservations_bytes(state.ended_bytes() as u64);
-            let held = state.held_count(writer::now()) as u64;
+            let held = state.held_count(clock::now()) as u64;
             let pending = state.pending_count() as u64 - held;
             metrics::reservations(ReservationState::Held, held);
             metrics::reservations(ReservationState::Pending, pending);
             metrics::reservations(ReservationState::Committed, state.committed_count() as u64);
             state.oldest_pending()
         });
-        let age = oldest.map_or(0, |oldest| writer::now().since(oldest).nanoseconds());
+        let age = oldest.map_or(0, |oldest| clock::now().since(oldest).nanoseconds());
         metrics::oldest_reservation_age(Duration::from_nanos(u64::try_from(age).unwrap_or(0)));
         let reader = self.reader.clone();
         if let Ok(Ok(stats)) = tokio::task::spawn_blocking(move || reader.stats()).await {

@@ -51,6 +51,7 @@ use self::{
 use crate::{
     api,
     auth::{Access::Role, Principal, Role::Reserve, Scope::Everywhere},
+    clock::now,
     config::Period,
     intake::sources::Sources,
     log_limiter::{LogLimiter, cut, shortened},
@@ -58,7 +59,7 @@ use crate::{
     problem::{Problem, Reason},
     request_headers::media_type,
     routes::{BodyLimit, Route, post},
-    writer::{DecisionContext, Ledger, Unavailable, now},
+    writer::{DecisionContext, Ledger, Unavailable},
 };
 
 /// The path that receives reviews.

@@ -27,10 +27,11 @@ use super::{
 };
 use crate::{
     auth::{Principal, Role},
+    clock,
     denials::Denials,
     large::{self, Permit, Turn},
     metrics::{self, AuthRefusal},
-    writer::{self, DecisionContext},
+    writer::DecisionContext,
 };
 
 /// Most reservations of one call.
@@ -149,7 +150,7 @@ fn request(
         let needed = principal.lacks(&[Role::Reserve], Some(namespace));
         return Err(Problem::new(Reason::Forbidden, needed));
     }
-    let request = item.request(app, namespace, writer::now(), None)?;
+    let request = item.request(app, namespace, clock::now(), None)?;
     // The digest is computed here, not on the decider thread, which all other jobs wait for.
     request.digest();
     Ok(request)

@@ -23,9 +23,9 @@ use super::{
 };
 use crate::{
     auth::Principal,
+    clock,
     large::{self, Turn},
     server::warn,
-    writer,
 };
 
 #[derive(Serialize)]
@@ -61,10 +61,10 @@ pub(super) async fn check(
         let fresh = Uid::from_uuid(uuid::Uuid::new_v4().into_bytes());
         let text = text.into_json()?;
         let request = text.read::<ReserveRequest<'_>>()?;
-        let request = request.request(&app, &namespace, writer::now(), Some(fresh))?;
+        let request = request.request(&app, &namespace, clock::now(), Some(fresh))?;
         let by = caller::by(&actor, &principal, &namespace);
         let question = app.ledger.read(|state| {
-            let now = writer::now().max(state.head().time);
+            let now = clock::now().max(state.head().time);
             (
                 decide::check(state, now, &by, &request, app.ledger.policy()),
                 state.head(),

@@ -23,9 +23,10 @@ use super::{
     problem::{Cause, Problem},
 };
 use crate::{
+    clock::now,
     intake::payload::Listed,
     metrics::{self, Correction, CorrectionCause},
-    writer::{DecisionContext, now},
+    writer::DecisionContext,
 };
 
 /// Most corrections of one call.

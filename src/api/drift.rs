@@ -19,9 +19,9 @@ use super::{
     problem::{Cause, Problem},
 };
 use crate::{
+    clock::now,
     intake::payload::Listed,
     large::{BYTES_PER_AMOUNT, Permit, Turn},
-    writer::now,
 };
 
 /// Most objects of one call.

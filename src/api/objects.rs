@@ -17,8 +17,8 @@ use super::{
     problem::Problem,
 };
 use crate::{
+    clock::now,
     large::{Permit, Turn},
-    writer::now,
 };
 
 /// Table places that are scanned while the state is locked once.

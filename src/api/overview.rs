@@ -22,8 +22,8 @@ use super::{
     series::{FIGURES_MAX, SeriesQuery},
 };
 use crate::{
+    clock,
     large::{Permit, Turn},
-    writer,
 };
 
 /// Limits that are read while the state is locked once; a namespace without limits counts as one.
@@ -268,7 +268,7 @@ pub(super) async fn trend(
         to: query.to,
         step: query.step,
     };
-    let (times, step) = series.times(writer::now())?;
+    let (times, step) = series.times(clock::now())?;
     let wrong = if count > app.page {
         Some(format!("more than {} names", app.page))
     } else if names.len().saturating_mul(times.len()) > FIGURES_MAX {

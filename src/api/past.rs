@@ -10,8 +10,8 @@ use super::{
     problem::{Problem, Reason},
 };
 use crate::{
+    clock,
     large::{Permit, Turn},
-    writer,
 };
 
 /// The moment that a query refers to; none for now.
@@ -27,7 +27,7 @@ impl When {
         match (self.at, self.sequence) {
             (None, None) => Ok(None),
             (None, Some(sequence)) => Ok(Some(Until::Sequence(sequence))),
-            (Some(at), None) if at > writer::now() => {
+            (Some(at), None) if at > clock::now() => {
                 Err(Problem::new(Reason::Malformed, "at is in the future"))
             }
             // Entries written by older versions have nanoseconds, which responses do not show.

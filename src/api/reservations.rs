@@ -31,11 +31,11 @@ use super::{
 };
 use crate::{
     auth::Principal,
+    clock,
     denials::Denials,
     large::{AMOUNTS_AT_ONCE, Permit, Turn},
     metrics,
     server::warn,
-    writer,
 };
 
 pub(super) use body::{LAGGING, holder, whole, write_fields, write_head};
@@ -196,7 +196,7 @@ fn read(
     namespace: &str,
 ) -> Result<Arc<decide::FingerprintedRequest>, Problem> {
     let request = text.read::<ReserveRequest<'_>>()?;
-    let request = request.request(app, namespace, writer::now(), None)?;
+    let request = request.request(app, namespace, clock::now(), None)?;
     request.digest();
     Ok(Arc::new(request))
 }

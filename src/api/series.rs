@@ -13,10 +13,10 @@ use super::{
     usage::Seen,
 };
 use crate::{
+    clock,
     config::Period,
     history::POINTS_MAX,
     large::{Permit, Turn},
-    writer,
 };
 
 /// Points of a series if no step is requested.
@@ -41,7 +41,7 @@ pub(super) async fn series(
     Caller(actor): Caller,
     Params(query): Params<SeriesQuery>,
 ) -> Result<Response, Problem> {
-    let (times, step) = query.times(writer::now())?;
+    let (times, step) = query.times(clock::now())?;
     let head = app.ledger.read(state::State::head).await?;
     let name = namespace.clone();
     let mut figures = 0_usize;

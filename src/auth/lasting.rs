@@ -8,7 +8,7 @@ use super::{
     Principal,
     register::{Credential, Register},
 };
-use crate::writer::now;
+use crate::clock::now;
 
 /// The clock may be set forward while a timer runs, so the time that is left is computed again at least this often.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);

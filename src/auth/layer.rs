@@ -13,9 +13,9 @@ use super::{
     register::{Credential, Register},
 };
 use crate::{
+    clock::now,
     metrics::{self, AuthRefusal},
     peer::Peer,
-    writer::now,
 };
 
 /// The access that a request needs.

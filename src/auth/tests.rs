@@ -16,8 +16,8 @@ use super::{
     *,
 };
 use crate::{
-    config::schema, daemon::routes::specs, metrics::AuthRefusal, peer::Peer, router::Router,
-    routes::Route, writer::now,
+    clock::now, config::schema, daemon::routes::specs, metrics::AuthRefusal, peer::Peer,
+    router::Router, routes::Route,
 };
 
 fn token(principal: &str, roles: &[Role], namespaces: &[&str]) -> Issued {

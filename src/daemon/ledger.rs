@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::rules::policy;
 use crate::{
+    clock::now,
     config::{Config, WatermarkSource},
     cpu_throttle, denials,
     exit::{Exit, Failure},
@@ -17,7 +18,7 @@ use crate::{
     intake::nats,
     maintenance::Maintenance,
     recovery::recover,
-    writer::{self, Ledger, Replica, Required, Threads, Watermark, now},
+    writer::{self, Ledger, Replica, Required, Threads, Watermark},
 };
 
 /// An open ledger, and its writer.

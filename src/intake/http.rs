@@ -11,8 +11,9 @@ use super::{
     record::{Chunk, Recorded, record},
 };
 use crate::{
+    clock::now,
     metrics::Source,
-    writer::{Ledger, Unavailable, now},
+    writer::{Ledger, Unavailable},
 };
 
 /// The source of dead letters that arrived over HTTP; their positions are line numbers.

@@ -12,8 +12,9 @@ use quota_semantics::{Name, uid::Uid};
 
 use super::retry::until_decided;
 use crate::{
+    clock::now,
     metrics::{self, Correction, CorrectionCause, Relisted},
-    writer::{Ledger, Unavailable, now},
+    writer::{Ledger, Unavailable},
 };
 
 /// Table places that are scanned while the state is locked once.

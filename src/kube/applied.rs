@@ -25,9 +25,9 @@ use super::{
 use crate::{
     api::groups::{Copied, MEMBERS_MAX},
     auth::{Principal, Role},
+    clock::now,
     large::{NAMES_AT_ONCE, Permit, Turn},
     routes::Target,
-    writer::now,
 };
 
 pub(super) const KIND: &str = "AppliedClusterResourceQuota";

@@ -24,8 +24,8 @@ use super::{
     table::{self, Attachment},
 };
 use crate::{
+    clock::now,
     large::{BYTES_PER_AMOUNT, Permit, Turn},
-    writer::now,
 };
 
 /// Most amounts in one list, counting limits and the reservations' amounts for them; the rest is left for `continue`.

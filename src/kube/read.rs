@@ -24,8 +24,9 @@ use super::{
     watch,
 };
 use crate::{
+    clock::now,
     large::{Permit, Turn, make_sized},
-    writer::{Unavailable, now},
+    writer::Unavailable,
 };
 
 pub(super) async fn get(

@@ -25,8 +25,8 @@ use super::{
     status::{Failure, Result},
 };
 use crate::{
+    clock::now,
     large::{Permit, Turn},
-    writer::now,
     yaml,
 };
 

@@ -26,9 +26,9 @@ use super::{
     status::{Failure, Result},
 };
 use crate::{
+    clock::now,
     large::Permit,
     metrics::{Limit, limit_reached},
-    writer::now,
 };
 
 /// How often a change is retried after a concurrent change.

@@ -18,7 +18,7 @@ use super::{
     resource::ObjectPath,
     status::{Failure, Result},
 };
-use crate::{large::Permit, writer::now};
+use crate::{clock::now, large::Permit};
 
 pub(super) async fn create(
     State(kube): State<Kube>,

@@ -17,10 +17,10 @@ use super::{
     lanes::Waiting,
     linger::Linger,
     marks::Marked,
-    now,
     syncer::Syncer,
 };
 use crate::{
+    clock::now,
     cpu_throttle::Meter,
     metrics::{self, Limit, StateLock},
 };

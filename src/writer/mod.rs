@@ -29,7 +29,6 @@ use tokio::{
     sync::{broadcast, watch},
 };
 
-pub use crate::clock::now;
 pub use ledger::{Lease, Ledger};
 pub use marks::Marked;
 pub use recent::{Batch, Recent};

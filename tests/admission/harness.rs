@@ -27,12 +27,13 @@ use quota_semantics::{
 };
 use quotad::{
     admission::{self, Hook, Rules},
+    clock::now,
     config::Config,
     intake::sources::Sources,
     recovery::recover,
     router::Router,
     routes::with_state,
-    writer::{self, Ledger, Threads, Watermark, now},
+    writer::{self, Ledger, Threads, Watermark},
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;

@@ -367,7 +367,7 @@ async fn while_the_ledger_is_behind_only_what_does_not_count_is_allowed() {
         "its quotas may not be known yet"
     );
 
-    world.ledger.watermark().advance(quotad::writer::now());
+    world.ledger.watermark().advance(quotad::clock::now());
     assert!(world.send(&pod("a")).await.allowed());
 }
 

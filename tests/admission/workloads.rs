@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use quota_core::decide::Sighting;
 use quota_semantics::admission::Charging;
-use quotad::{intake::payload::Reader, writer::now};
+use quotad::{clock::now, intake::payload::Reader};
 use serde_json::{Value, json};
 
 use super::harness::{World, pod, recorded};

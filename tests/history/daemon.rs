@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use quota_semantics::{Span, Timestamp, resource::ResourceList};
-use quotad::writer;
+use quotad::clock;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -52,7 +52,7 @@ async fn through_a_daemon(lines: &[String], checkpoint: &Checkpoint) -> usize {
     ];
     let first = Quotad::start(directory.path(), &arguments);
     until("the stream is there", || first.is_ready().then_some(())).await;
-    let now = writer::now();
+    let now = clock::now();
     let lines: Vec<_> = lines
         .iter()
         .map(|line| shifted(line, checkpoint.time, now))

@@ -12,6 +12,7 @@ use quota_core::{
 use quota_journal::{FileJournal, Throttle};
 use quota_semantics::admission::Charging;
 use quotad::{
+    clock,
     config::{Config, WatermarkSource},
     intake::{
         nats::{self, Running, Status},
@@ -151,7 +152,7 @@ impl Daemon {
 
     /// Waits until everything that the stream held just now is consumed.
     pub(crate) async fn caught_up(&self) {
-        let since = Some(writer::now());
+        let since = Some(clock::now());
         until("the stream is caught up with", || {
             let standing = self.status.get();
             (standing.connected && standing.caught_up_to > since).then_some(())
@@ -175,7 +176,7 @@ fn watermark(config: &Config) -> Watermark {
                 .into_iter()
                 .map(Into::into)
                 .collect(),
-            since: writer::now(),
+            since: clock::now(),
         }),
     }
 }

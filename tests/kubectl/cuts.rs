@@ -12,7 +12,7 @@ use std::{
 
 use quota_core::event::{Event, GroupRecord, QuotaRecord};
 use quota_semantics::{group, quota::Spec, uid::Uid};
-use quotad::{kube::Limits, writer};
+use quotad::{clock, kube::Limits};
 use serde_json::{Value, json};
 
 use crate::{
@@ -100,7 +100,7 @@ impl World {
                     namespace: namespace.as_str().into(),
                     name: name.as_str().into(),
                     uid,
-                    created: writer::now(),
+                    created: clock::now(),
                     spec: serde_json::from_value::<Spec>(limits).unwrap(),
                     metadata: self.metadata(),
                 })));
@@ -159,7 +159,7 @@ fn group(name: &str, uid: Uid, (of, pods): (&str, u64), metadata: Box<str>) -> E
     Event::GroupSet(Arc::new(GroupRecord {
         name: name.into(),
         uid,
-        created: writer::now(),
+        created: clock::now(),
         spec,
         metadata,
     }))
@@ -406,7 +406,7 @@ fn a_group_changes_with_a_namespace_that_comes_and_goes() {
         namespace: "n".into(),
         name: name.into(),
         uid: Uid::new(name).unwrap(),
-        created: writer::now(),
+        created: clock::now(),
         spec: Spec::default(),
         metadata: "{}".into(),
     };

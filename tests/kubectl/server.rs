@@ -20,6 +20,7 @@ use quota_semantics::{
 };
 use quotad::{
     auth::Principal,
+    clock,
     config::Config,
     kube::{self, Kube, Limits},
     metrics::Listener,
@@ -186,7 +187,7 @@ impl Server {
         self.record(Event::GroupSet(Arc::new(GroupRecord {
             name: name.into(),
             uid: Uid::new(name).unwrap(),
-            created: writer::now(),
+            created: clock::now(),
             spec: group::Spec {
                 selector: serde_json::from_str(selector).unwrap(),
                 ..group::Spec::default()
@@ -207,7 +208,7 @@ impl Server {
             namespace: namespace.into(),
             name: name.into(),
             uid: Uid::new(name).unwrap(),
-            created: writer::now(),
+            created: clock::now(),
             spec,
             metadata: "{}".into(),
         })));
@@ -223,8 +224,8 @@ impl Server {
             api_version: "v1".into(),
             kind: "Pod".into(),
             footprint: footprint(resources),
-            created: writer::now(),
-            expiration: writer::now().plus(Span::from_seconds(3600)),
+            created: clock::now(),
+            expiration: clock::now().plus(Span::from_seconds(3600)),
             after_version: 0,
             request: [0; 16],
         };

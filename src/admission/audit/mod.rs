@@ -34,11 +34,12 @@ pub(super) use seal::{Hold, Seal};
 use self::wire::Event;
 use super::{Failure, Hook, USER_BYTES_MAX, actor, is_json};
 use crate::{
+    clock::now,
     log_limiter::{LogLimiter, cut, shortened},
     metrics::{self, AuditEvent},
     problem::Problem,
     whole_body::whole_body,
-    writer::{DecisionContext, Unavailable, now},
+    writer::{DecisionContext, Unavailable},
 };
 
 /// The path that receives audit events.

@@ -13,12 +13,12 @@ use quota_semantics::{Name, Timestamp};
 
 use super::{Ended, Intake, position::MessagePosition};
 use crate::{
+    clock::now,
     intake::{
         payload::{Events, Reader, Rejected},
         record::{Chunk, Consumed},
     },
     metrics::{Limit, Rejection, limit_reached},
-    writer::now,
 };
 
 /// Collects messages until a chunk is full or no more are available.

@@ -18,9 +18,10 @@ use super::{
     stream::{find, is_all_ours},
 };
 use crate::{
+    clock::now,
     intake::record::{Consumed, cursor, note, record_patiently, reset},
     metrics::Source,
-    writer::{Unavailable, now},
+    writer::Unavailable,
 };
 
 /// Bytes of messages that one pull requests, at least.

@@ -8,10 +8,11 @@ use tokio::sync::watch;
 
 use super::publishers::Publishers;
 use crate::{
+    clock::now,
     config::Nats,
     intake::sources::{RequestedRelist, Sources},
     metrics,
-    writer::{Ledger, now},
+    writer::Ledger,
 };
 
 /// A stream lags if the last poll at which it was fully consumed is longer ago than this many polls.

@@ -26,7 +26,7 @@ use super::super::{
     status::{Failure, Result},
     table::{self, Attachment},
 };
-use crate::{api::groups, large::Turn, writer::now};
+use crate::{api::groups, clock::now, large::Turn};
 
 /// Objects whose last sent version is kept. Other objects may be sent again unchanged.
 const SENT_MAX: usize = 1 << 14;

@@ -25,7 +25,7 @@ async fn a_server_may_be_killed_and_come_back() {
             (!daemon.status.get().connected).then_some(())
         })
         .await;
-        assert!(daemon.status.get().is_lagging(quotad::writer::now()));
+        assert!(daemon.status.get().is_lagging(quotad::clock::now()));
         scene.server.restart();
     }
     daemon

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use async_nats::jetstream;
-use quotad::writer::now;
+use quotad::clock::now;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -228,8 +228,8 @@ impl Found<'_> {
 
     /// Whether a 503 may bear `Retry-After`.
     #[must_use]
-    pub(crate) fn is_repeatable(&self) -> bool {
-        self.route.is_none_or(|route| route.spec.repeatable)
+    pub(crate) fn retry_after(&self) -> bool {
+        self.route.is_none_or(|route| route.spec.retry_after)
     }
 
     /// Answers the matched request. All steps that need not wait run at once.
@@ -244,7 +244,7 @@ impl Found<'_> {
         PendingResponse {
             begun,
             is_head,
-            is_repeatable: self.is_repeatable(),
+            retry_after: self.retry_after(),
         }
     }
 
@@ -349,7 +349,7 @@ struct Begun {
 pub struct PendingResponse {
     begun: Begun,
     is_head: bool,
-    is_repeatable: bool,
+    retry_after: bool,
 }
 
 impl PendingResponse {
@@ -369,7 +369,7 @@ impl Future for PendingResponse {
         if let Some(admitted) = begun.admitted.take() {
             response = admitted.until_revoked(response);
         }
-        if !self.is_repeatable {
+        if !self.retry_after {
             response.headers_mut().remove(header::RETRY_AFTER);
         }
         Poll::Ready(match self.is_head {

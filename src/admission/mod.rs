@@ -131,7 +131,7 @@ pub fn routes() -> Vec<Route<Hook>> {
                 kept: BODY_BYTES_MAX as u64,
                 dropped: (ANSWERED_BYTES_MAX - BODY_BYTES_MAX) as u64,
             })
-            .never_repeated()
+            .without_retry_after()
             .idempotent()
             .about("an AdmissionReview with the decision ([webhook](webhook.md))"),
         // Audit events can release reservations that `/admit` has made, and nothing else.

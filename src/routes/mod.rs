@@ -29,7 +29,7 @@ pub struct Spec {
     pub body: BodyLimit,
     /// Whether a 503 may bear `Retry-After`. An API server repeats a webhook call with this header up to ten times,
     /// which multiplies an overload.
-    pub repeatable: bool,
+    pub retry_after: bool,
     /// Whether a repeated request has no further effect: in a cluster, such a request is sent to the next leader if the
     /// previous one did not answer.
     pub is_idempotent: bool,
@@ -118,7 +118,7 @@ impl<S: 'static> Route<S> {
             path,
             access,
             body: BodyLimit::Request,
-            repeatable: true,
+            retry_after: true,
             is_idempotent: false,
             is_of_node: false,
             about: "",
@@ -192,8 +192,8 @@ impl<S: 'static> Route<S> {
 
     /// The route's 503 never bears `Retry-After`.
     #[must_use]
-    pub(crate) fn never_repeated(mut self) -> Self {
-        self.spec.repeatable = false;
+    pub(crate) fn without_retry_after(mut self) -> Self {
+        self.spec.retry_after = false;
         self
     }
 

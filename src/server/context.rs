@@ -37,9 +37,9 @@ impl RequestContext {
     }
 
     /// Whether a 503 to this request may bear `Retry-After`.
-    pub(super) fn is_repeatable(&self, request: &Request<Incoming>) -> bool {
+    pub(super) fn retry_after(&self, request: &Request<Incoming>) -> bool {
         let found = self.router.find(request.method(), request.uri().path());
-        RouteBounds::of(&found, &self.options).is_repeatable
+        RouteBounds::of(&found, &self.options).retry_after
     }
 
     /// Answers one request.

@@ -61,7 +61,7 @@ pub(super) struct RouteBounds {
     label: &'static str,
     lengths: Lengths,
     /// Whether a 503 may bear `Retry-After`.
-    pub(super) is_repeatable: bool,
+    pub(super) retry_after: bool,
 }
 
 impl RouteBounds {
@@ -77,7 +77,7 @@ impl RouteBounds {
                 BodyLimit::Events => lengths(options.events_body_bytes, 0),
                 BodyLimit::Fixed { kept, dropped } => lengths(kept, dropped),
             },
-            is_repeatable: options.retry_after && found.is_repeatable(),
+            retry_after: options.retry_after && found.retry_after(),
         }
     }
 }
@@ -208,7 +208,7 @@ impl<F> Guarded<F> {
             response.headers_mut().insert(header::CONNECTION, close);
         }
         let status = response.status();
-        if status == StatusCode::SERVICE_UNAVAILABLE && !route.is_repeatable {
+        if status == StatusCode::SERVICE_UNAVAILABLE && !route.retry_after {
             response.headers_mut().remove(header::RETRY_AFTER);
         }
         let took = at.elapsed();

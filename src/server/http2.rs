@@ -108,16 +108,16 @@ fn answer(
 ) -> impl Future<Output = Result<Response<TrackedBody>, Infallible>> + Send + use<> {
     let answered = match &held {
         Some(_) => Either::Left(requests.answer(request, &requests.bounds())),
-        None => Either::Right(ready(too_many(requests.is_repeatable(&request)))),
+        None => Either::Right(ready(too_many(requests.retry_after(&request)))),
     };
     answered.map(|response| Ok(response.map(|body| TrackedBody::new(body, held))))
 }
 
-fn too_many(is_repeatable: bool) -> Response {
+fn too_many(retry_after: bool) -> Response {
     metrics::limit_reached(Limit::Connections);
     let detail = "too many requests are being answered";
     let mut response = Problem::new(Reason::Overloaded, detail).into_response();
-    if !is_repeatable {
+    if !retry_after {
         response.headers_mut().remove(header::RETRY_AFTER);
     }
     response

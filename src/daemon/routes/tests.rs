@@ -166,7 +166,7 @@ fn bodies_are_bounded_by_what_they_bring() {
         method,
         path,
         body,
-        repeatable,
+        retry_after,
         ..
     } in specs()
     {
@@ -176,14 +176,14 @@ fn bodies_are_bounded_by_what_they_bring() {
             _ => BodyLimit::Request,
         };
         assert_eq!(body, expected, "{method} {path}");
-        assert!(repeatable, "{method} {path}");
+        assert!(retry_after, "{method} {path}");
     }
     let admit = specs()
         .into_iter()
         .find(|spec| spec.path == "/admit")
         .unwrap();
     assert!(
-        !admit.repeatable,
+        !admit.retry_after,
         "an API server repeats what bears Retry-After"
     );
 }

@@ -205,7 +205,7 @@ async fn answers_that_nobody_takes_share_the_budget() {
     const HUGE: usize = 32 << 20;
     let router = Router::new([
         get("/", || async { vec![b'x'; HUGE] }),
-        get("/never", || async { vec![b'x'; HUGE] }).never_repeated(),
+        get("/never", || async { vec![b'x'; HUGE] }).without_retry_after(),
         get("/small", || async { "hello" }),
     ]);
     let bounds = Options {

@@ -101,7 +101,7 @@ fn waiting() -> (Router, Arc<Semaphore>) {
         let_go.acquire().await.unwrap().forget();
         "hello"
     });
-    let never = get("/never", || async { "hello" }).never_repeated();
+    let never = get("/never", || async { "hello" }).without_retry_after();
     (
         Router::new([get("/", || async { "hello" }), never, wait]),
         gate,

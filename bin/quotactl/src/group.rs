@@ -62,19 +62,11 @@ pub(crate) fn describe(session: &Session, name: &str) -> Outcome {
     let lines: Vec<_> = said(&group);
     let lines: Vec<_> = lines.iter().map(|line| one_line(line)).collect();
     session.output.line(lines.join("\n"))?;
-    section(session, "Limits", &limits(&group, &usage))?;
-    section(session, "Namespaces", &members(&usage))?;
+    session.output.section("Limits", &limits(&group, &usage))?;
+    session.output.section("Namespaces", &members(&usage))?;
     match usage.namespaces_omitted {
         0 => Ok(()),
         more => session.output.line(format!("and {more} more")),
-    }
-}
-
-fn section(session: &Session, title: &str, table: &Table) -> Outcome {
-    session.output.line(format!("\n{title}:"))?;
-    match table.is_empty() {
-        true => session.output.line("<none>"),
-        false => session.output.table(table),
     }
 }
 

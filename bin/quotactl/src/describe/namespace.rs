@@ -43,30 +43,15 @@ pub(crate) fn namespace(session: &Session, name: Option<&str>) -> Outcome {
             "denials": items(&denied.json),
         }));
     }
-    session.output.line(format!("Namespace:  {name}"))?;
-    section(
-        session,
-        "Usage",
-        &usage_table([(name, &*usage.resources, &*usage.quotas)], false, false),
-    )?;
-    section(
-        session,
+    let output = &session.output;
+    output.line(format!("Namespace:  {name}"))?;
+    let usage = usage_table([(name, &*usage.resources, &*usage.quotas)], false, false);
+    output.section("Usage", &usage)?;
+    output.section(
         "Pending reservations",
         &reservations(&pending.content.items),
     )?;
-    section(
-        session,
-        "Latest denials",
-        &denials::table(denials, false, false),
-    )
-}
-
-fn section(session: &Session, title: &str, table: &Table) -> Outcome {
-    session.output.line(format!("\n{title}:"))?;
-    match table.is_empty() {
-        true => session.output.line("<none>"),
-        false => session.output.table(table),
-    }
+    output.section("Latest denials", &denials::table(denials, false, false))
 }
 
 fn reservations(pending: &[Reservation<'_>]) -> Table {

@@ -128,6 +128,15 @@ impl Output {
         self.raw(&format!("{text}\n"))
     }
 
+    /// Prints a table below its title, after an empty line.
+    pub(crate) fn section(&self, title: &str, table: &Table) -> Outcome {
+        self.line(format!("\n{title}:"))?;
+        match table.is_empty() {
+            true => self.line("<none>"),
+            false => self.table(table),
+        }
+    }
+
     /// Prints a response of the API: as received, by name, or as the table that `table` makes.
     ///
     /// `names` returns the kind and name of each item.

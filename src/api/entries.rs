@@ -50,12 +50,7 @@ pub(super) async fn list(
 ) -> Result<Response, Problem> {
     let permit = Permit::to_read(&actor.principal)?;
     let limit = page::limit(query.limit, app.page)?;
-    let token_from: Option<Sequence> = query
-        .after
-        .as_deref()
-        .filter(|token| !token.is_empty())
-        .map(page::read_token)
-        .transpose()?;
+    let token_from: Option<Sequence> = page::after(query.after.as_deref())?;
     let from = token_from.or(query.from);
     let head = app.ledger.read(quota_core::state::State::head).await?;
     let wanted = Namespaced::new(query.namespace, &caller);

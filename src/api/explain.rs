@@ -92,12 +92,7 @@ pub(super) async fn explain(
     Params(query): Params<ExplainQuery>,
 ) -> Result<Response, Problem> {
     let limit = page::limit(query.limit, app.page)?;
-    let after: Option<PartKey> = query
-        .after
-        .as_deref()
-        .filter(|token| !token.is_empty())
-        .map(page::read_token)
-        .transpose()?;
+    let after: Option<PartKey> = page::after(query.after.as_deref())?;
     let when = When {
         at: query.at,
         sequence: query.sequence,

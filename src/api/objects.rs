@@ -39,8 +39,7 @@ pub(super) struct ObjectsQuery {
 
 impl ObjectsQuery {
     fn after<K: DeserializeOwned>(&self) -> Result<Option<K>, Problem> {
-        let token = self.after.as_deref().filter(|token| !token.is_empty());
-        token.map(page::read_token).transpose()
+        page::after(self.after.as_deref())
     }
 }
 

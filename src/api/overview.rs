@@ -137,8 +137,7 @@ pub(super) async fn list(
     Params(query): Params<OverviewQuery>,
 ) -> Result<Response, Problem> {
     let limit = page::limit(query.limit, app.page)?;
-    let after = query.after.as_deref().filter(|token| !token.is_empty());
-    let after: Option<(Option<u64>, Name)> = after.map(page::read_token).transpose()?;
+    let after: Option<(Option<u64>, Name)> = page::after(query.after.as_deref())?;
     let mut best = Best {
         after: after.map(|(rank, name)| (Reverse(rank), name)),
         most: limit + 1,

@@ -51,11 +51,7 @@ impl PageQuery {
     /// # Errors
     /// `Malformed` if it is not a token of this list.
     pub(super) fn after<K: DeserializeOwned>(&self) -> Result<Option<K>, Problem> {
-        self.after
-            .as_deref()
-            .filter(|token| !token.is_empty())
-            .map(read_token)
-            .transpose()
+        after(self.after.as_deref())
     }
 }
 
@@ -77,8 +73,7 @@ impl LabelledQuery {
 
     /// As [`PageQuery::after`].
     pub(super) fn after<K: DeserializeOwned>(&self) -> Result<Option<K>, Problem> {
-        let token = self.after.as_deref().filter(|token| !token.is_empty());
-        token.map(read_token).transpose()
+        after(self.after.as_deref())
     }
 
     /// The label selector.
@@ -100,7 +95,13 @@ pub(super) fn limit(requested: Option<usize>, most: usize) -> Result<usize, Prob
     }
 }
 
-pub(super) fn read_token<K: DeserializeOwned>(token: &str) -> Result<K, Problem> {
+/// As [`PageQuery::after`], of this `continue`.
+pub(super) fn after<K: DeserializeOwned>(token: Option<&str>) -> Result<Option<K>, Problem> {
+    let token = token.filter(|token| !token.is_empty());
+    token.map(read_token).transpose()
+}
+
+fn read_token<K: DeserializeOwned>(token: &str) -> Result<K, Problem> {
     let bytes = URL_SAFE_NO_PAD.decode(token).ok();
     let key = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
     key.ok_or_else(|| Problem::new(Reason::Malformed, "continue is not a token of this list"))

@@ -262,9 +262,8 @@ pub(super) async fn list(
     Params(query): Params<ListQuery>,
 ) -> Result<Response, Problem> {
     let limit = page::limit(query.limit, app.page)?;
-    let after = query.after.as_deref().filter(|token| !token.is_empty());
     // Pages are ordered by the entry that granted or ended a reservation, which stays the same between two pages.
-    let after: ReservationPlace = after.map(page::read_token).transpose()?.unwrap_or_default();
+    let after: ReservationPlace = page::after(query.after.as_deref())?.unwrap_or_default();
     let when = When {
         at: query.at,
         sequence: query.sequence,

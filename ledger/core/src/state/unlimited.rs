@@ -1,30 +1,13 @@
 //! The limits that apply to a reservation, and the resources that none of them limits.
 
 use super::{Counted, LimitKind, Overlay, State, tracked::Tracked, view::Holding};
-use quota_semantics::{Name, admission::Limit as _, object::Footprint};
+use quota_semantics::{
+    Name,
+    admission::Limit as _,
+    object::{COUNT_PREFIX, Footprint, REQUESTS_PREFIX},
+};
 
-const COUNT: &str = "count/";
-/// The prefix of the names of containers' requests.
-pub(crate) const REQUESTS: &str = "requests.";
-const LIMITS: &str = "limits.";
-
-/// Counts that have their own names, in addition to `count/…`.
-const PLAIN_COUNTS: [&str; 9] = [
-    "configmaps",
-    "persistentvolumeclaims",
-    "pods",
-    "replicationcontrollers",
-    "resourcequotas",
-    "secrets",
-    "services",
-    "services.loadbalancers",
-    "services.nodeports",
-];
-
-/// Whether a name is a count of objects.
-pub(crate) fn is_count(name: &str) -> bool {
-    name.starts_with(COUNT) || PLAIN_COUNTS.contains(&name)
-}
+const LIMITS_PREFIX: &str = "limits.";
 
 /// Whether two names are for the same thing: `cpu`, `requests.cpu` and `limits.cpu`; `pods` and `count/pods`.
 pub(crate) fn are_of_the_same(name: &str, other: &str) -> bool {
@@ -33,7 +16,7 @@ pub(crate) fn are_of_the_same(name: &str, other: &str) -> bool {
 
 /// The thing that a name is for.
 fn bare(name: &str) -> &str {
-    let prefixes = [COUNT, REQUESTS, LIMITS];
+    let prefixes = [COUNT_PREFIX, REQUESTS_PREFIX, LIMITS_PREFIX];
     let bare = prefixes.iter().find_map(|prefix| name.strip_prefix(prefix));
     bare.unwrap_or(name)
 }
@@ -129,6 +112,5 @@ mod tests {
             assert!(are_of_the_same(name, other) && are_of_the_same(other, name));
         }
         assert!(!are_of_the_same("requests.cpu", "requests.memory"));
-        assert!(is_count("pods") && is_count("count/jobs.batch") && !is_count("requests.storage"));
     }
 }

@@ -48,6 +48,7 @@ pub use self::{
     footprint::{Amount, Footprint, PodTraits, Traits},
     group_resource::{GroupResource, ParseGroupResourceError},
     metadata::{Annotations, Labels, Metadata, OwnerReference, TypeMeta},
+    names::{COUNT_PREFIX, REQUESTS_PREFIX},
     plural::plural,
     pod::Pod,
     resource_claim::ResourceClaim,

@@ -32,8 +32,10 @@ names! {
     COUNT_RESOURCE_CLAIMS = "count/resourceclaims.resource.k8s.io";
 }
 
-pub(crate) const COUNT_PREFIX: &str = "count/";
-pub(crate) const REQUESTS_PREFIX: &str = "requests.";
+/// The prefix of the names of counts.
+pub const COUNT_PREFIX: &str = "count/";
+/// The prefix of the names of containers' requests.
+pub const REQUESTS_PREFIX: &str = "requests.";
 pub(crate) const HUGE_PAGES_PREFIX: &str = "hugepages-";
 pub(crate) const REQUESTS_HUGE_PAGES_PREFIX: &str = "requests.hugepages-";
 /// The prefix with which a pod requests a device of a class without a claim of its own.

@@ -18,4 +18,5 @@ pub mod validation;
 pub use field::FieldError;
 pub use limited::LimitedResource;
 pub use manifest::Manifest;
+pub use names::is_count;
 pub use spec::{ScopeExpression, ScopeSelector, Spec};

@@ -3,7 +3,7 @@
 use super::{field::FieldError, syntax};
 use crate::{
     Name,
-    object::names::{HUGE_PAGES_PREFIX, REQUESTS_HUGE_PAGES_PREFIX, is_extended},
+    object::names::{COUNT_PREFIX, HUGE_PAGES_PREFIX, REQUESTS_HUGE_PAGES_PREFIX, is_extended},
     quantity::Quantity,
     resource::ResourceList,
 };
@@ -31,8 +31,8 @@ const STANDARD: [&str; 19] = [
     "services.loadbalancers",
 ];
 
-/// Resources that are limited in whole numbers.
-const INTEGER: [&str; 9] = [
+/// Counts of objects that have names of their own, in addition to `count/…`.
+const COUNTS: [&str; 9] = [
     "pods",
     "resourcequotas",
     "services",
@@ -81,7 +81,13 @@ pub(super) fn is_standard(name: &str) -> bool {
 
 /// Whether limits of this resource must be whole numbers.
 pub(super) fn is_integer(name: &str) -> bool {
-    INTEGER.contains(&name) || is_extended(name)
+    COUNTS.contains(&name) || is_extended(name)
+}
+
+/// Whether a name is a count of objects.
+#[must_use]
+pub fn is_count(name: &str) -> bool {
+    name.starts_with(COUNT_PREFIX) || COUNTS.contains(&name)
 }
 
 /// Whether a quota with this scope may limit this resource. Any resource is allowed with an unknown scope, which is an
@@ -139,4 +145,14 @@ fn validate_quantity(field: &str, name: &str, quantity: &Quantity) -> Vec<FieldE
         errors.push(FieldError::invalid(field, quantity, "must be an integer"));
     }
     errors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_have_plain_names_or_a_prefix() {
+        assert!(is_count("pods") && is_count("count/jobs.batch") && !is_count("requests.storage"));
+    }
 }

@@ -123,13 +123,8 @@ fn truncate_causes(causes: Vec<Cause>) -> Vec<Cause> {
 
 impl From<FieldError> for Cause {
     fn from(error: FieldError) -> Self {
-        let text = error.to_string();
-        let message = text
-            .strip_prefix(&error.field)
-            .and_then(|rest| rest.strip_prefix(": "));
-        let message = message.unwrap_or(&text).to_owned();
         Self {
-            message,
+            message: error.message(),
             kind: error.kind.reason(),
             field: error.field,
         }

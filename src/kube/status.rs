@@ -68,22 +68,12 @@ impl Failure {
 
     /// Fields of the object are not valid.
     pub(super) fn invalid(kind: Kind, name: &str, errors: &[FieldError]) -> Self {
-        let errors = field::bounded(errors.iter().cloned());
-        let said: Vec<_> = errors
-            .iter()
-            .map(|error| (error.field.as_str(), error.to_string()))
-            .collect();
-        let cause = |(error, (field, said)): (&FieldError, &(&str, String))| {
-            let message = said
-                .strip_prefix(field)
-                .and_then(|rest| rest.strip_prefix(": "));
-            (
-                error.kind.reason(),
-                (*field).to_owned(),
-                message.unwrap_or(said).to_owned(),
-            )
+        let cause = |error: FieldError| {
+            let message = error.message();
+            (error.kind.reason(), error.field, message)
         };
-        let causes = errors.iter().zip(&said).map(cause).collect();
+        let errors = field::bounded(errors.iter().cloned());
+        let causes = errors.into_iter().map(cause).collect();
         Self::unprocessable(&kind.qualified_name(), name, causes)
     }
 

@@ -123,6 +123,16 @@ impl FieldError {
         Self::new(ErrorKind::Invalid, field, Some(json(value)), detail)
     }
 
+    /// The message without the field.
+    #[must_use]
+    pub fn message(&self) -> String {
+        let kind = self.kind.to_string();
+        let detail = Some(&self.detail).filter(|detail| !detail.is_empty());
+        let parts = [Some(&kind), self.value.as_ref(), detail];
+        let parts: Vec<_> = parts.into_iter().flatten().map(String::as_str).collect();
+        parts.join(": ")
+    }
+
     fn bytes(&self) -> usize {
         self.field.len() + self.value.as_ref().map_or(0, String::len) + self.detail.len()
     }
@@ -223,15 +233,7 @@ pub fn bounded(errors: impl IntoIterator<Item = FieldError>) -> Vec<FieldError> 
 
 impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.field, self.kind)?;
-        for part in self
-            .value
-            .iter()
-            .chain(Some(&self.detail).filter(|detail| !detail.is_empty()))
-        {
-            write!(f, ": {part}")?;
-        }
-        Ok(())
+        write!(f, "{}: {}", self.field, self.message())
     }
 }
 

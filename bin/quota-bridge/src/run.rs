@@ -4,9 +4,10 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use async_nats::{Client as Nats, Event};
+use axum::Router;
 use quota_service::{
     exit::{Exit, Failure, OrExit as _},
-    health::{self, Check, Readiness},
+    health::{self, Check, Readiness, Render},
     nats::addresses,
     periodic::{METRICS_UPKEEP, run_every},
     program, shutdown, systemd,
@@ -15,6 +16,7 @@ use quota_service::{
 use serde::Deserialize;
 use tokio::{net::TcpListener, sync::watch};
 use tokio_util::sync::CancellationToken;
+use tower_http::compression::CompressionLayer;
 
 use crate::{
     certificates::CertificateManager,
@@ -310,6 +312,11 @@ async fn connect(config: &Config, check: Check) -> Result<(Nats, watch::Receiver
     Ok((client, is_connected))
 }
 
+/// Health and metrics, in gzip for callers that accept it.
+fn admin_router(metrics: Render, readiness: Readiness) -> Router {
+    health::router(metrics, readiness).layer(CompressionLayer::new())
+}
+
 /// Serves health and metrics. Returns the address.
 async fn serve_admin(
     config: &Config,
@@ -323,7 +330,7 @@ async fn serve_admin(
         .with_context(|| format!("admin.listen: cannot listen on {address}"))?;
     let bound = listener.local_addr().context("admin.listen")?;
     let handle = metrics.clone();
-    let router = health::router(Arc::new(move || handle.render()), readiness);
+    let router = admin_router(Arc::new(move || handle.render()), readiness);
     tokio::spawn(async move {
         let served = axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned());
         if let Err(error) = served.await {
@@ -332,4 +339,30 @@ async fn serve_admin(
     });
     tokio::spawn(run_every(METRICS_UPKEEP, move || metrics.run_upkeep()));
     Ok(bound.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use http::Request;
+    use tower_service::Service as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn metrics_come_in_the_encoding_that_is_asked_for() {
+        let metrics: Render = Arc::new(|| "# TYPE a_total counter\na_total 1\n".repeat(100));
+        let mut router = admin_router(metrics, Readiness::default());
+        let mut ask = async |encoding: &str| {
+            let request = Request::get("/metrics").header("accept-encoding", encoding);
+            router
+                .call(request.body(Body::empty()).unwrap())
+                .await
+                .unwrap()
+        };
+        let zipped = ask("gzip").await;
+        assert_eq!(zipped.headers()["content-encoding"], "gzip");
+        let plain = ask("identity").await;
+        assert!(!plain.headers().contains_key("content-encoding"));
+    }
 }

@@ -96,7 +96,8 @@ impl Check {
         self.set(Health::Failed(reason.to_owned()));
     }
 
-    fn set(&self, health: Health) {
+    /// Sets its result.
+    pub fn set(&self, health: Health) {
         let mut checks = self.readiness.0.write();
         checks.insert(self.name, HealthSource::Fixed(health));
     }
@@ -278,6 +279,9 @@ mod tests {
         readiness.register_computed("stream", || Health::Lagging("no server".to_owned()));
         let lagging = "[+]stream ok, lagging: no server\nreadyz check passed\n";
         assert_eq!(ask(&readiness, "/readyz").await, (200, lagging.to_owned()));
+        let check = readiness.register("stream", "not caught up yet");
+        check.set(Health::Lagging("no server".to_owned()));
+        assert_eq!(ask(&readiness, "/readyz").await.0, 200);
         readiness.register_computed("stream", || Health::Passed);
         assert_eq!(ask(&readiness, "/readyz").await, (200, "ok".to_owned()));
     }

@@ -9,7 +9,7 @@ use std::{
 use async_nats::Client as Nats;
 use futures::StreamExt as _;
 use quota_semantics::{Name, Timestamp, admission::Charging, object::GroupResource};
-use quota_service::health::Check;
+use quota_service::health::{Check, Health};
 use serde::{Deserialize, de::DeserializeOwned};
 use tokio::{sync::watch, task::JoinSet};
 
@@ -21,7 +21,7 @@ use crate::{
     kubernetes::Client,
     line::{self, Progress, RelistIds},
     metrics,
-    needed::Wanted,
+    needed::{Wanted, groups, needed, quotas},
     publisher::{Ended, Identity, Publisher, Status, Stream},
     queue::Queue,
     rules::Rules,
@@ -45,6 +45,7 @@ impl LeadingGauge {
 impl Drop for LeadingGauge {
     fn drop(&mut self) {
         metrics::leader(false);
+        metrics::watermarks_missing(0);
     }
 }
 
@@ -235,8 +236,8 @@ impl Leader {
         })
     }
 
-    /// Queues the watermarks of all kinds, after the lines before them. Whenever each kind has a watermark, and its
-    /// list is published, sends the kinds that were `limited` by then to `limits`.
+    /// Queues the watermarks of all kinds, after the lines before them. Whenever quotas and groups have watermarks, sends
+    /// the kinds that are `limited` to `limits`, whether or not other kinds have watermarks.
     async fn publish_progress(
         &self,
         reporting: Reporting<'_>,
@@ -251,6 +252,7 @@ impl Leader {
             status,
         } = reporting;
         let every = self.config.watermark.every.get();
+        let configured = needed(&self.wanted(), &BTreeSet::new());
         let mut awaited_since = None;
         let mut listed = Listed::default();
         loop {
@@ -258,28 +260,24 @@ impl Leader {
             let missing = watermarks.missing();
             let is_complete = missing.is_empty() && !watermarks.is_empty();
             if is_complete {
-                listed.note(queue.pushed(), || limited.get());
+                listed.note(queue.pushed());
             }
-            if let Some(kinds) = listed.take(status.published()) {
+            if listed.take(status.published()) {
                 status.listed();
+            }
+            if watermarks.are_known(&[quotas(), groups()]) {
+                let kinds = Some(limited.get());
                 limits.send_if_modified(|before| {
-                    let changed = before.as_ref() != Some(&kinds);
-                    *before = Some(kinds);
+                    let changed = *before != kinds;
+                    *before = kinds;
                     changed
                 });
             }
-            let incomplete = match missing.first() {
-                _ if watermarks.is_empty() => Some("discovery has not succeeded yet".to_owned()),
-                Some(first) => Some(format!(
-                    "{} kinds have no watermark yet: {first}",
-                    missing.len()
-                )),
-                None => None,
-            };
-            match incomplete {
-                Some(why) => self.check.fail(&why),
-                None => self.check.pass(),
-            }
+            self.check.set(match watermarks.is_empty() {
+                true => Health::Failed("discovery has not succeeded yet".to_owned()),
+                false => health(&missing, &configured),
+            });
+            metrics::watermarks_missing(missing.len());
             ages(&progress);
             metrics::queue_lines(queue.len());
             for line in line::bookmarks(&self.cluster_uid, instance, &progress) {
@@ -301,22 +299,40 @@ impl Leader {
     }
 }
 
-/// A value that is valid once the lists of all kinds are published.
+/// The health of a leader without watermarks of these kinds.
+///
+/// The leader is not ready without the watermarks of kinds that are always watched, or `configured`. All others are
+/// watched because of quotas: the author of a quota may name a kind that the bridge must not list, and shall not make the
+/// bridge unready for everybody.
+fn health(missing: &[GroupResource], configured: &BTreeSet<GroupResource>) -> Health {
+    let Some(first) = missing.first() else {
+        return Health::Passed;
+    };
+    let say = |kind: &GroupResource| {
+        let count = missing.len();
+        format!("{count} kinds have no watermark yet: {kind}")
+    };
+    match missing.iter().find(|kind| configured.contains(*kind)) {
+        Some(kind) => Health::Failed(say(kind)),
+        None => Health::Lagging(say(first)),
+    }
+}
+
+/// Whether the lists of all kinds are published.
 ///
 /// The lists were queued before their watermarks. The queue may never be empty again, so lines are counted.
 #[derive(Debug, Default)]
-struct Listed<T>(Option<(u64, T)>);
+struct Listed(Option<u64>);
 
-impl<T> Listed<T> {
-    /// Every kind is listed, and `pushed` lines were queued. A value that was noted before is kept.
-    fn note(&mut self, pushed: u64, what: impl FnOnce() -> T) {
-        self.0.get_or_insert_with(|| (pushed, what()));
+impl Listed {
+    /// Every kind is listed, and `pushed` lines were queued. A number that was noted before is kept.
+    fn note(&mut self, pushed: u64) {
+        self.0.get_or_insert(pushed);
     }
 
-    /// The noted value, if the `published` lines contain all lists.
-    fn take(&mut self, published: u64) -> Option<T> {
-        let noted = self.0.take_if(|(pushed, _)| *pushed <= published);
-        noted.map(|(_, what)| what)
+    /// Whether the `published` lines contain all lists.
+    fn take(&mut self, published: u64) -> bool {
+        self.0.take_if(|pushed| *pushed <= published).is_some()
     }
 }
 
@@ -365,11 +381,30 @@ mod tests {
         let mut listed = Listed::default();
         let ticks = (1..7).map(|tick| {
             let pushed = tick * 10;
-            listed.note(pushed, || tick);
+            listed.note(pushed);
             listed.take(pushed - 15.min(pushed))
         });
-        let expected = [None, None, Some(1), None, None, Some(4)];
+        let expected = [false, false, true, false, false, true];
         assert_eq!(ticks.collect::<Vec<_>>(), expected);
-        assert_eq!(listed.take(u64::MAX), None);
+        assert!(!listed.take(u64::MAX));
+    }
+
+    /// Whoever writes quotas chooses what is watched besides.
+    #[test]
+    fn a_kind_that_only_quotas_name_does_not_keep_the_leader_from_being_ready() {
+        let kind = |name| GroupResource::new("", name);
+        let configured = BTreeSet::from([kind("pods"), kind("services")]);
+        let of = |names: &[&'static str]| {
+            let missing: Vec<_> = names.iter().copied().map(kind).collect();
+            health(&missing, &configured)
+        };
+        assert_eq!(of(&[]), Health::Passed);
+        let lagging = "1 kinds have no watermark yet: secrets";
+        assert_eq!(of(&["secrets"]), Health::Lagging(lagging.to_owned()));
+        let failed = "2 kinds have no watermark yet: services";
+        assert_eq!(
+            of(&["secrets", "services"]),
+            Health::Failed(failed.to_owned())
+        );
     }
 }

@@ -22,7 +22,7 @@ pub(crate) enum Kind {
 pub(crate) type Metric = (&'static str, Kind, &'static str, &'static str);
 
 /// All metrics.
-pub(crate) const ALL: [Metric; 16] = [
+pub(crate) const ALL: [Metric; 17] = [
     (
         "quota_bridge_leader",
         Kind::Gauge,
@@ -70,6 +70,12 @@ pub(crate) const ALL: [Metric; 16] = [
         Kind::Gauge,
         "resource",
         "Age of the watermark of a kind.",
+    ),
+    (
+        "quota_bridge_watermarks_missing",
+        Kind::Gauge,
+        "",
+        "Watched kinds that have no watermark yet.",
     ),
     (
         "quota_bridge_events_total",
@@ -194,6 +200,11 @@ pub(crate) fn watermark_age(resource: &str, seconds: f64) {
     gauge!("quota_bridge_watermark_age_seconds", "resource" => resource.to_owned()).set(seconds);
 }
 
+/// Sets the number of kinds that have no watermark yet.
+pub(crate) fn watermarks_missing(kinds: usize) {
+    gauge!("quota_bridge_watermarks_missing").set(kinds as f64);
+}
+
 /// Counts an event of a watch.
 pub(crate) fn event(resource: &str) {
     counter!("quota_bridge_events_total", "resource" => resource.to_owned()).increment(1);
@@ -303,6 +314,7 @@ mod tests {
             publish_refused();
             suppressed();
             watermark_age("pods", 1.0);
+            watermarks_missing(1);
             event("pods");
             relist("pods", true);
             watch_opened("pods");

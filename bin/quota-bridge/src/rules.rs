@@ -105,7 +105,7 @@ fn set(configuration: &mut Value, rules: &Value, of_all: bool) -> bool {
 mod tests {
     use super::*;
 
-    /// A kind that the bridge may not list keeps the limits unknown for ever. The webhook is called nevertheless.
+    /// A bridge that may not list quotas never knows the limits. The webhook is called nevertheless.
     #[test]
     fn until_limits_are_known_only_missing_rules_are_written() {
         let mut configuration = json!({"webhooks": [{"name": "a"}, {"name": "b", "rules": [7]}]});

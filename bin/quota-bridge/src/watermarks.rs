@@ -24,6 +24,16 @@ struct ScopeWatermark {
     version: u64,
 }
 
+impl Kind {
+    /// Whether it has a watermark, or needs none.
+    fn is_known(&self) -> bool {
+        match self {
+            Self::Absent => true,
+            Self::Scopes(scopes) => oldest(scopes).is_some(),
+        }
+    }
+}
+
 impl Watermarks {
     /// Records that a kind is watched from now on, in these scopes. The kind has no watermark yet.
     pub fn watched(&self, kind: &GroupResource, scopes: &[Scope]) {
@@ -74,13 +84,18 @@ impl Watermarks {
 
     /// The watched kinds that have no watermark yet.
     #[must_use]
-    pub fn missing(&self) -> Vec<Name> {
+    pub fn missing(&self) -> Vec<GroupResource> {
         let kinds = self.0.lock();
-        let missing = kinds.iter().filter(|(_, watched)| match watched {
-            Kind::Absent => false,
-            Kind::Scopes(scopes) => oldest(scopes).is_none(),
-        });
-        missing.map(|(kind, _)| kind.name()).collect()
+        let missing = kinds.iter().filter(|(_, watched)| !watched.is_known());
+        missing.map(|(kind, _)| kind.clone()).collect()
+    }
+
+    /// Whether all objects of these kinds have been queued: each has a watermark, or is not served.
+    #[must_use]
+    pub fn are_known(&self, these: &[GroupResource]) -> bool {
+        let kinds = self.0.lock();
+        let mut these = these.iter();
+        these.all(|kind| kinds.get(kind).is_some_and(Kind::is_known))
     }
 
     /// Whether discovery has not succeeded yet.
@@ -110,7 +125,7 @@ mod tests {
         marks.watched(&kind, &[scope("a"), scope("b")]);
         let at = |seconds: i64| Timestamp::from_nanoseconds(seconds * 1_000_000_000);
         marks.advance(&scope("a"), at(9), 20);
-        assert_eq!(marks.missing(), [Name::from("pods")]);
+        assert_eq!(marks.missing(), [kind.clone()]);
         assert!(marks.progress().is_empty());
         marks.advance(&scope("b"), at(7), 18);
         let expected = Progress::Watermark {
@@ -126,5 +141,25 @@ mod tests {
         assert_eq!(marks.progress().len(), 1);
         marks.keep_absent(|_| false);
         assert!(marks.is_empty());
+    }
+
+    #[test]
+    fn some_kinds_are_known_whatever_is_missing_of_others() {
+        let kind = |name| GroupResource::new("", name);
+        let (quotas, groups, secrets) = (kind("quotas"), kind("groups"), kind("secrets"));
+        let scope = |kind: &GroupResource| Scope {
+            resource: kind.clone(),
+            namespace: None,
+        };
+        let marks = Watermarks::default();
+        let both = [quotas.clone(), groups.clone()];
+        assert!(!marks.are_known(&both), "discovery has not succeeded yet");
+        marks.watched(&quotas, &[scope(&quotas)]);
+        marks.watched(&secrets, &[scope(&secrets)]);
+        marks.absent(&groups);
+        assert!(!marks.are_known(&both));
+        marks.advance(&scope(&quotas), Timestamp::EPOCH, 7);
+        assert!(marks.are_known(&both));
+        assert_eq!(marks.missing(), [secrets]);
     }
 }

@@ -364,13 +364,13 @@ pub(crate) fn metric(bridge: &Program, name: &str) -> f64 {
         .unwrap_or(0.0)
 }
 
-/// Waits until the bridge is ready: it has listed all kinds.
+/// Waits until the bridge is ready, and has listed all kinds.
 pub(crate) fn until_ready(bridge: &Program) {
     let url = format!("{}/readyz?verbose", bridge.url("admin"));
     let deadline = Instant::now() + PATIENCE;
     loop {
         let (status, text) = ask(&url);
-        if status == 200 {
+        if status == 200 && !text.contains("have no watermark yet") {
             return;
         }
         assert!(

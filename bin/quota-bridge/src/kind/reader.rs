@@ -2,6 +2,7 @@
 
 mod bookmark;
 mod kept;
+mod spec;
 
 use std::{
     collections::BTreeMap,
@@ -15,12 +16,15 @@ use quota_semantics::{
     resource::ResourceList,
     uid::Uid,
 };
-use serde::{Deserialize, Serialize, de::IgnoredAny};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 pub(super) use bookmark::bookmark;
 
-use self::kept::{Annotations, is_setting, is_short, kept, shorten};
+use self::{
+    kept::{Annotations, is_setting, is_short, kept, shorten},
+    spec::{Limits, Spec},
+};
 use crate::{
     discovery::Served,
     line::{self, Plain},
@@ -149,18 +153,6 @@ const NEEDED_METADATA: [&str; 6] = [
     "creationTimestamp",
     "annotations",
 ];
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Hard {
-    hard: Option<BTreeMap<String, IgnoredAny>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct GroupSpec {
-    quota: Option<Hard>,
-}
 
 impl Reader {
     /// A reader for a served kind.
@@ -370,25 +362,21 @@ impl Reader {
         let (annotations, settings);
         let Quota { mut metadata, spec } = read(json)?;
         let of_all: OnlyMetadata = read(json)?;
-        let mut spec = spec.map_or("{}", RawValue::get);
-        let (uid, version, limits) = match self.form {
-            Form::Group => {
-                let (uid, version) = identity_of_cluster(&of_all.metadata)?;
-                let spec: Option<GroupSpec> = read(spec)?;
-                (uid, version, spec.unwrap_or_default().quota)
-            }
-            _ => {
-                let (uid, version) = identity(&of_all.metadata)?;
-                (uid, version, read(spec)?)
-            }
+        let ((uid, version), limits) = match self.form {
+            Form::Group => (identity_of_cluster(&of_all.metadata)?, Limits::OfGroup),
+            _ => (identity(&of_all.metadata)?, Limits::OfQuota),
         };
+        let Spec {
+            text: spec,
+            limited,
+            mut lacks,
+        } = limits.read(spec.map_or("{}", RawValue::get));
+        let mut spec = &*spec;
         metadata.remove("managedFields");
         if let Some(all) = metadata.remove("annotations") {
             annotations = kept(all, |key, value| is_setting(key) || is_short(key, value))?;
             metadata.insert("annotations", &annotations);
         }
-        let limited = limits.unwrap_or_default().hard.unwrap_or_default();
-        let limited = limited.into_keys();
         let text = |metadata: &BTreeMap<&str, &RawValue>, spec: &str| {
             let metadata = serde_json::to_string(metadata).map_err(|error| error.to_string())?;
             Ok::<_, String>(format!(r#"{{"metadata":{metadata},"spec":{spec}}}"#))
@@ -408,7 +396,6 @@ impl Reader {
             }
             shown = line(&metadata, spec)?;
         }
-        let mut lacks = None;
         if shown.len() > line::MAX_BYTES || spec.len() > SPEC_MAX_BYTES {
             // The limits of others have to go on. Who wrote this one could have deleted it as well.
             lacks = Some("its limits: they are too long".to_owned());
@@ -423,7 +410,8 @@ impl Reader {
             fingerprint: self.hasher.hash_one(text(&metadata, spec)?),
             line: shown,
             limits: limited
-                .filter_map(|name| counted_kind(&name))
+                .iter()
+                .filter_map(|name| counted_kind(name))
                 .filter(is_possible)
                 .collect(),
             lacks,

@@ -222,6 +222,70 @@ fn a_group_is_kept_as_a_quota_is() {
     }
 }
 
+/// A quota or group with this spec, and the spec that is published of it.
+fn published_spec(resource: &str, spec: &str) -> (Alive, serde_json::Value) {
+    let reader = match resource {
+        "resourcequotas" => reader("", resource, "ResourceQuota"),
+        _ => reader("quota.openshift.io", resource, "ClusterResourceQuota"),
+    };
+    let json = format!(r#"{{"metadata":{{"name":"q","namespace":"a","uid":"u"}},"spec":{spec}}}"#);
+    let alive = reader.alive("ADDED", &json).unwrap();
+    let line: serde_json::Value = serde_json::from_slice(&alive.line).unwrap();
+    (alive, line["object"]["spec"].clone())
+}
+
+/// The ledger rejects such an amount, and no list with a rejected object is complete.
+#[test]
+fn amounts_that_are_no_quantities_are_left_out() {
+    let hard = r#""hard":{"pods":"ten","memory":"10 Gi","count/secrets":"","cpu":"0.50","count/configmaps":2,
+        "services":{},"storage":true}"#;
+    let quota = format!(r#"{{{hard},"scopes":["Terminating"]}}"#);
+    let group = format!(r#"{{"selector":{{"annotations":{{"a":"b"}}}},"quota":{{{hard}}}}}"#);
+    for (resource, spec, expected) in [
+        (
+            "resourcequotas",
+            &quota,
+            r#"{"hard":{"cpu":"0.50","count/configmaps":2},"scopes":["Terminating"]}"#,
+        ),
+        (
+            "clusterresourcequotas",
+            &group,
+            r#"{"selector":{"annotations":{"a":"b"}},"quota":{"hard":{"cpu":"0.50","count/configmaps":2}}}"#,
+        ),
+    ] {
+        let (alive, published) = published_spec(resource, spec);
+        let expected: serde_json::Value = serde_json::from_str(expected).unwrap();
+        assert_eq!(published, expected, "{resource}");
+        assert_eq!(alive.limits, [GroupResource::new("", "configmaps")]);
+        let lacks = alive.lacks.unwrap();
+        assert!(lacks.starts_with("5 of its limits: "), "{lacks}");
+    }
+}
+
+/// Another definition of the kind may allow anything.
+#[test]
+fn a_spec_that_the_ledger_cannot_read_is_left_out() {
+    for (resource, spec) in [
+        ("resourcequotas", r#"{"hard":7}"#),
+        ("resourcequotas", r#"{"hard":{"pods":"1"},"scopes":7}"#),
+        ("clusterresourcequotas", "7"),
+        (
+            "clusterresourcequotas",
+            r#"{"selector":[7],"quota":{"hard":{"pods":"ten"}}}"#,
+        ),
+        (
+            "clusterresourcequotas",
+            r#"{"quota":{"hard":{"$serde_json::private::RawValue":"1"}}}"#,
+        ),
+    ] {
+        let (alive, published) = published_spec(resource, spec);
+        assert_eq!(published, serde_json::json!({}), "{spec}");
+        assert!(alive.limits.is_empty(), "{spec}");
+        let lacks = alive.lacks.unwrap();
+        assert!(lacks.starts_with("its limits: "), "{lacks}");
+    }
+}
+
 #[test]
 fn of_a_namespace_is_kept_what_groups_choose_by() {
     let namespaces = reader("", "namespaces", "Namespace");

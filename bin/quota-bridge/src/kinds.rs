@@ -45,6 +45,14 @@ struct Running {
     _tasks: JoinSet<()>,
 }
 
+impl Running {
+    /// Whether the kind may be gone if discovery leaves it out: it has, or had, a definition. A definition that was missing
+    /// once may have been about to go, or to come back, while discovery still listed the kind.
+    fn may_be_gone(&self, kind: &GroupResource) -> bool {
+        self.is_defined == Some(true) || was_defined(kind) && !self.served.aggregated
+    }
+}
+
 /// A changed discovery result for a watched kind, with the time of the first such discovery.
 #[derive(Debug, Default)]
 struct Changed(Option<(Served, Instant)>);
@@ -152,7 +160,7 @@ impl Kinds {
                 (Some(served), None) => self.start(served.clone()),
                 // The tasks of kinds that may come back go on, and fail by themselves.
                 (None, Some(running)) => {
-                    if is_out_for_long && running.is_defined == Some(true) {
+                    if is_out_for_long && running.may_be_gone(kind) {
                         missing.push((kind, is_out_for_long));
                     }
                 }
@@ -440,6 +448,29 @@ mod tests {
                     assert_eq!(scene.relists(kind), times, "{asked:?}");
                 }
             }
+        }
+    }
+
+    /// Discovery may go on listing a kind for a while when its definition is gone.
+    #[tokio::test]
+    async fn a_kind_goes_although_its_definition_was_already_missing_when_it_was_first_watched() {
+        for comes_back in [false, true] {
+            let mut scene = Scene::new(&[WIDGETS]).await;
+            define(&scene.world, WIDGETS);
+            let outdated = discover(&scene.kinds.shared.client).await.unwrap();
+            scene.world.delete(DEFINITIONS, "", WIDGETS);
+            scene.kinds.adjust(&outdated).await;
+            if comes_back {
+                define(&scene.world, WIDGETS);
+                scene.discover().await;
+                scene.world.delete(DEFINITIONS, "", WIDGETS);
+            }
+            scene.discover().await;
+            assert!(!scene.is_absent(WIDGETS), "it was left out only once");
+            while scene.lines.try_recv().is_ok() {}
+            scene.discover().await;
+            assert!(scene.is_absent(WIDGETS));
+            assert_eq!(scene.relists(WIDGETS), 1, "its objects are gone");
         }
     }
 

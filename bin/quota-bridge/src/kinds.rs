@@ -301,25 +301,12 @@ impl Kinds {
 
 #[cfg(test)]
 mod tests {
-    use std::num::NonZeroUsize;
-
-    use fake_api::{
-        server,
-        world::{Fault, Request, World},
-    };
-    use quota_semantics::admission::Charging;
+    use fake_api::world::{Fault, Request, World};
     use serde_json::json;
-    use tokio::sync::{mpsc, watch};
+    use tokio::sync::mpsc;
 
     use super::*;
-    use crate::{
-        kind::{Limited, Lists, Settings},
-        kubernetes::{Access, Client},
-        line::{Progress, RelistIds},
-        publisher::Status,
-        queue::{Line, Queue},
-        watermarks::Watermarks,
-    };
+    use crate::{kind::fakes, line::Progress, queue::Line};
 
     const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
     const WIDGETS: &str = "widgets.example.com";
@@ -334,32 +321,7 @@ mod tests {
 
     impl Scene {
         async fn new(include: &[&str]) -> Self {
-            let world = World::new();
-            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let url = format!("http://{}", listener.local_addr().unwrap());
-            tokio::spawn(server::serve(listener, world.clone()));
-            let (queue, lines) = Queue::new(4096, 1 << 20);
-            let hour = Duration::from_secs(3600);
-            let shared = Shared {
-                client: Client::new(Access::plain(&url)).unwrap(),
-                queue,
-                ids: RelistIds::new("i"),
-                settings: Settings {
-                    watch_list: false,
-                    page: 500,
-                    relist_every: hour,
-                    list_idle: hour,
-                    watch_timeout: hour,
-                    watch_idle: hour,
-                    watermark_every: hour,
-                },
-                charging: Charging::default(),
-                lists: Lists::new(NonZeroUsize::MIN),
-                limited: Limited::default(),
-                watermarks: Watermarks::default(),
-                awaited: watch::channel(()).1,
-                publisher: Arc::new(Status::default()),
-            };
+            let (world, shared, lines) = fakes::shared().await;
             let wanted = Wanted {
                 include: include.iter().map(|kind| kind.parse().unwrap()).collect(),
                 ..Wanted::default()

@@ -1,5 +1,7 @@
 //! The tasks of a kind, which list and watch its objects. A failing kind does not affect others.
 
+#[cfg(test)]
+pub(crate) mod fakes;
 mod lists;
 pub mod machine;
 mod probe;

@@ -6,6 +6,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use quota_semantics::Timestamp;
 use serde::Deserialize;
 use tokio::{sync::mpsc, time::Instant};
 
@@ -37,6 +38,7 @@ pub(super) struct Probe {
     path: String,
     shown: Shown,
     relists: mpsc::UnboundedSender<Relist>,
+    reads: Reads,
     /// The number of consecutive reads whose version was before that of the watch.
     behind: u32,
     /// The time at which a list was last requested because no watch reported progress.
@@ -46,6 +48,54 @@ pub(super) struct Probe {
 #[derive(Deserialize)]
 struct Listed {
     metadata: ListMetadata,
+}
+
+/// A consistent read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Read {
+    /// When it began.
+    time: Timestamp,
+    /// The version that it returned.
+    version: u64,
+}
+
+/// Reads whose versions the watch has not reached yet: the first one and the last one.
+///
+/// A watch that is always some seconds behind reaches none of them soon, but each of them some time. So the first one is
+/// kept, however many follow.
+#[derive(Debug, Default)]
+struct Reads {
+    first: Option<Read>,
+    last: Option<Read>,
+}
+
+impl Reads {
+    /// A read was made.
+    fn note(&mut self, read: Read) {
+        if self.last.is_some_and(|last| read.version < last.version) {
+            // The server was restored: the earlier versions are those of a lost history.
+            *self = Self::default();
+        }
+        self.first.get_or_insert(read);
+        self.last = Some(read);
+    }
+
+    /// The latest of the reads that the watch has reached, if it has shown all up to this version. Nothing is reached, nor
+    /// will be, while it is not certain what was shown.
+    fn reached(&mut self, shown: Option<u64>) -> Option<Read> {
+        let Some(shown) = shown else {
+            *self = Self::default();
+            return None;
+        };
+        let is_reached = |read: &mut Read| read.version <= shown;
+        if let Some(last) = self.last.take_if(is_reached) {
+            self.first = None;
+            return Some(last);
+        }
+        let first = self.first.take_if(is_reached)?;
+        self.first = self.last;
+        Some(first)
+    }
 }
 
 impl Probe {
@@ -63,6 +113,7 @@ impl Probe {
             scope,
             shown,
             relists,
+            reads: Reads::default(),
             behind: 0,
             listed: None,
         }
@@ -87,6 +138,7 @@ impl Probe {
     }
 
     async fn probe(&mut self) {
+        self.advance();
         let Some(before) = *self.shown.borrow() else {
             return;
         };
@@ -99,10 +151,20 @@ impl Probe {
             return;
         }
         self.behind = 0;
+        self.reads.note(Read { time, version });
         let is_shown = self.is_shown(version, SHOWS_SOON).await
             || self.is_shown_besides(version).await
             || self.is_shown_by_list(version, before).await;
-        if is_shown {
+        if !is_shown {
+            tracing::debug!(resource = self.label, version, "the watch is behind");
+        }
+        self.advance();
+    }
+
+    /// Advances the watermark to the latest read that the watch has reached.
+    fn advance(&mut self) {
+        let shown = *self.shown.borrow();
+        if let Some(Read { time, version }) = self.reads.reached(shown) {
             let time = self.shared.publisher.on_their_clock(time);
             self.shared.watermarks.advance(&self.scope, time, version);
         }
@@ -126,6 +188,7 @@ impl Probe {
     /// Counts a read whose version is before that of the watch. After two in a row the server counts as restored: a
     /// watch from a version in the future is silent forever.
     fn went_back(&mut self, version: u64, before: u64) {
+        self.reads = Reads::default();
         self.behind += 1;
         if self.behind >= 2 {
             let newest = before;
@@ -202,5 +265,96 @@ impl Probe {
             }
         }
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::slice;
+
+    use fake_api::world::{Fault, Request};
+    use quota_semantics::object::GroupResource;
+    use serde_json::json;
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::{kind::fakes, line::Progress};
+
+    fn read(time: i64, version: u64) -> Read {
+        let time = Timestamp::from_nanoseconds(time);
+        Read { time, version }
+    }
+
+    #[test]
+    fn the_first_read_is_kept_until_it_is_reached_whatever_follows() {
+        let mut reads = Reads::default();
+        for time in 1..5 {
+            reads.note(read(time, 10));
+        }
+        assert_eq!(reads.reached(Some(9)), None);
+        reads.note(read(5, 50));
+        reads.note(read(6, 60));
+        assert_eq!(reads.reached(Some(49)), Some(read(1, 10)));
+        assert_eq!(reads.reached(Some(59)), None);
+        reads.note(read(7, 70));
+        assert_eq!(reads.reached(Some(60)), Some(read(6, 60)));
+        reads.note(read(8, 80));
+        assert_eq!(reads.reached(Some(80)), Some(read(8, 80)), "the latest");
+        assert_eq!(reads.reached(Some(99)), None);
+    }
+
+    #[test]
+    fn reads_of_an_uncertain_watch_or_of_a_lost_history_are_dropped() {
+        let mut reads = Reads::default();
+        reads.note(read(1, 10));
+        assert_eq!(reads.reached(None), None);
+        assert_eq!(reads.reached(Some(10)), None);
+        reads.note(read(2, 20));
+        reads.note(read(3, 5));
+        assert_eq!(reads.reached(Some(5)), Some(read(3, 5)));
+        assert_eq!(reads.reached(Some(20)), None);
+    }
+
+    /// Where the queue is always some seconds behind, for example.
+    #[tokio::test]
+    async fn a_watch_that_is_always_behind_has_a_watermark_that_is_behind() {
+        let (world, shared, _lines) = fakes::shared().await;
+        let served = Served {
+            resource: GroupResource::new("", "pods"),
+            version: "v1".to_owned(),
+            kind: "Pod".to_owned(),
+            aggregated: false,
+        };
+        let scope = Scope {
+            resource: served.resource.clone(),
+            namespace: None,
+        };
+        let watermarks = shared.watermarks.clone();
+        watermarks.watched(&served.resource, slice::from_ref(&scope));
+        let (show, shown) = watch::channel(Some(world.revision()));
+        let (relists, _requests) = mpsc::unbounded_channel();
+        let mut probe = Probe::new(Arc::new(shared), &served, scope, shown, relists);
+        // It takes no list to reach the version.
+        probe.listed = Some(Instant::now());
+        world.create("pods", "a", "p", json!({}));
+        let version = world.revision();
+        probe.probe().await;
+        let late = clock::now();
+        assert!(watermarks.progress().is_empty());
+        // By now the watch has reached it. Nobody knows how far the server is.
+        show.send_replace(Some(version));
+        let fault = Fault::Status(503, 0);
+        world.plan("pods", Request::List, fault, 1);
+        probe.probe().await;
+        match &watermarks.progress()["pods"] {
+            Progress::Watermark {
+                watermark,
+                version: reached,
+            } => {
+                assert_eq!(*reached, version.to_string());
+                assert!(*watermark < late);
+            }
+            other => panic!("{other:?}"),
+        }
     }
 }

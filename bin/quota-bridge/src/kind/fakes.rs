@@ -1,0 +1,50 @@
+//! What tests of tasks need: a cluster that is kept in memory, and a queue that nobody publishes.
+
+use std::{num::NonZeroUsize, sync::Arc, time::Duration};
+
+use fake_api::{server, world::World};
+use quota_semantics::admission::Charging;
+use tokio::{
+    net::TcpListener,
+    sync::{mpsc, watch},
+};
+
+use super::{Limited, Lists, Settings, Shared};
+use crate::{
+    kubernetes::{Access, Client},
+    line::RelistIds,
+    publisher::Status,
+    queue::{Line, Queue},
+    watermarks::Watermarks,
+};
+
+/// The parts of a bridge that leads, between a new cluster and a queue. Nothing happens by itself within an hour.
+pub(crate) async fn shared() -> (World, Shared, mpsc::Receiver<Line>) {
+    let world = World::new();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(server::serve(listener, world.clone()));
+    let (queue, lines) = Queue::new(4096, 1 << 20);
+    let hour = Duration::from_secs(3600);
+    let shared = Shared {
+        client: Client::new(Access::plain(&url)).unwrap(),
+        queue,
+        ids: RelistIds::new("i"),
+        settings: Settings {
+            watch_list: false,
+            page: 500,
+            relist_every: hour,
+            list_idle: hour,
+            watch_timeout: hour,
+            watch_idle: hour,
+            watermark_every: hour,
+        },
+        charging: Charging::default(),
+        lists: Lists::new(NonZeroUsize::MIN),
+        limited: Limited::default(),
+        watermarks: Watermarks::default(),
+        awaited: watch::channel(()).1,
+        publisher: Arc::new(Status::default()),
+    };
+    (world, shared, lines)
+}

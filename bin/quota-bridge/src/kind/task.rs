@@ -171,9 +171,8 @@ impl Task {
         let request = shared.client.open(&path, accept);
         let read = match shared.lists.open(request).await? {
             Ok((answer, permit)) => {
-                let body = answer.body(shared.lists.page_max_bytes()).await;
-                body.and_then(|body| self.read_page(&body))
-                    .map(|page| (page, permit))
+                let body = shared.lists.page(answer, permit).await?;
+                body.and_then(|(body, permit)| Ok((self.read_page(&body)?, permit)))
             }
             Err(failure) => Err(failure),
         };

@@ -11,40 +11,64 @@ use super::Failure;
 /// The idle timeout of a response body.
 const PAUSE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A response of which only the head has arrived.
+/// A response of which the head has arrived, and the part of the body that was read.
 #[derive(Debug)]
-pub struct Answer(Incoming);
+pub struct Answer {
+    body: Incoming,
+    read: Vec<u8>,
+}
 
 impl Answer {
     pub(super) const fn new(body: Incoming) -> Self {
-        Self(body)
+        Self {
+            body,
+            read: Vec::new(),
+        }
     }
 
     /// The whole body.
     ///
     /// # Errors
-    /// [`Failure::TooLong`] if the body has more than `max_bytes`; otherwise if it breaks off.
-    pub async fn body(self, max_bytes: usize) -> Result<Bytes, Failure> {
-        let mut body = self.0;
-        let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
-        if announced > max_bytes {
+    /// It is longer than so many bytes, or breaks off.
+    pub async fn body(mut self, max_bytes: usize) -> Result<Bytes, Failure> {
+        while self.read_more(max_bytes).await? {}
+        Ok(self.into_read())
+    }
+
+    /// Reads what arrives next of the body. False: it was over.
+    ///
+    /// # Errors
+    /// The body is longer than so many bytes, or breaks off.
+    pub(crate) async fn read_more(&mut self, max_bytes: usize) -> Result<bool, Failure> {
+        let room = max_bytes - self.read.len();
+        let announced = usize::try_from(self.body.size_hint().lower()).unwrap_or(usize::MAX);
+        if announced > room {
             return Err(Failure::TooLong(max_bytes));
         }
-        let mut read = Vec::with_capacity(announced);
-        loop {
-            let frame = tokio::time::timeout(PAUSE_TIMEOUT, body.frame()).await;
-            let frame = frame.map_err(|_| Failure::Unreachable("the answer stopped".to_owned()))?;
-            let Some(frame) = frame else {
-                return Ok(read.into());
-            };
-            let frame = frame.map_err(|error| Failure::unreachable(&error))?;
-            if let Ok(data) = frame.into_data() {
-                if data.len() > max_bytes - read.len() {
-                    return Err(Failure::TooLong(max_bytes));
-                }
-                read.extend_from_slice(&data);
+        self.read.reserve(announced);
+        let frame = tokio::time::timeout(PAUSE_TIMEOUT, self.body.frame()).await;
+        let frame = frame.map_err(|_| Failure::Unreachable("the answer stopped".to_owned()))?;
+        let Some(frame) = frame else {
+            return Ok(false);
+        };
+        let frame = frame.map_err(|error| Failure::unreachable(&error))?;
+        if let Ok(data) = frame.into_data() {
+            if data.len() > room {
+                return Err(Failure::TooLong(max_bytes));
             }
+            self.read.extend_from_slice(&data);
         }
+        Ok(true)
+    }
+
+    /// How many bytes of the body were read.
+    pub(crate) const fn read_bytes(&self) -> usize {
+        self.read.len()
+    }
+
+    /// What was read of the body.
+    pub(crate) fn into_read(self) -> Bytes {
+        self.read.into()
     }
 }
 

@@ -4,7 +4,7 @@ mod watches;
 
 use std::{fs, sync::Arc};
 
-use axum::{body::Body, extract::Extension};
+use axum::body::Body;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::BodyExt as _;
 use quota_semantics::{Span, Timestamp};
@@ -175,7 +175,7 @@ impl Setup {
 }
 
 fn everything() -> Router {
-    let name = |Extension(principal): Extension<Principal>, headers: HeaderMap| async move {
+    let name = |principal: Principal, headers: HeaderMap| async move {
         assert!(
             headers.get(header::AUTHORIZATION).is_none(),
             "handlers see no token"

@@ -65,7 +65,8 @@ async fn a_daemon_serves_its_webhook() {
     let (_, denied) = review(&mut stream, &recorded("deployment-scale"))
         .await
         .unwrap();
-    assert_eq!(denied["response"]["status"]["code"], 403, "{denied}");
+    // No event has shown the deployment yet.
+    assert_eq!(denied["response"]["status"]["code"], 409, "{denied}");
 
     // The room of a request that the API server's own quota plugin refuses is free again, and the refusal is reported.
     let hold = &admitted["response"]["auditAnnotations"]["hold"];

@@ -87,12 +87,17 @@ async fn its_pods_are_not_counted_twice() {
 }
 
 #[tokio::test]
-async fn a_workload_that_is_not_known_is_scaled_with_a_warning() {
+async fn a_workload_is_scaled_once_its_present_version_is_observed() {
     let world = World::charging(&["deployments.apps"]);
-    world.set_quota("q", &[("pods", "4")]).await;
+    world.set_quota("q", &[("pods", "9")]).await;
+    let created = recorded("deployment-create");
+    assert!(world.send(&created).await.allowed());
+    let unseen = world.send(&recorded("deployment-scale")).await;
+    assert_eq!(unseen.code(), 409);
+    assert!(unseen.message().contains("not observed yet"), "{unseen:?}");
+    world.observe(&created, "object").await;
     let answer = world.send(&recorded("deployment-scale")).await;
-    assert!(answer.allowed());
-    assert!(answer.warnings()[0].contains("not known"), "{answer:?}");
+    assert!(answer.allowed(), "{answer:?}");
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use super::{
     Durable, Error, Operation,
+    archive::Archive,
     reader::Source,
     snapshot::{SNAPSHOTS_NEEDED, SnapshotInfo},
     store::{Sealed, Store},
@@ -96,21 +97,20 @@ pub(super) fn compact(
     let needed_after = needed.first().map_or(0, |info| info.position.sequence);
     let going = plan(&epochs, unsealed_bytes(store), needed_after, now, retention);
     let going = &sealed[..going];
-    if let Some(last) = going.last() {
+    if !going.is_empty() {
         for info in needed {
             if let Some(damage) = store.snapshots.verify_at_leisure(info)? {
                 return Err(damage.into());
             }
         }
-        done.archived = archive(store, going)?;
-        for removed in store.advance_base(last.seal.last)? {
-            removed.epoch.remove(store.disk.as_ref())?;
-            done.epochs += 1;
-            done.bytes = done.bytes.saturating_add(removed.seal.stored_bytes);
-        }
-        store.disk.sync_directory(&store.epochs_directory())?;
     }
-    done.snapshots = remove_snapshots(store, &snapshots)?;
+    let gone = going
+        .iter()
+        .try_for_each(|oldest| remove(store, oldest, &mut done));
+    // Also after an error, which the room of a snapshot may prevent the next time.
+    let snapshots = remove_snapshots(store, &snapshots);
+    gone?;
+    done.snapshots = snapshots?;
     done.kept_from = store.base_position().sequence.saturating_add(1);
     Ok(done)
 }
@@ -162,20 +162,29 @@ fn first_unsealed_time(store: &Store) -> Result<Option<Timestamp>, Error> {
     Ok(chunk.first_time())
 }
 
-fn archive(store: &Store, going: &[Sealed]) -> Result<usize, Error> {
-    let Some(archive) = &store.archive else {
-        return Ok(0);
-    };
-    for sealed in going {
-        // The archive must not take the space that the write-ahead log needs meanwhile.
-        let free = store.disk.free_space(&store.directory)?;
-        if free / 2 < sealed.seal.stored_bytes {
-            let source = std::io::ErrorKind::StorageFull.into();
-            return Err(Error::io(&store.directory, Operation::Archive, source));
-        }
-        archive.store(&sealed.seal.before, &sealed.seal.last, store)?;
+/// Removes the oldest epoch, which is archived first if there is an archive. One epoch at a time: the archive gets the
+/// room of the epochs before.
+fn remove(store: &Store, oldest: &Sealed, done: &mut Compaction) -> Result<(), Error> {
+    if let Some(archive) = &store.archive {
+        store_in(archive, oldest, store)?;
+        done.archived += 1;
     }
-    Ok(going.len())
+    for removed in store.advance_base(oldest.seal.last)? {
+        removed.epoch.remove(store.disk.as_ref())?;
+        done.epochs += 1;
+        done.bytes = done.bytes.saturating_add(removed.seal.stored_bytes);
+    }
+    store.disk.sync_directory(&store.epochs_directory())
+}
+
+fn store_in(archive: &Archive, sealed: &Sealed, store: &Store) -> Result<(), Error> {
+    // On the disk of the ledger, it must not take the space that the write-ahead log needs meanwhile.
+    if archive.free_space()? / 2 < sealed.seal.stored_bytes {
+        let source = std::io::ErrorKind::StorageFull.into();
+        return Err(Error::io(archive.directory(), Operation::Archive, source));
+    }
+    archive.store(&sealed.seal.before, &sealed.seal.last, store)?;
+    Ok(())
 }
 
 /// Removes the snapshots before the beginning of the kept ledger.

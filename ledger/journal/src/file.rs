@@ -151,7 +151,7 @@ impl FileReader {
     /// current epoch are removed at a later call, and so is everything while a backup is made.
     ///
     /// # Errors
-    /// [`Error::Damaged`] if an epoch to be archived is damaged, [`Error::Io`]; then nothing was removed.
+    /// [`Error::Damaged`] if an epoch to be archived is damaged, [`Error::Io`]; then the epochs before it are removed.
     pub fn compact(
         &self,
         now: quota_semantics::Timestamp,

@@ -19,8 +19,14 @@ use quota_semantics::Timestamp;
 
 const MAGIC: [u8; 3] = *b"QLF";
 const VERSION: u8 = 1;
+/// The first byte of every frame.
+pub(super) const FIRST_BYTE: u8 = MAGIC[0];
+/// The first bytes of every frame.
+const BEGINNING: [u8; 4] = [MAGIC[0], MAGIC[1], MAGIC[2], VERSION];
 const GROUP_START: u32 = 1;
 const HASHED_FROM: usize = 12;
+/// Where the fields of the length and of the number of entries end.
+const COUNT_END: usize = 20;
 /// Offset of the payload in a frame.
 pub(super) const PAYLOAD_AT: usize = 36;
 pub(super) const HEADER_BYTES: usize = PAYLOAD_AT;
@@ -53,6 +59,18 @@ pub(super) struct Frame<'a> {
     pub(super) hash: Hash,
     /// The whole frame.
     pub(super) bytes: &'a [u8],
+}
+
+/// The fields of a frame's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    crc: u32,
+    flags: u32,
+    payload_bytes: usize,
+    count: u32,
+    /// Sequence of the first entry.
+    pub(super) first_sequence: u64,
+    time: i64,
 }
 
 /// The result of parsing at an offset.
@@ -114,43 +132,75 @@ pub(super) fn parse(bytes: &[u8]) -> Parsed<'_> {
     if magic[3] != VERSION {
         return Parsed::Corrupt("a frame of an unknown version");
     }
-    let mut fields = Fields::new(&bytes[4..]);
-    let (Some(crc), Some(flags), Some(length), Some(count), Some(first_sequence), Some(time)) = (
-        fields.u32(),
-        fields.u32(),
-        fields.u32(),
-        fields.u32(),
-        fields.u64(),
-        fields.i64(),
-    ) else {
+    let Some(header) = Header::read(bytes) else {
         return Parsed::NeedMore(HEADER_BYTES);
     };
-    let length = length as usize;
-    if length > MAX_PAYLOAD_BYTES {
+    if header.payload_bytes > MAX_PAYLOAD_BYTES {
         return Parsed::Corrupt("a frame with an impossible length");
     }
-    let whole = OVERHEAD_BYTES + length;
+    let whole = header.frame_bytes();
     let Some(bytes) = bytes.get(..whole) else {
         return Parsed::NeedMore(whole);
     };
-    if crc32fast::hash(&bytes[8..]) != crc {
+    if crc32fast::hash(&bytes[8..]) != header.crc {
         return Parsed::Corrupt("checksum mismatch");
     }
-    if count == 0 || first_sequence == 0 || first_sequence.checked_add(u64::from(count)).is_none() {
+    if !header.has_possible_sequences() {
         return Parsed::Corrupt("a frame with impossible sequence numbers");
     }
-    let Some(hash) = fields.skip(length).and_then(|()| fields.hash()) else {
+    let Some(hash) = hash_before(bytes, whole) else {
         return Parsed::NeedMore(whole);
     };
     Parsed::Complete(Frame {
-        first_sequence,
-        count,
-        time: Timestamp::from_nanoseconds(time),
-        group_start: flags & GROUP_START != 0,
-        payload: &bytes[HEADER_BYTES..HEADER_BYTES + length],
+        first_sequence: header.first_sequence,
+        count: header.count,
+        time: Timestamp::from_nanoseconds(header.time),
+        group_start: header.flags & GROUP_START != 0,
+        payload: &bytes[HEADER_BYTES..HEADER_BYTES + header.payload_bytes],
         hash,
         bytes,
     })
+}
+
+/// The header at the beginning of `bytes`, if it is that of a frame that begins with the sequence `expected`. What is
+/// behind the header, and the checksum, do not matter.
+#[must_use]
+pub(super) fn header(bytes: &[u8], expected: u64) -> Option<Header> {
+    let header = Header::read(bytes)?;
+    let is_possible = bytes.starts_with(&BEGINNING)
+        && header.payload_bytes <= MAX_PAYLOAD_BYTES
+        && header.has_possible_sequences();
+    (is_possible && header.first_sequence == expected).then_some(header)
+}
+
+/// Whether a frame may begin somewhere in these bytes.
+#[must_use]
+pub(super) fn may_begin_in(bytes: &[u8]) -> bool {
+    memchr::memmem::find(bytes, &BEGINNING).is_some()
+}
+
+/// The chain hash that is stored before an offset, if a frame ends there.
+#[must_use]
+pub(super) fn hash_before(bytes: &[u8], at: usize) -> Option<Hash> {
+    let start = at.checked_sub(HASH_BYTES)?;
+    Fields::new(bytes.get(start..at)?).hash()
+}
+
+/// Whether `bytes` are the frame of `count` entries behind the hash `previous`, whatever its header gives as its length
+/// and its number of entries.
+#[must_use]
+pub(super) fn is_frame_of(bytes: &[u8], previous: &Hash, count: u32) -> bool {
+    let end = bytes.len().saturating_sub(HASH_BYTES);
+    let Some(behind_count) = bytes.get(COUNT_END..end) else {
+        return false;
+    };
+    let Ok(length) = u32::try_from(end.saturating_sub(PAYLOAD_AT)) else {
+        return false;
+    };
+    let mut hashed = length.to_le_bytes().to_vec();
+    hashed.extend_from_slice(&count.to_le_bytes());
+    hashed.extend_from_slice(behind_count);
+    hash_before(bytes, bytes.len()) == Some(link(previous, &hashed))
 }
 
 fn link(previous: &Hash, hashed: &[u8]) -> Hash {
@@ -168,6 +218,37 @@ fn link(previous: &Hash, hashed: &[u8]) -> Hash {
     input[domain..domain + HASH_BYTES].copy_from_slice(previous.as_bytes());
     input[domain + HASH_BYTES..].copy_from_slice(hashed);
     blake3::hash(input).into()
+}
+
+impl Header {
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let mut fields = Fields::new(bytes.get(BEGINNING.len()..)?);
+        Some(Self {
+            crc: fields.u32()?,
+            flags: fields.u32()?,
+            payload_bytes: fields.u32()? as usize,
+            count: fields.u32()?,
+            first_sequence: fields.u64()?,
+            time: fields.i64()?,
+        })
+    }
+
+    /// Length of the whole frame.
+    #[must_use]
+    pub(super) const fn frame_bytes(&self) -> usize {
+        OVERHEAD_BYTES + self.payload_bytes
+    }
+
+    /// Sequence behind the last entry.
+    #[must_use]
+    pub(super) const fn next_sequence(&self) -> u64 {
+        self.first_sequence.saturating_add(self.count as u64)
+    }
+
+    const fn has_possible_sequences(&self) -> bool {
+        let end = self.first_sequence.checked_add(self.count as u64);
+        self.count > 0 && self.first_sequence > 0 && end.is_some()
+    }
 }
 
 impl Frame<'_> {
@@ -189,8 +270,7 @@ impl Frame<'_> {
                 self.first_sequence
             ));
         }
-        let hashed = &self.bytes[HASHED_FROM..self.bytes.len() - HASH_BYTES];
-        if link(&position.hash, hashed) != self.hash {
+        if !self.continues(&position.hash) {
             return Err("the batch does not continue the hash chain".to_owned());
         }
         if self.time < position.time {
@@ -200,6 +280,13 @@ impl Frame<'_> {
             ));
         }
         Ok(self.end())
+    }
+
+    /// Whether its chain hash is that of its content behind the hash `previous`.
+    #[must_use]
+    pub(super) fn continues(&self, previous: &Hash) -> bool {
+        let hashed = &self.bytes[HASHED_FROM..self.bytes.len() - HASH_BYTES];
+        link(previous, hashed) == self.hash
     }
 
     /// The chain position behind this frame.
@@ -265,6 +352,36 @@ mod tests {
             ..Durable::NOTHING
         };
         assert!(frame.follow(&later).unwrap_err().contains("time goes back"));
+    }
+
+    #[test]
+    fn the_beginning_of_a_frame_is_found_anywhere() {
+        let mut bytes = Vec::new();
+        encode(&batch(1, b"payload"), &Hash::GENESIS, false, &mut bytes);
+        assert!(may_begin_in(&bytes) && !may_begin_in(&bytes[1..]));
+        for text in [&b"text QLF\x01 text"[..], b"QQLF\x01", b"QLQLF\x01"] {
+            assert!(may_begin_in(text));
+        }
+        for text in [&b""[..], b"QLF", b"QLF\x02", b"LF\x01", b"Q LF\x01"] {
+            assert!(!may_begin_in(text));
+        }
+    }
+
+    #[test]
+    fn a_header_is_read_whatever_is_behind_it() {
+        let mut bytes = Vec::new();
+        encode(&batch(5, b"payload"), &Hash::GENESIS, true, &mut bytes);
+        for end in 0..=bytes.len() {
+            let mut torn = bytes.clone();
+            torn[end..].fill(0);
+            let found = header(&torn, 5).map(|header| header.frame_bytes());
+            // The time is zeros in part, or lost: it says nothing of the place.
+            let is_readable = end > 20;
+            assert_eq!(found, is_readable.then_some(bytes.len()), "{end}");
+            assert_eq!(header(&bytes[..end], 5).is_some(), end >= HEADER_BYTES);
+        }
+        assert_eq!(header(&bytes, 5).unwrap().next_sequence(), 7);
+        assert_eq!((header(&bytes, 4), header(&bytes, 6)), (None, None));
     }
 
     #[test]

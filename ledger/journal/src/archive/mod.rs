@@ -58,6 +58,12 @@ impl Archive {
         &self.directory
     }
 
+    /// The free bytes of the file system that holds it. The directory is created if it does not exist.
+    pub(super) fn free_space(&self) -> Result<u64, Error> {
+        self.disk.create_directory(&self.directory)?;
+        self.disk.free_space(&self.directory)
+    }
+
     /// Its files, oldest first.
     #[must_use]
     pub fn files(&self) -> Vec<ArchiveFile> {

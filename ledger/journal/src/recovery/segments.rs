@@ -1,7 +1,7 @@
 //! Recovery of the write-ahead log's segments: all but the last have to be complete; the end of the last may be torn.
 
 use planted::Bug;
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, ops::Range, sync::Arc};
 
 use super::{
     super::{
@@ -133,7 +133,7 @@ impl Opening<'_> {
         if !is_last || fault.was_durable || was_acknowledged {
             return Err(fault.damage(file, &end).into());
         }
-        erase(file, fault.offset)?;
+        erase(file, fault)?;
         self.repaired(format!(
             "{} at byte {}: a torn write after sequence {} erased ({})",
             file.path().display(),
@@ -145,17 +145,32 @@ impl Opening<'_> {
     }
 }
 
-/// Overwrites with zeros, so that no old frame reappears behind later writes.
-fn erase(file: &dyn File, from: u64) -> Result<(), Error> {
+/// Overwrites a torn end with zeros, so that no old frame reappears behind later writes. Headers are erased last: if the
+/// power fails meanwhile, no payload is left without its header, which tells it from frames.
+fn erase(file: &dyn File, fault: &Fault) -> Result<(), Error> {
     let end = file.length()?;
-    let mut offset = from;
-    while offset < end {
-        let left = usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX);
+    let mut from = fault.offset;
+    for header in &fault.headers {
+        zero(file, from..header.start)?;
+        from = header.end;
+    }
+    zero(file, from..end)?;
+    file.sync()?;
+    for header in &fault.headers {
+        zero(file, header.clone())?;
+    }
+    file.sync()
+}
+
+fn zero(file: &dyn File, range: Range<u64>) -> Result<(), Error> {
+    let mut offset = range.start;
+    while offset < range.end {
+        let left = usize::try_from(range.end.saturating_sub(offset)).unwrap_or(usize::MAX);
         let step = left.min(ERASE_STEP_BYTES);
         file.zero_at(step, offset)?;
         offset = offset.saturating_add(step as u64);
     }
-    file.sync()
+    Ok(())
 }
 
 fn gap(path: &std::path::Path, from: u64, to: u64) -> Error {

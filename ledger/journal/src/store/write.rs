@@ -107,6 +107,11 @@ impl Store {
             self.rotate(writer)?;
             self.signal.flush_now();
         }
+        if writer.holds_frames() {
+            let _syncing = self.write.syncing.lock();
+            self.lifecycle.check()?;
+            writer.write_headers()?;
+        }
         let publish = |end| *self.write.durable.write() = end;
         if syncs {
             let _syncing = self.write.syncing.lock();

@@ -3,6 +3,8 @@
 mod backups;
 mod crashes;
 mod damage;
+mod forged;
+mod hooked;
 mod parts;
 mod preparing;
 mod repairs;

@@ -6,6 +6,7 @@
 
 pub(super) mod prepare;
 pub(super) mod scan;
+mod torn;
 mod writer;
 
 use std::{

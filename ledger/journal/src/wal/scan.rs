@@ -1,9 +1,9 @@
 //! Reading a segment: which of its bytes are frames, and whether they end cleanly, with a torn write that was never
 //! acknowledged, or with damage to an acknowledged one.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
-use super::{Extent, HEADER_BYTES, Segment, parse_header};
+use super::{Extent, HEADER_BYTES, Segment, parse_header, torn};
 use crate::{
     Damage, Durable, Error,
     disk::File,
@@ -29,9 +29,33 @@ pub(crate) struct Fault {
     /// Whether a torn write cannot explain the fault: the place was synced before later frames were written, or the
     /// bytes are complete and wrong.
     pub(crate) was_durable: bool,
+    /// The places of the headers of frames from the fault on, as far as they can be read.
+    pub(crate) headers: Vec<Range<u64>>,
 }
 
 impl Fault {
+    /// A fault that a torn write cannot explain.
+    const fn of_durable(offset: u64, why: String) -> Self {
+        Self {
+            offset,
+            why,
+            was_durable: true,
+            headers: Vec::new(),
+        }
+    }
+
+    /// Distinguishes a torn write from damage, where the chain is at `last`.
+    fn torn_or_damaged(bytes: &[u8], offset: u64, last: &Durable, why: String) -> Self {
+        // Without the segment's header, its frames are the ones in doubt.
+        let first = usize::try_from(offset.max(HEADER_BYTES)).unwrap_or(usize::MAX);
+        Self {
+            offset,
+            why,
+            was_durable: torn::was_durable(bytes, first, last),
+            headers: torn::headers(bytes, first, last),
+        }
+    }
+
     pub(crate) fn damage(&self, file: &dyn File, position: &Durable) -> Damage {
         Damage {
             file: file.path().to_path_buf(),
@@ -57,105 +81,68 @@ pub(crate) fn scan(bytes: &[u8], before: &Durable, visit: impl FnMut(&Frame<'_>)
     };
     let head = &bytes[..bytes.len().min(usize::try_from(HEADER_BYTES).unwrap_or(0))];
     if head.iter().all(|byte| *byte == 0) {
-        scan.fault = rest_of(bytes, 0, "no segment header");
+        scan.fault = rest_of(bytes, 0, before, "no segment header");
         return scan;
     }
     match parse_header(bytes) {
         Ok((found, size)) if found == *before => scan.size = size,
         Ok((found, _)) => {
-            scan.fault = Some(Fault {
-                offset: 0,
-                why: format!(
-                    "it continues sequence {} with hash {}, but the chain is at {} with {}",
-                    found.sequence, found.hash, before.sequence, before.hash
-                ),
-                was_durable: true,
-            });
+            let why = format!(
+                "it continues sequence {} with hash {}, but the chain is at {} with {}",
+                found.sequence, found.hash, before.sequence, before.hash
+            );
+            scan.fault = Some(Fault::of_durable(0, why));
             return scan;
         }
         Err(why) => {
-            scan.fault = Some(torn_or_damaged(bytes, 0, why));
+            scan.fault = Some(Fault::torn_or_damaged(bytes, 0, before, why));
             return scan;
         }
     }
     frames(bytes, &mut scan, visit);
     let length = bytes.len() as u64;
     if scan.fault.is_none() && length < scan.size {
-        scan.fault = Some(Fault {
-            offset: length,
-            why: format!("cut off: {length} of {} bytes are left", scan.size),
-            was_durable: true,
-        });
+        let why = format!("cut off: {length} of {} bytes are left", scan.size);
+        scan.fault = Some(Fault::of_durable(length, why));
     }
     scan
 }
 
 fn frames(bytes: &[u8], scan: &mut Scan, mut visit: impl FnMut(&Frame<'_>)) {
     loop {
-        let at = usize::try_from(scan.extent.end).unwrap_or(usize::MAX);
-        let rest = bytes.get(at..).unwrap_or_default();
-        let frame = match frame::parse(rest) {
-            Parsed::Complete(frame) => frame,
+        let (end, last) = (scan.extent.end, scan.extent.last);
+        let at = usize::try_from(end).unwrap_or(usize::MAX);
+        let why = match frame::parse(bytes.get(at..).unwrap_or_default()) {
+            Parsed::Complete(frame) => match frame.follow(&last) {
+                Ok(position) => {
+                    scan.extent.extend(frame.bytes.len() as u64, position);
+                    visit(&frame);
+                    continue;
+                }
+                Err(why) => {
+                    scan.fault = Some(Fault::of_durable(end, why));
+                    return;
+                }
+            },
             Parsed::End => {
-                scan.fault = rest_of(bytes, scan.extent.end, "zeros instead of a frame");
+                scan.fault = rest_of(bytes, end, &last, "zeros instead of a frame");
                 return;
             }
-            Parsed::NeedMore(_) => {
-                let why = "a frame that is cut off".to_owned();
-                scan.fault = Some(torn_or_damaged(bytes, scan.extent.end, why));
-                return;
-            }
-            Parsed::Corrupt(why) => {
-                scan.fault = Some(torn_or_damaged(bytes, scan.extent.end, why.to_owned()));
-                return;
-            }
+            Parsed::NeedMore(_) => "a frame that is cut off",
+            Parsed::Corrupt(why) => why,
         };
-        match frame.follow(&scan.extent.last) {
-            Ok(end) => scan.extent.extend(frame.bytes.len() as u64, end),
-            Err(why) => {
-                scan.fault = Some(Fault {
-                    offset: scan.extent.end,
-                    why,
-                    was_durable: true,
-                });
-                return;
-            }
-        }
-        visit(&frame);
+        scan.fault = Some(Fault::torn_or_damaged(bytes, end, &last, why.to_owned()));
+        return;
     }
 }
 
-/// The rest of a segment. Zeros are not a fault, if only zeros follow.
-fn rest_of(bytes: &[u8], offset: u64, why: &str) -> Option<Fault> {
+/// The rest of a segment, where the chain is at `last`. Zeros are not a fault, if only zeros follow.
+fn rest_of(bytes: &[u8], offset: u64, last: &Durable, why: &str) -> Option<Fault> {
     let at = usize::try_from(offset).unwrap_or(usize::MAX);
     let rest = bytes.get(at..).unwrap_or_default();
     rest.iter()
         .any(|byte| *byte != 0)
-        .then(|| torn_or_damaged(bytes, offset, why.to_owned()))
-}
-
-/// Distinguishes a torn write from damage. Only the last group, which was being written, can be torn: if another group
-/// begins behind the fault, the fault was durable once.
-fn torn_or_damaged(bytes: &[u8], offset: u64, why: String) -> Fault {
-    let at = usize::try_from(offset).unwrap_or(usize::MAX);
-    // The group that may be torn begins at the fault or before it. With a lost header it begins right at the fault, and
-    // that is not another group.
-    let from = at
-        .saturating_add(1)
-        .max(usize::try_from(HEADER_BYTES).unwrap_or(0).saturating_add(1));
-    let rest = bytes.get(from..).unwrap_or_default();
-    let was_durable = rest
-        .iter()
-        .enumerate()
-        .filter(|(_, byte)| **byte == b'Q')
-        .any(|(start, _)| {
-            matches!(frame::parse(&rest[start..]), Parsed::Complete(frame) if frame.group_start)
-        });
-    Fault {
-        offset,
-        why,
-        was_durable,
-    }
+        .then(|| Fault::torn_or_damaged(bytes, offset, last, why.to_owned()))
 }
 
 impl Segment {
@@ -226,6 +213,17 @@ mod tests {
     }
 
     #[test]
+    fn every_bit_of_a_group_that_another_one_follows_counts() {
+        let (right, starts) = segment();
+        for bit in 0..starts[2] * 8 {
+            let mut wrong = right.clone();
+            wrong[bit / 8] ^= 1 << (bit % 8);
+            let (_, fault) = scanned(&wrong);
+            assert!(fault.is_some_and(|fault| fault.was_durable), "bit {bit}");
+        }
+    }
+
+    #[test]
     fn a_file_that_is_shorter_than_it_was_made_is_damaged() {
         let (right, starts) = segment();
         for length in [starts[3], starts[3] + 1, 1999] {
@@ -249,6 +247,21 @@ mod tests {
             prop_assert_eq!(last, whole as u64);
             let _ = scanned(&put);
             prop_assert_eq!(before(&put), None);
+        }
+
+        #[test]
+        fn damage_before_a_whole_group_is_no_torn_write(
+            at in 0usize..400,
+            put in proptest::collection::vec(any::<u8>(), 1..300),
+        ) {
+            let (right, starts) = segment();
+            let mut wrong = right.clone();
+            let end = starts[2].min(at + put.len());
+            if at < end {
+                wrong[at..end].copy_from_slice(&put[..end - at]);
+            }
+            let (_, fault) = scanned(&wrong);
+            prop_assert_eq!(fault.is_some_and(|fault| fault.was_durable), wrong != right);
         }
     }
 }

@@ -22,6 +22,8 @@ pub(crate) struct Writer {
     /// Frames that are not written yet, and per frame its length and the chain behind it.
     group: Vec<u8>,
     frames: Vec<(u64, Durable)>,
+    /// Whether a frame may begin within a payload of the group.
+    holds_frames: bool,
     /// The chain behind the last frame of the group.
     position: Durable,
     /// The size at which a segment that was not prepared is full.
@@ -51,6 +53,7 @@ impl Writer {
             }),
             group: Vec::new(),
             frames: Vec::new(),
+            holds_frames: false,
             position,
             segment_bytes,
         }
@@ -69,6 +72,7 @@ impl Writer {
         };
         let bytes = self.group.len().saturating_sub(start) as u64;
         self.frames.push((bytes, self.position));
+        self.holds_frames |= frame::may_begin_in(&batch.payload);
         Ok(())
     }
 
@@ -111,6 +115,12 @@ impl Writer {
     /// Bytes of the group.
     pub(crate) const fn group_bytes(&self) -> u64 {
         self.group.len() as u64
+    }
+
+    /// Whether a frame may begin within a payload of the group. Then the headers of the group have to be durable before
+    /// its payloads are written.
+    pub(crate) const fn holds_frames(&self) -> bool {
+        self.holds_frames
     }
 
     /// The file of the active segment.
@@ -181,6 +191,22 @@ impl Writer {
         }
     }
 
+    /// Makes the headers of the group's frames durable, with zeros in place of the rest, before the group is written. A
+    /// torn payload is then always behind its header, so what it holds is not taken for frames.
+    pub(crate) fn write_headers(&self) -> Result<(), Error> {
+        let active = self.active.as_ref().ok_or_else(no_segment)?;
+        let mut bytes = self.group.clone();
+        let mut rest = bytes.as_mut_slice();
+        for (length, _) in &self.frames {
+            let length = usize::try_from(*length).unwrap_or(usize::MAX);
+            let (frame, behind) = rest.split_at_mut(length.min(rest.len()));
+            frame[frame::HEADER_BYTES..].fill(0);
+            rest = behind;
+        }
+        active.write(&bytes)?;
+        active.segment.file.sync()
+    }
+
     /// Writes the group, and syncs all writes if `syncs`. Returns the new end. The caller publishes it before readers
     /// can reach the frames: they read published frames only.
     pub(crate) fn commit(
@@ -188,25 +214,13 @@ impl Writer {
         syncs: bool,
         publish: impl FnOnce(Durable),
     ) -> Result<Durable, Error> {
-        let Some(active) = &mut self.active else {
-            return Err(Error::OutOfOrder {
-                why: "there is no segment to write to".to_owned(),
-            });
-        };
-        let end = active.segment.extent().end;
-        let file = &active.segment.file;
-        let written = if active.fresh {
-            let mut bytes = header(&active.segment.before, active.size);
-            bytes.extend_from_slice(&self.group);
-            file.write_at(&bytes, 0)
-        } else {
-            file.write_at(&self.group, end)
-        };
+        let active = self.active.as_mut().ok_or_else(no_segment)?;
+        let written = active.write(&self.group);
         if !planted::is(Bug::WritesOnWhenFull) {
             written?;
         }
         if syncs {
-            let synced = file.sync();
+            let synced = active.segment.file.sync();
             if !planted::is(Bug::SyncErrorIgnored) {
                 synced?;
             }
@@ -218,8 +232,28 @@ impl Writer {
         }
         publish(self.position);
         drop(extent);
+        self.holds_frames = false;
         self.group.clear();
         self.group.shrink_to(KEPT_BUFFER_BYTES);
         Ok(self.position)
+    }
+}
+
+impl Active {
+    /// Writes frames behind the last one, in a new segment behind its header.
+    fn write(&self, frames: &[u8]) -> Result<(), Error> {
+        let file = &self.segment.file;
+        if !self.fresh {
+            return file.write_at(frames, self.segment.extent().end);
+        }
+        let mut bytes = header(&self.segment.before, self.size);
+        bytes.extend_from_slice(frames);
+        file.write_at(&bytes, 0)
+    }
+}
+
+fn no_segment() -> Error {
+    Error::OutOfOrder {
+        why: "there is no segment to write to".to_owned(),
     }
 }

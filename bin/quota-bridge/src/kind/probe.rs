@@ -151,23 +151,32 @@ impl Probe {
             return;
         }
         self.behind = 0;
-        self.reads.note(Read { time, version });
+        let read = Read { time, version };
+        self.reads.note(read);
         let is_shown = self.is_shown(version, SHOWS_SOON).await
             || self.is_shown_besides(version).await
             || self.is_shown_by_list(version, before).await;
-        if !is_shown {
+        if is_shown {
+            // It is the latest read. A second watch may have reached the version before the first one.
+            self.reads = Reads::default();
+            self.advance_to(read);
+        } else {
             tracing::debug!(resource = self.label, version, "the watch is behind");
+            self.advance();
         }
-        self.advance();
     }
 
     /// Advances the watermark to the latest read that the watch has reached.
     fn advance(&mut self) {
         let shown = *self.shown.borrow();
-        if let Some(Read { time, version }) = self.reads.reached(shown) {
-            let time = self.shared.publisher.on_their_clock(time);
-            self.shared.watermarks.advance(&self.scope, time, version);
+        if let Some(read) = self.reads.reached(shown) {
+            self.advance_to(read);
         }
+    }
+
+    fn advance_to(&self, Read { time, version }: Read) {
+        let time = self.shared.publisher.on_their_clock(time);
+        self.shared.watermarks.advance(&self.scope, time, version);
     }
 
     /// A quorum read of the server's resource version.

@@ -1,6 +1,6 @@
 //! Stores the position of a member in the stream from time to time.
 
-use futures::FutureExt as _;
+use futures::FutureExt;
 use quota_journal::Durable;
 use quota_replication::{Bookmark, Millis, Position};
 use tokio::task::JoinHandle;
@@ -66,7 +66,7 @@ impl Bookmarks {
     }
 
     fn look_at_end(&mut self) {
-        let Some(ended) = self.storing.as_mut().and_then(|task| task.now_or_never()) else {
+        let Some(ended) = self.storing.as_mut().and_then(FutureExt::now_or_never) else {
             return;
         };
         self.storing = None;

@@ -125,7 +125,7 @@ mod tests {
         marks.watched(&kind, &[scope("a"), scope("b")]);
         let at = |seconds: i64| Timestamp::from_nanoseconds(seconds * 1_000_000_000);
         marks.advance(&scope("a"), at(9), 20);
-        assert_eq!(marks.missing(), [kind.clone()]);
+        assert_eq!(marks.missing(), std::slice::from_ref(&kind));
         assert!(marks.progress().is_empty());
         marks.advance(&scope("b"), at(7), 18);
         let expected = Progress::Watermark {

@@ -3,11 +3,11 @@
 use serde::{Deserialize, de::Error as _};
 use serde_saphyr::{Budget, Error, budget, from_str_with_options, options};
 
-/// So many bytes and values a text may have with what its aliases repeat, however short it is.
+/// The bytes and values that any text may have, including those that its aliases repeat.
 const SMALL: usize = 16 * 1024;
 
-/// Reads a text in YAML. With what its aliases repeat it may have at most twice its length: a short text could take any
-/// amount of memory otherwise.
+/// Reads a text in YAML. Including the values that its aliases repeat, it may have at most twice its length: a short
+/// text could take any amount of memory otherwise.
 ///
 /// # Errors
 /// It is not YAML, not of this type, or repeats too much. The error quotes no line of the text.

@@ -1,4 +1,4 @@
-//! What tests of tasks need: a cluster that is kept in memory, and a queue that nobody publishes.
+//! Fakes for tests of tasks: a cluster in memory, and a queue that nobody publishes.
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 

@@ -193,7 +193,7 @@ pub fn replace(state: &State, source: &Name, sighting: Sighting) -> Result<Vec<E
         | Sighting::GroupEnded { .. } => false,
     };
     match sighting {
-        // What was recorded by another rule is no guide: the object may have been a replica then.
+        // A footprint that was recorded by another rule is no guide: the object may have counted as a replica then.
         Sighting::Alive { mut object, quota } if is_replaced => {
             object.ends_reservation = ends_reservation(state, &object);
             let adopted = quota.and_then(|quota| adopt(state, &object, &quota));

@@ -2,7 +2,7 @@
 //!
 //! Only what was written since the last sync can be torn, and only its first frame begins a group: another group behind
 //! it proves that it was durable. But payloads hold texts of callers, and a text can hold all bytes of a frame that
-//! begins a group. What is in a payload proves nothing. So the search goes from header to header, over the payloads. A
+//! begins a group. Payloads therefore prove nothing, and the search goes from header to header, over the payloads. A
 //! frame behind a header that cannot be read may be anywhere; it is searched for at every byte there. That is safe as
 //! well: the writer makes a header durable before a payload in which a frame may begin.
 
@@ -75,7 +75,7 @@ fn begins_group(bytes: &[u8]) -> bool {
     matches!(frame::parse(bytes), Parsed::Complete(frame) if frame.group_start)
 }
 
-/// What follows each byte with which a frame may begin.
+/// The bytes from each place on at which a frame may begin.
 fn places_of_frames(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let places = bytes.iter().enumerate();
     places

@@ -32,7 +32,7 @@ pub(super) struct Spec<'a> {
     pub(super) text: Cow<'a, str>,
     /// The names that it limits.
     pub(super) limited: Vec<Name>,
-    /// What is missing of the spec that the object has, and why.
+    /// The part of the object's spec that is left out, and the reason.
     pub(super) lacks: Option<String>,
 }
 

@@ -1,23 +1,19 @@
 //! Refusals and errors as `application/problem+json` (RFC 9457): the only place that writes them.
 
-use std::num::NonZero;
+use std::borrow::Cow;
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
-use quota_core::{
-    decide::{CheckedQuota, Refusal},
-    state::{Head, ReservationView},
-};
+use quota_client::wire::{self, AsOf, CheckedQuota};
+use quota_core::{decide::Refusal, state::Head};
 use quota_journal::Damage;
-use quota_semantics::{
-    Timestamp, in_microseconds,
-    quota::{FieldError, field},
-};
+use quota_semantics::{Timestamp, in_microseconds, quota::field};
 use serde::{Serialize, Serializer};
 
 use crate::{metrics::Limit, reason, writer::Unavailable};
 
 pub(crate) use crate::reason::Reason;
+pub(crate) use quota_client::wire::FieldProblem;
 
 /// Marks responses that say that nothing was decided, since another node leads.
 #[derive(Clone, Copy, Debug)]
@@ -34,71 +30,24 @@ pub(crate) struct NotReady;
 /// The media type of a problem.
 pub(crate) const CONTENT_TYPE: &str = "application/problem+json";
 
-/// An error of one field.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Cause {
-    /// The path of the field, such as `spec.hard[pods]`.
-    pub field: String,
-    /// The error message.
-    pub message: String,
-    /// The kind of error, as in Kubernetes' `status.details.causes`.
-    #[serde(rename = "type")]
-    pub kind: &'static str,
-}
-
-impl Cause {
-    /// Keeps of long texts what is shown. The path of a group's field is longer than that of a quota's; a message has a
-    /// value and an explanation.
-    fn cut(&mut self) {
-        for (text, most) in [
-            (&mut self.field, field::SHOWN_BYTES_MAX + 16),
-            (&mut self.message, 3 * field::SHOWN_BYTES_MAX),
-        ] {
-            if text.len() > most {
-                *text = field::shown(text, most).into_owned();
-            }
-        }
-    }
-
-    /// A required field is missing.
-    #[must_use]
-    pub fn required(field: &str, why: &str) -> Self {
-        let message = format!("Required value: {why}");
-        Self {
-            field: field.to_owned(),
-            message,
-            kind: "FieldValueRequired",
-        }
-    }
-
-    /// A value is not allowed.
-    #[must_use]
-    pub fn invalid(field: impl Into<String>, value: &str, why: &str) -> Self {
-        let message = format!("Invalid value: {value:?}: {why}");
-        Self {
-            field: field.into(),
-            message,
-            kind: "FieldValueInvalid",
-        }
-    }
-
-    /// A field is forbidden here.
-    #[must_use]
-    pub fn forbidden(field: &str, why: &str) -> Self {
-        let message = format!("Forbidden: {why}");
-        Self {
-            field: field.to_owned(),
-            message,
-            kind: "FieldValueForbidden",
+/// Keeps of long texts what is shown. The path of a group's field is longer than that of a quota's; a message has a value
+/// and an explanation.
+fn cut(error: &mut FieldProblem) {
+    for (text, most) in [
+        (&mut error.field, field::SHOWN_BYTES_MAX + 16),
+        (&mut error.message, 3 * field::SHOWN_BYTES_MAX),
+    ] {
+        if text.len() > most {
+            *text = field::shown(text, most).into_owned();
         }
     }
 }
 
-/// Most bytes of the causes of a problem: all field errors that are shown of one object have room.
+/// Most bytes of the field errors of a problem: all that are shown of one object have room.
 const CAUSES_BYTES_MAX: usize = 2 * field::ERRORS_BYTES_MAX;
 
 /// The causes that are shown. The last one says whether there are more.
-fn truncate_causes(causes: Vec<Cause>) -> Vec<Cause> {
+fn truncate_causes(causes: Vec<FieldProblem>) -> Vec<FieldProblem> {
     let most = match causes.len() > field::ERRORS_MAX {
         true => field::ERRORS_MAX - 1,
         false => field::ERRORS_MAX,
@@ -106,12 +55,12 @@ fn truncate_causes(causes: Vec<Cause>) -> Vec<Cause> {
     let mut bytes = 0;
     let mut shown = Vec::new();
     for mut cause in causes {
-        cause.cut();
+        cut(&mut cause);
         bytes += cause.field.len() + cause.message.len();
         if shown.len() == most || bytes > CAUSES_BYTES_MAX {
-            shown.push(Cause {
+            shown.push(FieldProblem {
                 message: format!("Invalid value: {}", field::FURTHER_ERRORS),
-                kind: "FieldValueInvalid",
+                kind: Cow::Borrowed("FieldValueInvalid"),
                 ..cause
             });
             break;
@@ -121,87 +70,24 @@ fn truncate_causes(causes: Vec<Cause>) -> Vec<Cause> {
     shown
 }
 
-impl From<FieldError> for Cause {
-    fn from(error: FieldError) -> Self {
-        Self {
-            message: error.message(),
-            kind: error.kind.reason(),
-            field: error.field,
-        }
-    }
-}
-
 /// Why a request was not carried out.
-#[derive(Clone, Debug, Serialize)]
-#[serde(transparent)]
+#[derive(Clone, Debug)]
 pub struct Problem(Box<Content>);
 
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug)]
 struct Content {
-    #[serde(rename = "type", serialize_with = "as_uri")]
-    kind: Reason,
-    title: &'static str,
-    #[serde(serialize_with = "as_code")]
-    status: StatusCode,
-    #[serde(serialize_with = "as_text")]
     reason: Reason,
-    detail: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    index: Option<usize>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    errors: Vec<Cause>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    quotas: Option<Vec<CheckedQuota>>,
-    /// How many further quotas were checked.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    quotas_omitted: Option<NonZero<usize>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    retry_after: Option<Timestamp>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    fits_when_empty: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    as_of: Option<Head>,
-    #[serde(flatten)]
-    ended: Option<Ended>,
+    wire: wire::Problem,
     /// Whether the ledger refused the request.
-    #[serde(skip)]
     is_refusal: bool,
     /// The limit that was hit.
-    #[serde(skip)]
     limit: Option<Limit>,
 }
 
-/// How a requested reservation has ended before.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Ended {
-    state: &'static str,
-    ended_time: Timestamp,
-    cause: &'static str,
-}
-
-impl Ended {
-    fn of(view: &ReservationView) -> Option<Self> {
-        let (end, ended_time) = view.end?;
-        Some(Self {
-            state: end.state().as_str(),
-            ended_time,
-            cause: end.as_str(),
-        })
+impl Serialize for Problem {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.wire.serialize(serializer)
     }
-}
-
-fn as_uri<S: Serializer>(reason: &Reason, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(reason.uri())
-}
-
-fn as_text<S: Serializer>(reason: &Reason, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(reason.as_str())
-}
-
-fn as_code<S: Serializer>(status: &StatusCode, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_u16(status.as_u16())
 }
 
 impl Problem {
@@ -209,19 +95,15 @@ impl Problem {
     #[must_use]
     pub fn new(reason: Reason, detail: impl Into<String>) -> Self {
         Self(Box::new(Content {
-            kind: reason,
-            title: reason.title(),
-            status: reason::status(reason),
             reason,
-            detail: detail.into(),
-            index: None,
-            errors: Vec::new(),
-            quotas: None,
-            quotas_omitted: None,
-            retry_after: None,
-            fits_when_empty: None,
-            as_of: None,
-            ended: None,
+            wire: wire::Problem {
+                kind: Cow::Borrowed(reason.uri()),
+                title: Cow::Borrowed(reason.title()),
+                status: reason.status(),
+                reason: Cow::Borrowed(reason.as_str()),
+                detail: detail.into(),
+                ..wire::Problem::default()
+            },
             is_refusal: false,
             limit: None,
         }))
@@ -229,14 +111,14 @@ impl Problem {
 
     /// Invalid fields; there must be at least one. Of many, or of long ones, only a part is shown.
     #[must_use]
-    pub fn invalid(causes: Vec<Cause>) -> Self {
+    pub fn invalid(causes: Vec<FieldProblem>) -> Self {
         let causes = truncate_causes(causes);
         let said: Vec<_> = causes
             .iter()
             .map(|cause| format!("{}: {}", cause.field, cause.message))
             .collect();
         let mut problem = Self::new(Reason::Invalid, said.join("; "));
-        problem.0.errors = causes;
+        problem.0.wire.errors = causes;
         problem
     }
 
@@ -253,7 +135,7 @@ impl Problem {
     /// The same problem, about one item of a batch.
     #[must_use]
     pub fn at(mut self, index: usize) -> Self {
-        self.0.index = Some(index);
+        self.0.wire.index = Some(index);
         self
     }
 
@@ -263,8 +145,8 @@ impl Problem {
         reason = "it is named as the field of the response"
     )]
     #[must_use]
-    pub fn as_of(mut self, head: Head) -> Self {
-        self.0.as_of = Some(head);
+    pub fn as_of(mut self, Head { sequence, time }: Head) -> Self {
+        self.0.wire.as_of = Some(AsOf { sequence, time });
         self
     }
 
@@ -293,13 +175,13 @@ impl Problem {
     /// The detail text.
     #[must_use]
     pub fn detail(&self) -> &str {
-        &self.0.detail
+        &self.0.wire.detail
     }
 
     /// The quotas that were checked, if a quota denied the request.
     #[must_use]
     pub fn quotas(&self) -> Option<&[CheckedQuota]> {
-        self.0.quotas.as_deref()
+        self.0.wire.quotas.as_deref()
     }
 
     /// The number of amounts in the problem.
@@ -314,7 +196,7 @@ impl Problem {
     /// When there will be room, if the expiry of reservations is enough for that.
     #[must_use]
     pub fn retry_after(&self) -> Option<Timestamp> {
-        self.0.retry_after
+        self.0.wire.retry_after
     }
 }
 
@@ -326,24 +208,30 @@ impl From<Refusal> for Problem {
         let mut problem = match refusal {
             Refusal::Denied(denied) => {
                 let mut problem = Self::new(reason, denied.detail);
-                problem.0.quotas = Some(denied.quotas);
-                problem.0.quotas_omitted = NonZero::new(denied.quotas_omitted);
-                problem.0.retry_after = denied.retry_after;
-                problem.0.fits_when_empty = Some(denied.fits_when_empty);
+                let wire = &mut problem.0.wire;
+                wire.quotas = Some(denied.quotas);
+                wire.quotas_omitted = denied.quotas_omitted;
+                wire.retry_after = denied.retry_after;
+                wire.fits_when_empty = Some(denied.fits_when_empty);
                 problem
             }
             Refusal::Ended(view) => {
                 let mut problem = Self::new(reason, detail);
-                problem.0.ended = Ended::of(&view);
+                if let Some((end, time)) = view.end {
+                    let wire = &mut problem.0.wire;
+                    wire.state = Some(Cow::Borrowed(end.state().as_str()));
+                    wire.ended_time = Some(time);
+                    wire.cause = Some(Cow::Borrowed(end.as_str()));
+                }
                 problem
             }
             Refusal::Invalid(errors) => {
-                Self::invalid(errors.into_iter().map(Cause::from).collect())
+                Self::invalid(errors.into_iter().map(FieldProblem::from).collect())
             }
-            Refusal::InvalidTtl { .. } => Self::invalid(vec![Cause {
+            Refusal::InvalidTtl { .. } => Self::invalid(vec![FieldProblem {
                 field: "ttl".to_owned(),
                 message: detail,
-                kind: "FieldValueInvalid",
+                kind: Cow::Borrowed("FieldValueInvalid"),
             }]),
             _ => Self::new(reason, detail),
         };
@@ -391,7 +279,7 @@ impl IntoResponse for Problem {
 impl Problem {
     /// The response with this text.
     pub(crate) fn respond(&self, text: serde_json::Result<Vec<u8>>) -> Response {
-        let status = self.0.status;
+        let status = reason::status(self.0.reason);
         let content_type = [(header::CONTENT_TYPE, CONTENT_TYPE)];
         let text = text.expect("a problem has text keys only");
         let mut response = (status, content_type, text).into_response();

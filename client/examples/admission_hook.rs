@@ -138,10 +138,10 @@ fn decide(client: &Client, request: &Value) -> Result<Vec<String>, Refused> {
                 let verdict = client.check(namespace, &wanted)?;
                 let why = verdict.detail.unwrap_or_default();
                 return match verdict.fits {
-                    true => Ok(verdict.warnings),
+                    true => Ok(verdict.warnings.into_owned()),
                     false => Err(Refused::Denied {
                         code: 403,
-                        message: why,
+                        message: why.into_owned(),
                     }),
                 };
             }

@@ -7,8 +7,11 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use http::header;
-use quota_core::decide::{self, Admitted, Audience, CheckedLimit, CheckedQuota, Denied, Refusal};
-use quota_semantics::{admission::wrap_forbidden, object::GroupResource};
+use quota_core::decide::{self, Admitted, Audience, Refusal};
+use quota_semantics::{
+    admission::{CheckedLimit, CheckedQuota, wrap_forbidden},
+    object::GroupResource,
+};
 
 use super::{
     Decided, Fault, Rules,
@@ -130,7 +133,7 @@ pub(super) fn decided(
             annotations.insert("reason", reason.as_str().to_owned());
             if let Refusal::Denied(denied) = refusal {
                 annotate(&mut annotations, &denied.quotas);
-                warnings.extend(about_reservations(denied));
+                warnings.extend(denied.reserved.as_deref().map(about_reservations));
             }
             Some(status(request, &context.name, refusal))
         }
@@ -216,13 +219,10 @@ fn closeness(limit: &CheckedLimit, ratio: f64) -> Option<String> {
 }
 
 /// Kubernetes' message has no notion of reservations, so the reservations behind a denial are named beside it.
-fn about_reservations(denied: &Denied) -> Option<String> {
-    let words = denied.denial.to_string();
-    let more = denied.detail.strip_prefix(&words)?;
-    let more = more.strip_prefix("; reserved: ")?;
-    Some(warning(&format!(
-        "part of what is used is only reserved yet: {more}"
-    )))
+fn about_reservations(reserved: &str) -> String {
+    warning(&format!(
+        "part of what is used is only reserved yet: {reserved}"
+    ))
 }
 
 fn warning(text: &str) -> String {

@@ -19,7 +19,7 @@ use super::{
     body::JsonText,
     caller,
     measure::{Operation, decided, limited, log_denied, measured},
-    problem::{Cause, Problem, Reason},
+    problem::{FieldProblem, Problem, Reason},
     reservations::{
         Granted, LAGGING, grant, note, remembered, warnings, whole, write_fields, write_head,
     },
@@ -115,7 +115,7 @@ fn requests(app: &App, principal: &Principal, text: &JsonText) -> Result<Request
     if batch.items.len() > most {
         let count = batch.items.len().to_string();
         let wrong = format!("at most {most} {kind}");
-        return Err(Problem::invalid(vec![Cause::invalid(
+        return Err(Problem::invalid(vec![FieldProblem::invalid(
             "items", &count, &wrong,
         )]));
     }
@@ -140,7 +140,7 @@ fn request(
     item: &ReserveRequest<'_>,
 ) -> Result<FingerprintedRequest, Problem> {
     let Some(namespace) = &item.namespace else {
-        return Err(Problem::invalid(vec![Cause::required(
+        return Err(Problem::invalid(vec![FieldProblem::required(
             "namespace",
             "it is not in the path",
         )]));

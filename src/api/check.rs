@@ -1,15 +1,17 @@
 //! Checks whether a request would fit.
 
+use std::borrow::Cow;
+
 use axum::{
     extract::State,
     response::{IntoResponse as _, Response},
 };
+use quota_client::wire::Verdict;
 use quota_core::{
-    decide::{self, Checked, CheckedQuota, Refusal},
+    decide::{self, Checked, Refusal},
     state::Head,
 };
-use quota_semantics::{Name, Timestamp, uid::Uid};
-use serde::Serialize;
+use quota_semantics::uid::Uid;
 
 use super::{
     App, Caller, answer,
@@ -27,26 +29,6 @@ use crate::{
     large::{self, Turn},
     server::warn,
 };
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Verdict<'a> {
-    fits: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    detail: Option<&'a str>,
-    quotas: &'a [CheckedQuota],
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    unlimited: &'a [Name],
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    warnings: &'a [String],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    retry_after: Option<Timestamp>,
-    as_of: Head,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    lagging: bool,
-}
 
 /// `POST /v1/namespaces/{namespace}/check`: writes nothing.
 pub(super) async fn check(
@@ -104,7 +86,7 @@ fn respond(
     checked: Result<(Checked, Vec<String>), Refusal>,
     head: Head,
 ) -> Response {
-    let lagging = app.lags();
+    let (as_of, lagging) = (answer::as_of(head), app.lags());
     match checked {
         Ok((checked, warnings)) => {
             let mut response = answer::large(
@@ -113,11 +95,11 @@ fn respond(
                     fits: true,
                     reason: None,
                     detail: None,
-                    quotas: &checked.quotas,
-                    unlimited: &checked.unlimited,
-                    warnings: &warnings,
+                    quotas: Cow::Borrowed(&checked.quotas),
+                    unlimited: Cow::Borrowed(&checked.unlimited),
+                    warnings: Cow::Borrowed(&warnings),
                     retry_after: None,
-                    as_of: head,
+                    as_of,
                     lagging,
                 },
             );
@@ -133,13 +115,13 @@ fn respond(
                 turn,
                 &Verdict {
                     fits: false,
-                    reason: Some(problem.reason().as_str()),
-                    detail: Some(problem.detail()),
-                    quotas,
-                    unlimited: &[],
-                    warnings: &[],
+                    reason: Some(Cow::Borrowed(problem.reason().as_str())),
+                    detail: Some(Cow::Borrowed(problem.detail())),
+                    quotas: Cow::Borrowed(quotas),
+                    unlimited: Cow::Borrowed(&[]),
+                    warnings: Cow::Borrowed(&[]),
                     retry_after: problem.retry_after(),
-                    as_of: head,
+                    as_of,
                     lagging,
                 },
             )

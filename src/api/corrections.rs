@@ -20,7 +20,7 @@ use super::{
     body::JsonText,
     caller,
     measure::{Operation, measured},
-    problem::{Cause, Problem},
+    problem::{FieldProblem, Problem},
 };
 use crate::{
     clock::now,
@@ -63,7 +63,7 @@ pub(super) async fn correct(
 /// The same actor, with the reason of the correction.
 fn because(actor: &Actor, reason: Option<&str>) -> Result<Arc<Actor>, Problem> {
     let Some(reason) = reason.filter(|reason| !reason.trim().is_empty()) else {
-        let cause = Cause::required("reason", "a correction says why it is made");
+        let cause = FieldProblem::required("reason", "a correction says why it is made");
         return Err(Problem::invalid(vec![cause]));
     };
     if !caller::is_change_reason(reason) {
@@ -71,7 +71,7 @@ fn because(actor: &Actor, reason: Option<&str>) -> Result<Arc<Actor>, Problem> {
             "at most {} bytes, no control characters",
             caller::CHANGE_REASON_MAX_BYTES
         );
-        let cause = Cause::invalid("reason", reason, &wrong);
+        let cause = FieldProblem::invalid("reason", reason, &wrong);
         return Err(Problem::invalid(vec![cause]));
     }
     Ok(Arc::new(Actor {
@@ -86,7 +86,7 @@ fn repairs(app: &App, items: &[CorrectionRequest<'_>]) -> Result<Vec<Repair>, Pr
             items.len().to_string(),
             format!("at most {ITEMS_MAX} items"),
         );
-        return Err(Problem::invalid(vec![Cause::invalid(
+        return Err(Problem::invalid(vec![FieldProblem::invalid(
             "items", &count, &wrong,
         )]));
     }
@@ -106,7 +106,7 @@ fn repairs(app: &App, items: &[CorrectionRequest<'_>]) -> Result<Vec<Repair>, Pr
     }
 }
 
-fn repair(app: &App, item: &CorrectionRequest<'_>, now: Timestamp) -> Result<Repair, Cause> {
+fn repair(app: &App, item: &CorrectionRequest<'_>, now: Timestamp) -> Result<Repair, FieldProblem> {
     let seen = item.known.as_ref().map(seen).transpose()?;
     match (item.object, &item.uid) {
         (Some(object), None) => {
@@ -114,7 +114,7 @@ fn repair(app: &App, item: &CorrectionRequest<'_>, now: Timestamp) -> Result<Rep
             let listed = read.and_then(|listed| {
                 listed.ok_or_else(|| "it is of no concern to quotas".to_owned())
             });
-            let listed = listed.map_err(|why| Cause::invalid("object", "…", &why))?;
+            let listed = listed.map_err(|why| FieldProblem::invalid("object", "…", &why))?;
             let Listed { object, quota } = listed;
             Ok(Repair::Set {
                 object,
@@ -125,7 +125,7 @@ fn repair(app: &App, item: &CorrectionRequest<'_>, now: Timestamp) -> Result<Rep
         }
         (None, Some(uid)) => {
             let why = "what was known of the object that is gone";
-            let seen = seen.ok_or_else(|| Cause::required("known", why))?;
+            let seen = seen.ok_or_else(|| FieldProblem::required("known", why))?;
             let uid = uid.clone();
             let namespace = item.namespace.clone();
             Ok(Repair::End {
@@ -134,19 +134,19 @@ fn repair(app: &App, item: &CorrectionRequest<'_>, now: Timestamp) -> Result<Rep
                 seen,
             })
         }
-        _ => Err(Cause::required(
+        _ => Err(FieldProblem::required(
             "object",
             "either the object that is there, or the uid of the one that is gone",
         )),
     }
 }
 
-fn seen(expected: &ExpectedObject) -> Result<Seen, Cause> {
+fn seen(expected: &ExpectedObject) -> Result<Seen, FieldProblem> {
     let version = expected.resource_version.as_deref();
     let number = version.map_or(Ok(0), str::parse);
     let version = number.map_err(|_| {
         let text = version.unwrap_or_default();
-        Cause::invalid("known.resourceVersion", text, "not a number")
+        FieldProblem::invalid("known.resourceVersion", text, "not a number")
     })?;
     Ok(Seen {
         entry: expected.sequence,

@@ -16,7 +16,7 @@ use super::{
     body::JsonText,
     measure::{Operation, measured},
     objects::{believed, listed as as_listed},
-    problem::{Cause, Problem},
+    problem::{FieldProblem, Problem},
 };
 use crate::{
     clock::now,
@@ -65,7 +65,7 @@ fn compare_all(app: &App, text: &JsonText, turn: &Turn) -> Result<Vec<ComparedOb
     let count = request.listing.len();
     if count > LISTING_MAX {
         let wrong = format!("at most {LISTING_MAX} objects");
-        let cause = Cause::invalid("listing", &count.to_string(), &wrong);
+        let cause = FieldProblem::invalid("listing", &count.to_string(), &wrong);
         return Err(Problem::invalid(vec![cause]));
     }
     let now = now();

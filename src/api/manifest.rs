@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{
     body::{ManifestText, from_yaml},
-    problem::{Cause, Problem, Reason},
+    problem::{FieldProblem, Problem, Reason},
 };
 
 /// A manifest, and warnings about its unknown fields.
@@ -57,14 +57,14 @@ pub(super) fn malformed(error: &dyn std::fmt::Display) -> Problem {
 }
 
 /// Limits at this place of a manifest that are not quantities, as causes with this field name.
-pub(super) fn unreadable(manifest: &Value, pointer: &str, name: &str) -> Vec<Cause> {
+pub(super) fn unreadable(manifest: &Value, pointer: &str, name: &str) -> Vec<FieldProblem> {
     let hard = manifest.pointer(pointer).and_then(Value::as_object);
     let cause = |(resource, token): (&String, &Value)| {
         let token = token.to_string();
         let error = Quantity::from_json_token(&token).err()?;
         let shown = token.trim_matches('"');
         let field = format!("{name}[{resource}]");
-        Some(Cause::invalid(field, shown, &error.to_string()))
+        Some(FieldProblem::invalid(field, shown, &error.to_string()))
     };
     let causes = hard.into_iter().flatten().filter_map(cause);
     // The answer says that there are more than these.

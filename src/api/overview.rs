@@ -18,7 +18,7 @@ use super::{
     App, Caller, answer,
     page::{self, Page, Params, token},
     past::{self, When},
-    problem::{Cause, Problem},
+    problem::{FieldProblem, Problem},
     series::{FIGURES_MAX, SeriesQuery},
 };
 use crate::{
@@ -276,7 +276,7 @@ pub(super) async fn trend(
         None
     };
     if let Some(wrong) = wrong {
-        let cause = Cause::invalid("namespaces", &query.namespaces, &wrong);
+        let cause = FieldProblem::invalid("namespaces", &query.namespaces, &wrong);
         return Err(Problem::invalid(vec![cause]));
     }
     let as_of = app.ledger.read(state::State::head).await?;

@@ -27,7 +27,7 @@ use super::{
     measure::{Operation, measured},
     page::{LabelledQuery, Page, Params, Target, token},
     precondition,
-    problem::{Cause, Problem, Reason},
+    problem::{FieldProblem, Problem, Reason},
     render::{self, ResourceQuota, not_enforced},
     replacing::{self, begin, is_no_edit, refuse_revival, refuse_stale, refused, take_from_path},
 };
@@ -131,7 +131,7 @@ fn set(
     };
     if !errors.is_empty() {
         return Err(Problem::invalid(
-            errors.into_iter().map(Cause::from).collect(),
+            errors.into_iter().map(FieldProblem::from).collect(),
         ));
     }
     let change = QuotaChange {

@@ -10,7 +10,7 @@ use quota_semantics::{Name, quota::syntax};
 use super::{
     App, Caller, answer,
     body::JsonText,
-    problem::{Cause, Problem, Reason},
+    problem::{FieldProblem, Problem, Reason},
 };
 
 /// Most kinds that one call can name.
@@ -57,13 +57,13 @@ fn kinds(request: &RelistRequest) -> Result<BTreeSet<Name>, Problem> {
     let complaint = |(place, kind): (usize, &String)| {
         let complaints = syntax::subdomain(kind);
         let field = format!("resources[{place}]");
-        (!complaints.is_empty()).then(|| Cause::invalid(field, kind, &complaints.join("; ")))
+        (!complaints.is_empty()).then(|| FieldProblem::invalid(field, kind, &complaints.join("; ")))
     };
     let kinds = request.resources.iter().enumerate();
     let mut errors: Vec<_> = kinds.filter_map(complaint).collect();
     if request.resources.len() > KINDS_MAX {
         let (field, why) = ("resources", format!("at most {KINDS_MAX}; none means all"));
-        errors = vec![Cause::forbidden(field, &why)];
+        errors = vec![FieldProblem::forbidden(field, &why)];
     }
     match errors.is_empty() {
         true => Ok(request

@@ -15,7 +15,7 @@ use super::{
     App, body,
     measure::{Operation, measured},
     precondition,
-    problem::{Cause, Problem, Reason},
+    problem::{FieldProblem, Problem, Reason},
 };
 use crate::writer::DecisionContext;
 
@@ -28,7 +28,9 @@ pub(super) fn take_from_path(field: &str, own: &mut Name, path: &str) -> Result<
         return Ok(());
     }
     let wrong = format!("it differs from that of the path, {path:?}");
-    Err(Problem::invalid(vec![Cause::invalid(field, own, &wrong)]))
+    Err(Problem::invalid(vec![FieldProblem::invalid(
+        field, own, &wrong,
+    )]))
 }
 
 /// Clears metadata that another, earlier object may have left in the manifest of a new one.

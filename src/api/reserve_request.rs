@@ -19,7 +19,7 @@ use serde_json::value::RawValue;
 
 use super::{
     App,
-    problem::{Cause, Problem},
+    problem::{FieldProblem, Problem},
 };
 use crate::config::{Period, RESERVATION_RESOURCES_MAX};
 
@@ -99,21 +99,25 @@ impl<'de> Visitor<'de> for ReadAmounts {
 
 impl Amounts<'_> {
     /// Parses the quantities: resource names must be qualified names, amounts not negative.
-    pub(super) fn read(&self, field: &str, causes: &mut Vec<Cause>) -> ResourceList {
+    pub(super) fn read(&self, field: &str, causes: &mut Vec<FieldProblem>) -> ResourceList {
         let mut list = ResourceList::new();
         for (name, token) in &self.0 {
             let field = || format!("{field}[{name}]");
             for wrong in syntax::qualified_name(name) {
-                causes.push(Cause::invalid(field(), name, &wrong));
+                causes.push(FieldProblem::invalid(field(), name, &wrong));
             }
             match Quantity::from_json_token(token.get()) {
                 Ok(quantity) if quantity.is_negative() => {
                     let wrong = "must be greater than or equal to 0";
-                    causes.push(Cause::invalid(field(), &quantity.to_string(), wrong));
+                    causes.push(FieldProblem::invalid(field(), &quantity.to_string(), wrong));
                 }
                 Ok(quantity) => list.insert(name.clone(), quantity),
                 Err(error) => {
-                    causes.push(Cause::invalid(field(), token.get(), &error.to_string()));
+                    causes.push(FieldProblem::invalid(
+                        field(),
+                        token.get(),
+                        &error.to_string(),
+                    ));
                 }
             }
         }
@@ -175,14 +179,14 @@ impl ReserveRequest<'_> {
     ) -> Result<FingerprintedRequest, Problem> {
         let mut causes = Vec::new();
         for wrong in syntax::dns_label(namespace) {
-            causes.push(Cause::invalid("namespace", namespace, &wrong));
+            causes.push(FieldProblem::invalid("namespace", namespace, &wrong));
         }
         if self
             .namespace
             .as_deref()
             .is_some_and(|own| own != namespace)
         {
-            causes.push(Cause::forbidden(
+            causes.push(FieldProblem::forbidden(
                 "namespace",
                 "it differs from that of the path",
             ));
@@ -195,7 +199,7 @@ impl ReserveRequest<'_> {
                 observed(app, namespace, now, &mut holder, object.get(), &mut causes)
             }
             _ => {
-                causes.push(Cause::required(
+                causes.push(FieldProblem::required(
                     "reserved",
                     "exactly one of reserved and object",
                 ));
@@ -205,7 +209,7 @@ impl ReserveRequest<'_> {
         let uid = match (&*holder.uid, fresh) {
             ("", Some(fresh)) => Some(fresh),
             ("", None) => {
-                causes.push(Cause::required(
+                causes.push(FieldProblem::required(
                     "reservedBy.uid",
                     "it identifies the object",
                 ));
@@ -213,7 +217,11 @@ impl ReserveRequest<'_> {
             }
             (uid, _) => Uid::new(uid)
                 .map_err(|error| {
-                    causes.push(Cause::invalid("reservedBy.uid", uid, &error.to_string()));
+                    causes.push(FieldProblem::invalid(
+                        "reservedBy.uid",
+                        uid,
+                        &error.to_string(),
+                    ));
                 })
                 .ok(),
         };
@@ -244,7 +252,7 @@ impl ReserveRequest<'_> {
         app: &App,
         holder: &Holder,
         amounts: &Amounts<'_>,
-        causes: &mut Vec<Cause>,
+        causes: &mut Vec<FieldProblem>,
     ) -> Subject {
         Subject {
             resource: resource_of(app, &holder.api_version, &holder.kind),
@@ -259,7 +267,7 @@ impl ReserveRequest<'_> {
 
 impl Holder {
     /// Names what is wrong with the fields. The uid is parsed later.
-    fn check(&self, causes: &mut Vec<Cause>) {
+    fn check(&self, causes: &mut Vec<FieldProblem>) {
         let Self {
             api_version,
             kind,
@@ -269,13 +277,17 @@ impl Holder {
         for (field, text) in [("apiVersion", api_version), ("kind", kind), ("name", name)] {
             if text.len() > MAX_SUBDOMAIN || text.chars().any(char::is_control) {
                 let wrong = format!("at most {MAX_SUBDOMAIN} bytes without control characters");
-                causes.push(Cause::invalid(format!("reservedBy.{field}"), text, &wrong));
+                causes.push(FieldProblem::invalid(
+                    format!("reservedBy.{field}"),
+                    text,
+                    &wrong,
+                ));
             }
         }
     }
 
     /// Takes over the object's own fields; where both state a field, the two must agree.
-    fn agree(&mut self, object: [(&str, &Name); 4], causes: &mut Vec<Cause>) {
+    fn agree(&mut self, object: [(&str, &Name); 4], causes: &mut Vec<FieldProblem>) {
         let mine = [
             &mut self.api_version,
             &mut self.kind,
@@ -285,12 +297,20 @@ impl Holder {
         for (mine, (field, theirs)) in mine.into_iter().zip(object) {
             if theirs.len() > MAX_SUBDOMAIN || theirs.chars().any(char::is_control) {
                 let wrong = format!("at most {MAX_SUBDOMAIN} bytes without control characters");
-                causes.push(Cause::invalid(format!("object.{field}"), theirs, &wrong));
+                causes.push(FieldProblem::invalid(
+                    format!("object.{field}"),
+                    theirs,
+                    &wrong,
+                ));
             } else if mine.is_empty() {
                 mine.clone_from(theirs);
             } else if !theirs.is_empty() && mine != theirs {
                 let wrong = format!("it differs from that of reservedBy, {mine:?}");
-                causes.push(Cause::invalid(format!("object.{field}"), theirs, &wrong));
+                causes.push(FieldProblem::invalid(
+                    format!("object.{field}"),
+                    theirs,
+                    &wrong,
+                ));
             }
         }
     }
@@ -303,7 +323,7 @@ fn observed(
     now: Timestamp,
     holder: &mut Holder,
     json: &str,
-    causes: &mut Vec<Cause>,
+    causes: &mut Vec<FieldProblem>,
 ) -> Option<Subject> {
     // Serde would accept a list as the fields in their order.
     if !json.starts_with('{') {
@@ -327,7 +347,7 @@ fn observed(
     let api_version = given(&meta.api_version, &holder.api_version);
     let kind = given(&meta.kind, &holder.kind);
     if kind.is_empty() {
-        causes.push(Cause::required(
+        causes.push(FieldProblem::required(
             "object.kind",
             "it says how to read the object",
         ));
@@ -351,7 +371,7 @@ fn observed(
     let metadata = object.metadata();
     if !metadata.namespace.is_empty() && metadata.namespace != *namespace {
         let wrong = format!("it differs from that of the path, {namespace:?}");
-        causes.push(Cause::invalid(
+        causes.push(FieldProblem::invalid(
             "object.metadata.namespace",
             &metadata.namespace,
             &wrong,
@@ -372,20 +392,20 @@ fn observed(
     })
 }
 
-fn unreadable(error: &dyn fmt::Display) -> Cause {
-    Cause {
+fn unreadable(error: &dyn fmt::Display) -> FieldProblem {
+    FieldProblem {
         field: "object".into(),
         message: error.to_string(),
-        kind: "FieldValueInvalid",
+        kind: "FieldValueInvalid".into(),
     }
 }
 
 /// Parses a time to live.
-pub(super) fn read_ttl(text: Option<&str>, causes: &mut Vec<Cause>) -> Option<Period> {
+pub(super) fn read_ttl(text: Option<&str>, causes: &mut Vec<FieldProblem>) -> Option<Period> {
     match text?.parse::<Period>() {
         Ok(period) => Some(period),
         Err(error) => {
-            causes.push(Cause::invalid(
+            causes.push(FieldProblem::invalid(
                 "ttl",
                 text.unwrap_or_default(),
                 &error.to_string(),

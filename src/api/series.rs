@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::{
     App, Caller, answer,
     page::{Params, Target},
-    problem::{Cause, Problem, Reason},
+    problem::{FieldProblem, Problem, Reason},
     usage::Seen,
 };
 use crate::{
@@ -56,7 +56,9 @@ pub(super) async fn series(
         let sampled: Option<Vec<Seen>> = sampled.into_iter().collect();
         let Some(sampled) = sampled else {
             let why = format!("there are more than {FIGURES_MAX} figures in so many points");
-            return Err(Problem::invalid(vec![Cause::invalid("step", &step, &why)]));
+            return Err(Problem::invalid(vec![FieldProblem::invalid(
+                "step", &step, &why,
+            )]));
         };
         let points = times.iter().zip(&sampled).map(|(time, seen)| {
             let (resources, quotas) = seen.sums_and_limits(turn);
@@ -94,7 +96,7 @@ impl SeriesQuery {
         let step = match &self.step {
             Some(text) => text
                 .parse::<Period>()
-                .map_err(|error| Cause::invalid("step", text, &error.to_string()))
+                .map_err(|error| FieldProblem::invalid("step", text, &error.to_string()))
                 .map_err(|cause| Problem::invalid(vec![cause]))?,
             None => {
                 let step = u32::try_from(span / POINTS / 1_000_000_000).unwrap_or(u32::MAX);
@@ -108,7 +110,7 @@ impl SeriesQuery {
             .saturating_add(1);
         if nanoseconds <= 0 || count > POINTS_MAX {
             let why = format!("that would be more than {POINTS_MAX} points");
-            let cause = Cause::invalid("step", &step.to_string(), &why);
+            let cause = FieldProblem::invalid("step", &step.to_string(), &why);
             return Err(Problem::invalid(vec![cause]));
         }
         let time = |number: i64| self.from.plus(Span::from_nanoseconds(nanoseconds * number));

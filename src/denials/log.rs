@@ -111,11 +111,11 @@ impl DenialLog {
         self.next = id.saturating_add(1);
         let line = format!("{json}\n");
         let record = Remembered {
-            namespace: noted.namespace.clone(),
+            namespace: noted.0.namespace.clone(),
             time: now,
             kept: StoredDenial {
                 id,
-                sequence: noted.head.sequence,
+                sequence: noted.0.as_of.sequence,
                 json: json.into(),
             },
         };

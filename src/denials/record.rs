@@ -1,19 +1,18 @@
 //! The stored record of a denial.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
+use quota_client::wire::{AsOf, Denial, DeniedObject};
 use quota_core::{
-    decide::{CheckedQuota, Refusal, Request},
+    decide::{Refusal, Request},
     event::Actor,
     state::Head,
 };
-use quota_semantics::{Name, Timestamp, quantity::Quantity, resource::ResourceList, uid::Uid};
-use serde::Serialize;
-
-use crate::{
-    log_limiter::cut,
-    reason::{Reason, of_refusal},
+use quota_semantics::{
+    Timestamp, admission::CheckedQuota, quantity::Quantity, resource::ResourceList,
 };
+
+use crate::{log_limiter::cut, reason::of_refusal};
 
 /// Most quotas that a record keeps: those that the request counts against.
 const QUOTAS: usize = 32;
@@ -24,63 +23,8 @@ const RECORD_BYTES: usize = 32 * 1024;
 /// Longest detail text of a record, in bytes.
 const DETAIL_BYTES: usize = 4096;
 
-/// A denial, before its record is written.
-pub(super) struct NewDenial {
-    pub(super) namespace: Name,
-    pub(super) head: Head,
-    actor: Arc<Actor>,
-    object: Object,
-    reason: Reason,
-    detail: String,
-    quotas: Vec<CheckedQuota>,
-    retry_after: Option<Timestamp>,
-    fits_when_empty: Option<bool>,
-}
-
-/// The object of the request.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Object {
-    uid: Uid,
-    resource: String,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    name: Box<str>,
-    requested: ResourceList,
-}
-
-impl Object {
-    fn without_amounts(&self) -> Self {
-        Self {
-            uid: self.uid.clone(),
-            resource: self.resource.clone(),
-            name: self.name.clone(),
-            requested: ResourceList::new(),
-        }
-    }
-}
-
-/// The record of a denial, as stored and shown.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Record<'a> {
-    id: u64,
-    time: Timestamp,
-    namespace: &'a Name,
-    actor: &'a Actor,
-    object: &'a Object,
-    reason: &'static str,
-    detail: &'a str,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    quotas: &'a [CheckedQuota],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    retry_after: Option<Timestamp>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    fits_when_empty: Option<bool>,
-    /// Set if details were dropped.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    shortened: bool,
-    as_of: Head,
-}
+/// A denial, before its record is written: without its id and time.
+pub(super) struct NewDenial(pub(super) Denial);
 
 impl NewDenial {
     /// The record of a refusal; none if the refusal is not a denial.
@@ -88,80 +32,54 @@ impl NewDenial {
         actor: &Arc<Actor>,
         request: &Request,
         refusal: &Refusal,
-        head: Head,
+        Head { sequence, time }: Head,
     ) -> Option<Self> {
         let denied = match refusal {
             Refusal::Denied(denied) => Some(denied),
             Refusal::TooManyPending { .. } => None,
             _ => return None,
         };
-        let detail = cut(&refusal.to_string(), DETAIL_BYTES).to_owned();
-        Some(Self {
+        Some(Self(Denial {
+            id: 0,
+            time,
             namespace: request.namespace.clone(),
-            head,
-            actor: actor.clone(),
-            object: Object {
+            actor: (**actor).clone(),
+            object: DeniedObject {
                 uid: request.uid.clone(),
                 resource: request.resource.to_string(),
                 name: request.name.clone(),
                 requested: request.footprint.resources.clone(),
             },
-            reason: of_refusal(refusal),
-            detail,
+            reason: Cow::Borrowed(of_refusal(refusal).as_str()),
+            detail: cut(&refusal.to_string(), DETAIL_BYTES).to_owned(),
             quotas: denied
                 .map(|denied| wanted_of(&denied.quotas))
                 .unwrap_or_default(),
             retry_after: denied.and_then(|denied| denied.retry_after),
             fits_when_empty: denied.map(|denied| denied.fits_when_empty),
-        })
+            shortened: false,
+            as_of: AsOf { sequence, time },
+        }))
     }
 
+    /// The record as JSON. Of a large one, quotas are dropped first, then the requested amounts.
     pub(super) fn to_json(&self, id: u64, time: Timestamp) -> serde_json::Result<String> {
-        let mut quotas = &*self.quotas;
-        let mut object = &self.object;
-        let without_amounts;
-        let mut json = self.json(id, time, object, quotas)?;
-        while json.len() > RECORD_BYTES {
-            match quotas.len() {
-                0 if object.requested.is_empty() => break,
-                0 => {
-                    without_amounts = object.without_amounts();
-                    object = &without_amounts;
-                    json = self.json(id, time, object, quotas)?;
-                    break;
-                }
-                count => quotas = &quotas[..count / 2],
-            }
-            json = self.json(id, time, object, quotas)?;
-        }
-        Ok(json)
-    }
-
-    fn json(
-        &self,
-        id: u64,
-        time: Timestamp,
-        object: &Object,
-        quotas: &[CheckedQuota],
-    ) -> serde_json::Result<String> {
-        let whole = [
-            quotas.len() == self.quotas.len(),
-            object.requested.len() == self.object.requested.len(),
-        ];
-        serde_json::to_string(&Record {
+        let mut denial = Denial {
             id,
             time,
-            namespace: &self.namespace,
-            actor: &self.actor,
-            object,
-            reason: self.reason.as_str(),
-            detail: &self.detail,
-            quotas,
-            shortened: whole.contains(&false),
-            retry_after: self.retry_after,
-            fits_when_empty: self.fits_when_empty,
-            as_of: self.head,
-        })
+            ..self.0.clone()
+        };
+        let mut json = serde_json::to_string(&denial)?;
+        while json.len() > RECORD_BYTES {
+            match denial.quotas.len() {
+                0 if denial.object.requested.is_empty() => break,
+                0 => denial.object.requested = ResourceList::new(),
+                count => denial.quotas.truncate(count / 2),
+            }
+            denial.shortened = true;
+            json = serde_json::to_string(&denial)?;
+        }
+        Ok(json)
     }
 }
 

@@ -1,16 +1,15 @@
 use std::time::Duration;
 
 use quota_core::{
-    decide::{Basis, CheckedLimit, CheckedQuota, Denied, Request},
+    decide::{Basis, Denied, Request},
     event::Actor,
     state::Head,
-    state::LimitKind,
 };
 use quota_semantics::{Span, Timestamp, object::Footprint, uid::Uid};
 
 use super::{Bounds, Query, log::DenialLog, record::NewDenial};
 use quota_core::decide::Refusal;
-use quota_semantics::admission::Denial;
+use quota_semantics::admission::{CheckedLimit, CheckedQuota, Denial, LimitKind};
 
 fn request(namespace: &str, uid: &str) -> Request {
     let mut footprint = Footprint::default();
@@ -48,6 +47,7 @@ fn refusal() -> Refusal {
     };
     Refusal::Denied(Box::new(Denied {
         detail: denial.to_string(),
+        reserved: None,
         denial,
         quotas: vec![
             CheckedQuota {

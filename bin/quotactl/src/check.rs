@@ -26,7 +26,7 @@ fn check(session: &Session, document: Document) -> Outcome {
     let address = Address::in_namespace(&namespace, ["check"]);
     let reply = session.client.send_json(Method::POST, &address, &body)?;
     note_warnings(&reply.headers);
-    let verdict: Verdict = reply.read()?;
+    let verdict: Verdict<'static> = reply.read()?;
     session.note_lag(verdict.lagging);
     if session.output.is_structured() {
         session.output.value(&reply.json)?;
@@ -45,7 +45,7 @@ fn check(session: &Session, document: Document) -> Outcome {
     }
 }
 
-fn summary(what: &str, verdict: &Verdict) -> String {
+fn summary(what: &str, verdict: &Verdict<'_>) -> String {
     let what = if what.is_empty() { "it" } else { what };
     if verdict.fits {
         return format!("{what} fits");

@@ -1,7 +1,7 @@
 //! `denials`: the latest denials and their reasons.
 
 use quota_client::http::Address;
-use quota_client::wire::{Denial, Page, QuotaCheck};
+use quota_client::wire::{CheckedQuota, Denial, Page};
 
 use super::{
     age, client::Answer, failure::Outcome, figures::left_of, output::note, session::Session,
@@ -59,7 +59,7 @@ pub(crate) fn table(denials: &[Denial], all: bool, wide: bool) -> Table {
         let mut row = vec![
             age::span(now.since(denial.time)),
             format!("{}/{name}", object.resource),
-            denial.reason.clone(),
+            denial.reason.to_string(),
             short_of(&denial.quotas),
         ];
         if all {
@@ -77,7 +77,7 @@ pub(crate) fn table(denials: &[Denial], all: bool, wide: bool) -> Table {
 }
 
 /// The exceeded limits, as in `compute/requests.cpu: 2 wanted, 500m left`.
-fn short_of(quotas: &[QuotaCheck]) -> String {
+fn short_of(quotas: &[CheckedQuota]) -> String {
     let mut parts = Vec::new();
     for quota in quotas {
         for limit in &quota.resources {

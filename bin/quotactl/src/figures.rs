@@ -1,6 +1,6 @@
 //! Figures of quotas: the available amount, and the used share of a limit.
 
-use quota_client::wire::{QuotaCheck, QuotaUsage, ResourceCheck, Total};
+use quota_client::wire::{CheckedLimit, CheckedQuota, QuotaUsage, Total};
 use quota_semantics::quantity::Quantity;
 
 use super::{
@@ -17,7 +17,7 @@ pub(crate) fn available(hard: &Quantity, used: &Quantity, reserved: &Quantity) -
 }
 
 /// The remaining amount of a limit in a decision: amounts guaranteed to others are not available.
-pub(crate) fn left_of(limit: &ResourceCheck) -> Quantity {
+pub(crate) fn left_of(limit: &CheckedLimit) -> Quantity {
     let mut left = available(&limit.hard, &limit.used, &limit.reserved);
     if let Some(others) = &limit.guaranteed_to_others {
         left.sub_assign(others);
@@ -43,9 +43,9 @@ pub(crate) fn percent(share: f64) -> String {
 }
 
 /// The quotas that a decision checked, as a table; none if there are none.
-pub(crate) fn looked_at(quotas: &[QuotaCheck]) -> Option<Table> {
+pub(crate) fn looked_at(quotas: &[CheckedQuota]) -> Option<Table> {
     let limits = || quotas.iter().flat_map(|quota| &quota.resources);
-    let others = |limit: &ResourceCheck| limit.guaranteed_to_others.clone().unwrap_or_default();
+    let others = |limit: &CheckedLimit| limit.guaranteed_to_others.clone().unwrap_or_default();
     let guarantees = limits().any(|limit| !others(limit).is_zero());
     let mut titles = vec!["QUOTA", "RESOURCE", ">REQUESTED", ">USED", ">RESERVED"];
     titles.extend(guarantees.then_some(">FOR OTHERS"));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use quota_client::{
     http::{Error, Refusal},
-    wire::{FieldProblem, Problem},
+    wire::{FieldProblem, LimitKind, Problem},
 };
 
 use super::{
@@ -27,7 +27,7 @@ pub(crate) fn failure(error: &Error, namespace: Option<&str>) -> Failure {
             .and_then(figures::looked_at)
             .map(|table| table.render(true));
     } else if problem.errors.len() > 1 {
-        failure.message.clone_from(&problem.title);
+        failure.message = problem.title.clone().into_owned();
         let line = |error: &FieldProblem| format!("  {}: {}", error.field, error.message);
         let lines: Vec<_> = problem.errors.iter().map(line).collect();
         failure.figures = Some(lines.join("\n"));
@@ -124,7 +124,7 @@ fn short_of(problem: &Problem, namespace: Option<&str>) -> Option<String> {
     let of = namespace
         .map(|name| format!(" -n {name}"))
         .unwrap_or_default();
-    let is_group = quota.kind == "ClusterResourceQuota";
+    let is_group = quota.kind == LimitKind::ClusterResourceQuota;
     let describe = match is_group {
         true => format!("quotactl describe group {name}"),
         false => format!("quotactl describe quota {name}{of}"),

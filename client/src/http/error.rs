@@ -87,7 +87,7 @@ impl Refusal {
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let texts = [&self.problem.detail, &self.problem.title];
+        let texts = [&*self.problem.detail, &*self.problem.title];
         match texts.into_iter().find(|text| !text.is_empty()) {
             Some(text) => f.write_str(text),
             None => write!(f, "refused with status {}", self.status),

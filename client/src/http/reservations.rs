@@ -178,7 +178,11 @@ impl Client {
     ///
     /// # Errors
     /// If the request is not valid. A request that does not fit is no error, but a [`Verdict`].
-    pub fn check(&self, namespace: &str, request: &ReserveRequest) -> Result<Verdict, Error> {
+    pub fn check(
+        &self,
+        namespace: &str,
+        request: &ReserveRequest,
+    ) -> Result<Verdict<'static>, Error> {
         let address = Address::in_namespace(namespace, ["check"]);
         let call = Call::new(Method::POST, &address).json(request)?;
         self.send(&call.repeatable())?.json()

@@ -1,9 +1,13 @@
 //! Denials that the daemon remembers.
 
-use quota_semantics::{Actor, Name, Timestamp, resource::ResourceList, uid::Uid};
+use std::borrow::Cow;
+
+use quota_semantics::{
+    Actor, Name, Timestamp, admission::CheckedQuota, resource::ResourceList, uid::Uid,
+};
 use serde::{Deserialize, Serialize};
 
-use super::{AsOf, QuotaCheck, is_false};
+use super::{AsOf, is_false};
 
 /// A denial: `GET /v1/denials`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -20,12 +24,12 @@ pub struct Denial {
     /// The object that the request was for.
     pub object: DeniedObject,
     /// The reason, as in [`Reason`](super::Reason).
-    pub reason: String,
+    pub reason: Cow<'static, str>,
     /// The message for people.
     pub detail: String,
     /// The limits that the request counts against, as far as they are kept.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub quotas: Vec<QuotaCheck>,
+    pub quotas: Vec<CheckedQuota>,
     /// The time at which the expiry of pending reservations alone makes room, if it can be computed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<Timestamp>,

@@ -30,9 +30,12 @@ pub use entry::{DeadLetter, Entry, EventsAnswer, RejectedEvent, RelistAnswer, Re
 pub use explain::{Contribution, Explanation, Kind};
 pub use group::{Group, GroupStatus, GroupUsage, MemberUsage};
 pub use object::Object;
-pub use problem::{FieldProblem, Problem, QuotaCheck, ResourceCheck, Verdict};
+pub use problem::{FieldProblem, Problem, Verdict};
 pub use quota::{Quota, QuotaReservation, QuotaStatus};
-pub use quota_semantics::Actor;
+pub use quota_semantics::{
+    Actor,
+    admission::{CheckedLimit, CheckedQuota, LimitKind},
+};
 pub use reason::Reason;
 pub use reservation::{Holder, Reservation, ReserveRequest};
 pub use status::{Caller, ClusterMember, KindWatermark, Source, Status};
@@ -93,4 +96,9 @@ const fn is_false(flag: &bool) -> bool {
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
 const fn is_zero(number: &usize) -> bool {
     *number == 0
+}
+
+/// For lists that are left out when empty.
+const fn no_items<T>(items: &[T]) -> bool {
+    items.is_empty()
 }

@@ -1,9 +1,11 @@
 //! Errors, denials, and the result of a check.
 
-use quota_semantics::{Name, Timestamp, quantity::Quantity};
+use std::borrow::Cow;
+
+use quota_semantics::{Name, Timestamp, admission::CheckedQuota, quota::FieldError};
 use serde::{Deserialize, Serialize};
 
-use super::{AsOf, is_false, is_zero};
+use super::{AsOf, is_false, is_zero, no_items};
 
 /// An error response: `application/problem+json` (RFC 9457).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -11,16 +13,16 @@ use super::{AsOf, is_false, is_zero};
 pub struct Problem {
     /// The URI of the reason: `urn:quota-ledger:problem:` and the reason.
     #[serde(rename = "type", default)]
-    pub kind: String,
+    pub kind: Cow<'static, str>,
     /// A short summary of the reason, the same for all problems with this reason.
     #[serde(default)]
-    pub title: String,
+    pub title: Cow<'static, str>,
     /// The HTTP status code.
     #[serde(default)]
     pub status: u16,
     /// The reason for programs, as in [`Reason`](super::Reason).
     #[serde(default)]
-    pub reason: String,
+    pub reason: Cow<'static, str>,
     /// The message for people.
     #[serde(default)]
     pub detail: String,
@@ -32,7 +34,7 @@ pub struct Problem {
     pub errors: Vec<FieldProblem>,
     /// The checked quotas and groups, if one of them denied the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub quotas: Option<Vec<QuotaCheck>>,
+    pub quotas: Option<Vec<CheckedQuota>>,
     /// The number of checked quotas that `quotas` leaves out: the denials of a batch share the space for quotas.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub quotas_omitted: usize,
@@ -47,13 +49,13 @@ pub struct Problem {
     pub as_of: Option<AsOf>,
     /// The state of the requested reservation, if it was granted before and has ended since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub state: Option<String>,
+    pub state: Option<Cow<'static, str>>,
     /// The time at which that reservation ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_time: Option<Timestamp>,
     /// The cause of its end: `released`, `returned`, `expired` or `superseded`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cause: Option<String>,
+    pub cause: Option<Cow<'static, str>>,
 }
 
 /// An error of one field.
@@ -65,66 +67,72 @@ pub struct FieldProblem {
     pub message: String,
     /// The kind of error, as in Kubernetes' `status.details.causes`.
     #[serde(rename = "type", default)]
-    pub kind: String,
+    pub kind: Cow<'static, str>,
 }
 
-/// A quota or group that a decision checked.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct QuotaCheck {
-    /// The name of the quota or group.
-    pub name: Name,
-    /// `ResourceQuota` or, for a group, `ClusterResourceQuota`.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub kind: String,
-    /// The checked limits.
-    pub resources: Vec<ResourceCheck>,
+impl FieldProblem {
+    /// A required field is missing.
+    #[must_use]
+    pub fn required(field: &str, why: &str) -> Self {
+        Self {
+            field: field.to_owned(),
+            message: format!("Required value: {why}"),
+            kind: Cow::Borrowed("FieldValueRequired"),
+        }
+    }
+
+    /// A value is not allowed.
+    #[must_use]
+    pub fn invalid(field: impl Into<String>, value: &str, why: &str) -> Self {
+        Self {
+            field: field.into(),
+            message: format!("Invalid value: {value:?}: {why}"),
+            kind: Cow::Borrowed("FieldValueInvalid"),
+        }
+    }
+
+    /// A field is forbidden here.
+    #[must_use]
+    pub fn forbidden(field: &str, why: &str) -> Self {
+        Self {
+            field: field.to_owned(),
+            message: format!("Forbidden: {why}"),
+            kind: Cow::Borrowed("FieldValueForbidden"),
+        }
+    }
 }
 
-/// A limit that a decision checked.
+impl From<FieldError> for FieldProblem {
+    fn from(error: FieldError) -> Self {
+        Self {
+            message: error.message(),
+            kind: Cow::Borrowed(error.kind.reason()),
+            field: error.field,
+        }
+    }
+}
+
+/// The result of a check: `POST /v1/namespaces/{namespace}/check`. The daemon writes it from borrowed data; clients read
+/// `Verdict<'static>`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ResourceCheck {
-    /// The resource.
-    pub resource: Name,
-    /// The limit.
-    pub hard: Quantity,
-    /// The amount of observed objects and commits.
-    #[serde(default)]
-    pub used: Quantity,
-    /// The amount that pending reservations hold beyond `used`.
-    #[serde(default)]
-    pub reserved: Quantity,
-    /// The amount guaranteed to other groups, and therefore not available.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub guaranteed_to_others: Option<Quantity>,
-    /// The limit above which a grant comes with a warning.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub soft: Option<Quantity>,
-    /// The requested amount.
-    #[serde(default)]
-    pub requested: Quantity,
-}
-
-/// The result of a check: `POST /v1/namespaces/{namespace}/check`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Verdict {
+pub struct Verdict<'a> {
     /// Whether the request would be granted.
     pub fits: bool,
     /// The reason of the denial, as in [`Reason`](super::Reason); absent if the request fits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
+    pub reason: Option<Cow<'a, str>>,
     /// The message for people; absent if the request fits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub detail: Option<String>,
+    pub detail: Option<Cow<'a, str>>,
     /// The checked quotas and groups.
-    pub quotas: Vec<QuotaCheck>,
+    pub quotas: Cow<'a, [CheckedQuota]>,
     /// The requested resources that no quota and no group limits.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub unlimited: Vec<Name>,
+    #[serde(default, skip_serializing_if = "no_items")]
+    pub unlimited: Cow<'a, [Name]>,
     /// The warnings that a grant would come with.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<String>,
+    #[serde(default, skip_serializing_if = "no_items")]
+    pub warnings: Cow<'a, [String]>,
     /// The time at which the expiry of pending reservations alone makes room, if it can be computed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<Timestamp>,

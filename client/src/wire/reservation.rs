@@ -8,7 +8,7 @@ use quota_semantics::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{AsOf, is_false};
+use super::{AsOf, is_false, no_items};
 
 /// A reservation. The daemon writes it from borrowed data; clients read `Reservation<'static>`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -143,9 +143,4 @@ impl ReserveRequest {
             ..self
         }
     }
-}
-
-/// For lists that are left out when empty.
-const fn no_items<T>(items: &[T]) -> bool {
-    items.is_empty()
 }

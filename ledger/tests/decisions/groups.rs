@@ -8,9 +8,9 @@ use std::sync::Arc;
 use quota_core::{
     decide::{Audience, GroupBounds, GroupChange, Notice, delete_group, set_group},
     event::NamespaceRecord,
-    state::LimitKind,
 };
 use quota_semantics::{
+    admission::LimitKind,
     group::{Enforcement, Extensions, Override, Selector, Spec as GroupSpec},
     quota::{ScopeExpression, ScopeSelector},
 };

@@ -18,12 +18,16 @@ use proptest::prelude::*;
 use quota_core::{
     audit::Naive,
     codec,
-    decide::{CheckedQuota, Refusal},
+    decide::Refusal,
     event::{Entry, Event},
-    state::{Holder, LimitKind, Part, State},
+    state::{Holder, Part, State},
 };
 use quota_histories::{groups, steps::Step, world::World};
-use quota_semantics::{Timestamp, quantity::Quantity};
+use quota_semantics::{
+    Timestamp,
+    admission::{CheckedQuota, LimitKind},
+    quantity::Quantity,
+};
 
 use strategy::steps;
 

@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 use super::super::{
     body::ManifestText,
     manifest::{SPEC, TOP, malformed, parse, unknown, unreadable},
-    problem::{Cause, Problem},
+    problem::{FieldProblem, Problem},
 };
 
 /// The extensions: names of the typed fields and of the annotations that hold them.
@@ -59,7 +59,7 @@ impl Form {
     /// An `Invalid` problem whose causes name fields as this form does.
     pub(super) fn invalid(self, errors: Vec<FieldError>) -> Problem {
         let cause = |error: FieldError| {
-            let mut cause = Cause::from(error);
+            let mut cause = FieldProblem::from(error);
             if self == Self::Fields {
                 cause.field = typed_field(&cause.field);
             }
@@ -127,7 +127,9 @@ fn of_fields(fields: Map<String, Value>) -> Result<Sent, Problem> {
     let stray: Vec<_> = annotations
         .keys()
         .filter(|key| key.starts_with(PREFIX))
-        .map(|key| Cause::forbidden(&format!("annotations[{key}]"), "it is a field of the group"))
+        .map(|key| {
+            FieldProblem::forbidden(&format!("annotations[{key}]"), "it is a field of the group")
+        })
         .collect();
     if !stray.is_empty() {
         return Err(Problem::invalid(stray));

@@ -14,8 +14,8 @@
 use std::borrow::Cow;
 
 use super::{
-    Basis, By, CheckedQuota, Denied, FingerprintedRequest, Notice, Policy, Refusal, Request,
-    case::Case, explain, names, names::needs_later, reserve, versions,
+    Basis, By, Denied, FingerprintedRequest, Notice, Policy, Refusal, Request, case::Case, explain,
+    names, names::needs_later, reserve, versions,
 };
 use crate::{
     event::{Event, Reservation, Sequence},
@@ -23,7 +23,7 @@ use crate::{
 };
 use quota_semantics::{
     Name, Span, Timestamp,
-    admission::{Charge, Denial, Limit as _},
+    admission::{Charge, CheckedQuota, Denial, Limit as _},
     object::Footprint,
     quantity::Quantity,
 };
@@ -346,6 +346,7 @@ fn no_previous_version(state: &State, case: &Case<'_>, policy: &Policy) -> Refus
     let (quotas, quotas_omitted) = explain::looked_at(&limits, &case.wanted(), policy.shown_max);
     Refusal::Denied(Box::new(Denied {
         detail: denial.to_string(),
+        reserved: None,
         quotas,
         quotas_omitted,
         retry_after: None,

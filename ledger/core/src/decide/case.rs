@@ -5,7 +5,7 @@ use std::{borrow::Cow, sync::Arc};
 
 use super::{
     Basis, By, Denied, FingerprintedRequest, Policy, Refusal, Request,
-    explain::{detail, looked_at},
+    explain::{Detail, detail, looked_at},
     versions,
 };
 use crate::{
@@ -174,8 +174,11 @@ impl<'a> Case<'a> {
             Err(denial) => denial,
         };
         let (quotas, quotas_omitted) = looked_at(limits, &wanted, policy.shown_max);
+        let Detail { text, reserved } =
+            detail(state, now, self.request, limits, &denial, policy.search_max);
         Err(Refusal::Denied(Box::new(Denied {
-            detail: detail(state, now, self.request, limits, &denial, policy.search_max),
+            detail: text,
+            reserved,
             quotas,
             quotas_omitted,
             retry_after: self.retry_after(state, policy, &denial),

@@ -1,10 +1,10 @@
 //! The details of a denial.
 
-use super::{CheckedLimit, CheckedQuota, Request};
-use crate::state::{Counted, LimitKind, State};
+use super::Request;
+use crate::state::{Counted, State};
 use quota_semantics::{
     Name, Timestamp,
-    admission::{Denial, Limit},
+    admission::{CheckedLimit, CheckedQuota, Denial, Limit, LimitKind},
     quantity::Quantity,
     resource::ResourceList,
 };
@@ -85,7 +85,15 @@ pub(super) fn looked(
     }
 }
 
-/// The message as in Kubernetes. If reservations count against the quota, also how much they hold and until when.
+/// The message of a denial.
+pub(super) struct Detail {
+    /// The message as in Kubernetes, with what it says about groups and reservations.
+    pub(super) text: String,
+    /// The part about reservations, if any count against the exceeded limit.
+    pub(super) reserved: Option<String>,
+}
+
+/// The message of a denial. If reservations count against the quota, also how much they hold and until when.
 pub(super) fn detail(
     state: &State,
     now: Timestamp,
@@ -93,8 +101,26 @@ pub(super) fn detail(
     limits: &[Counted<'_>],
     denial: &Denial,
     search_max: usize,
-) -> String {
-    let words = denial.to_string();
+) -> Detail {
+    let mut text = denial.to_string();
+    let exceeded = exceeded(limits, denial);
+    let reserved = exceeded.and_then(|(limit, requested)| {
+        if limit.kind() == LimitKind::ClusterResourceQuota {
+            text.push_str(&about_group(request, limit, requested));
+        }
+        reserved(state, now, request, limit, requested, search_max)
+    });
+    if let Some(reserved) = &reserved {
+        text.push_str(&format!("; reserved: {reserved}"));
+    }
+    Detail { text, reserved }
+}
+
+/// The limit that a denial is about, and the requested amounts that do not fit.
+fn exceeded<'a>(
+    limits: &'a [Counted<'a>],
+    denial: &'a Denial,
+) -> Option<(&'a Counted<'a>, &'a ResourceList)> {
     let Denial::ExceedsHard {
         quota,
         requested,
@@ -102,7 +128,7 @@ pub(super) fn detail(
         limited,
     } = denial
     else {
-        return words;
+        return None;
     };
     // A group may have the same name as a quota.
     let is_it = |limit: &&Counted<'_>| {
@@ -113,28 +139,40 @@ pub(super) fn detail(
                 .iter()
                 .all(|(name, hard)| limit.hard().get(name) == Some(hard))
     };
-    let Some(limit) = limits.iter().find(is_it) else {
-        return words;
-    };
-    if limit.kind() == LimitKind::ClusterResourceQuota {
-        return of_group(words, request, limit, requested);
-    }
-    let mut reserved: ResourceList = requested
+    let limit = limits.iter().find(is_it)?;
+    Some((limit, requested))
+}
+
+/// The amounts of reservations that count against a limit, in words; none if there are none.
+fn reserved(
+    state: &State,
+    now: Timestamp,
+    request: &Request,
+    limit: &Counted<'_>,
+    requested: &ResourceList,
+    search_max: usize,
+) -> Option<String> {
+    let reserved: ResourceList = requested
         .names()
         .map(|name| (name.clone(), limit.reserved(name)))
         .collect();
-    reserved = reserved.without_zeros();
+    let reserved = reserved.without_zeros();
     if reserved.is_empty() {
-        return words;
+        return None;
+    }
+    let sum = reserved.pretty();
+    // The reservations of a group are in other namespaces, too: their number is nobody else's business.
+    if limit.kind() == LimitKind::ClusterResourceQuota {
+        return Some(sum.to_string());
     }
     let pending = state.pending_count_in(&request.namespace);
     let amounts = pending * reserved.len();
     let holders: Vec<Timestamp> = match pending <= EXPLAINED_MAX && amounts <= search_max {
-        true => state.holders(&request.namespace, quota, &reserved),
+        true => state.holders(&request.namespace, limit.name(), &reserved),
         false => Vec::new(),
     };
     let Some(next) = holders.iter().min() else {
-        return format!("{words}; reserved: {}", reserved.pretty());
+        return Some(sum.to_string());
     };
     let noun = if holders.len() == 1 {
         "reservation"
@@ -147,20 +185,14 @@ pub(super) fn detail(
         .max(0)
         .saturating_add(999_999_999)
         / 1_000_000_000;
-    format!(
-        "{words}; reserved: {} by {} pending {noun}, next expires in {seconds}s",
-        reserved.pretty(),
+    Some(format!(
+        "{sum} by {} pending {noun}, next expires in {seconds}s",
         holders.len(),
-    )
+    ))
 }
 
-/// The detail about a group. Of other namespaces it gives only the number.
-fn of_group(
-    words: String,
-    request: &Request,
-    limit: &Counted<'_>,
-    requested: &ResourceList,
-) -> String {
+/// The part of the message about a group. Of other namespaces it gives only the number.
+fn about_group(request: &Request, limit: &Counted<'_>, requested: &ResourceList) -> String {
     let of = |amount: &dyn Fn(&Name) -> Option<Quantity>| {
         let amounts = requested.names();
         let amounts: ResourceList = amounts
@@ -168,7 +200,7 @@ fn of_group(
             .collect();
         amounts
     };
-    let mut detail = words;
+    let mut detail = String::new();
     if let Some(shared) = limit.shared() {
         let own = of(&|name| Some(shared.own(name)));
         let (group, namespace, own) = (limit.name(), &request.namespace, own.pretty());
@@ -183,10 +215,6 @@ fn of_group(
     let others = of(&|name| limit.guaranteed_to_others(name).cloned());
     if !others.is_empty() {
         detail.push_str(&format!("; {} are guaranteed to others", others.pretty()));
-    }
-    let reserved = of(&|name| Some(limit.reserved(name))).without_zeros();
-    if !reserved.is_empty() {
-        detail.push_str(&format!("; reserved: {}", reserved.pretty()));
     }
     detail
 }

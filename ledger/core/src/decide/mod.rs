@@ -44,7 +44,7 @@ pub use quota::{
     Precondition, QuotaChange, belongs_to_source, delete_quota, is_adopted, set_quota,
     unless_adopted,
 };
-pub use refusal::{Audience, CheckedLimit, CheckedQuota, Denied, Notice, Refusal};
+pub use refusal::{Audience, Denied, Notice, Refusal};
 pub use relist::{Finish, Relist, begin_relist, close_relist, end_relist, end_unlisted, listed};
 pub use request::{Basis, FingerprintedRequest, Request};
 pub use reserve::{Checked, Reserved, check, reserve, reserve_all};

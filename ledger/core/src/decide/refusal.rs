@@ -2,8 +2,13 @@
 
 use serde::Serialize;
 
-use crate::state::{LimitKind, ReservationView};
-use quota_semantics::{Name, Timestamp, admission, quantity::Quantity, quota::FieldError};
+use crate::state::ReservationView;
+use quota_semantics::{
+    Name, Timestamp,
+    admission::{self, CheckedQuota, LimitKind},
+    quantity::Quantity,
+    quota::FieldError,
+};
 
 /// Why a command changed nothing.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -137,6 +142,9 @@ pub struct Denied {
     pub denial: admission::Denial,
     /// The message as in Kubernetes, and a part about reservations.
     pub detail: String,
+    /// The part of `detail` about reservations that count against the exceeded limit: their sum, and if it was searched
+    /// for, their number and the time until the next one expires.
+    pub reserved: Option<String>,
     /// The checked quotas, as many as the policy allows to show.
     pub quotas: Vec<CheckedQuota>,
     /// The number of checked quotas that are left out.
@@ -146,40 +154,6 @@ pub struct Denied {
     /// Whether the request would be granted if nothing else counted. If not, waiting does not help: the request or a
     /// quota has to change.
     pub fits_when_empty: bool,
-}
-
-/// A quota that a decision checked.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct CheckedQuota {
-    /// The quota's name.
-    pub name: Name,
-    /// Whether it is a quota or a group.
-    pub kind: LimitKind,
-    /// Its limits.
-    pub resources: Vec<CheckedLimit>,
-}
-
-/// A limit that a decision checked.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct CheckedLimit {
-    /// The resource.
-    pub resource: Name,
-    /// The limit.
-    pub hard: Quantity,
-    /// The amount of observed objects.
-    pub used: Quantity,
-    /// The amount that pending reservations hold beyond `used`.
-    pub reserved: Quantity,
-    /// The amount guaranteed to others, and therefore not available.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub guaranteed_to_others: Option<Quantity>,
-    /// The limit above which a grant comes with a warning.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub soft: Option<Quantity>,
-    /// The requested amount.
-    pub requested: Quantity,
 }
 
 /// A notice about a granted request.

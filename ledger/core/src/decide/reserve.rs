@@ -5,14 +5,14 @@ use std::{collections::BTreeSet, sync::Arc};
 use planted::Bug;
 
 use super::{
-    Basis, By, CheckedQuota, FingerprintedRequest, Notice, Policy, Refusal, Request, case::Case,
+    Basis, By, FingerprintedRequest, Notice, Policy, Refusal, Request, case::Case,
     explain::looked_at,
 };
 use crate::{
     event::{Event, Reservation},
     state::{self, End, Overlay, ReservationStatus, State, Tracked},
 };
-use quota_semantics::{Name, Span, Timestamp};
+use quota_semantics::{Name, Span, Timestamp, admission::CheckedQuota};
 
 /// The result of a reservation request.
 #[derive(Clone, Debug)]

@@ -14,22 +14,13 @@ use super::{
 };
 use quota_semantics::{
     Name,
-    admission::Limit,
+    admission::{Limit, LimitKind},
     group::{Enforcement, Extensions, load},
     object::Footprint,
     quantity::Quantity,
     quota::spec::Spec,
     resource::ResourceList,
 };
-
-/// The kind of a limit's owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-pub enum LimitKind {
-    /// A quota of a namespace.
-    ResourceQuota,
-    /// A group.
-    ClusterResourceQuota,
-}
 
 /// A quota or group of the state as an admission limit: the used, the reserved and the amounts guaranteed to others
 /// count against it.

@@ -41,7 +41,6 @@ mod view;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub(crate) use apply::lapsed_footprint;
-pub use counted::LimitKind;
 pub use explain::{Claimed, Holder, Part, PartKey, PartsView};
 pub use groups::{CopiedGroup, GroupFigure, GroupView, MemberView, MembersView};
 pub use image::{Image, ImageError};

@@ -1,9 +1,9 @@
 //! The limits that apply to a reservation, and the resources that none of them limits.
 
-use super::{Counted, LimitKind, Overlay, State, tracked::Tracked, view::Holding};
+use super::{Counted, Overlay, State, tracked::Tracked, view::Holding};
 use quota_semantics::{
     Name,
-    admission::Limit as _,
+    admission::{Limit as _, LimitKind},
     object::{COUNT_PREFIX, Footprint, REQUESTS_PREFIX},
 };
 

@@ -1,0 +1,53 @@
+//! The limits that a decision checked, as callers read them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Name, quantity::Quantity};
+
+/// The kind of a limit's owner.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LimitKind {
+    /// A quota of a namespace.
+    #[default]
+    ResourceQuota,
+    /// A group.
+    ClusterResourceQuota,
+}
+
+/// A quota or group that a decision checked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CheckedQuota {
+    /// The name of the quota or group.
+    pub name: Name,
+    /// Whether it is a quota or a group.
+    #[serde(default)]
+    pub kind: LimitKind,
+    /// The checked limits.
+    pub resources: Vec<CheckedLimit>,
+}
+
+/// A limit that a decision checked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CheckedLimit {
+    /// The resource.
+    pub resource: Name,
+    /// The limit.
+    pub hard: Quantity,
+    /// The amount of observed objects and commits.
+    #[serde(default)]
+    pub used: Quantity,
+    /// The amount that pending reservations hold beyond `used`.
+    #[serde(default)]
+    pub reserved: Quantity,
+    /// The amount guaranteed to other groups, and therefore not available.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guaranteed_to_others: Option<Quantity>,
+    /// The limit above which a grant comes with a warning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub soft: Option<Quantity>,
+    /// The requested amount.
+    #[serde(default)]
+    pub requested: Quantity,
+}

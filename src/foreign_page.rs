@@ -3,10 +3,12 @@
 
 use http::{HeaderMap, Uri, header, uri::Authority};
 
+use crate::request_headers;
+
 /// Whether a page of another origin sends the request. Browsers send the page's origin with every request that writes,
 /// other clients do not.
 pub(crate) fn is_foreign_page(uri: &Uri, headers: &HeaderMap) -> bool {
-    let Some(origin) = headers.get(header::ORIGIN) else {
+    let Some(origin) = request_headers::rare(headers, &header::ORIGIN) else {
         return false;
     };
     let origin = origin.to_str().ok();

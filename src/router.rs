@@ -21,7 +21,7 @@ use crate::{
     cluster::Cluster,
     peer::Peer,
     problem::{Problem, Reason},
-    routes::{Answering, BodyLimit, Places, Route, Spec},
+    routes::{Answering, BodyLimit, Gaps, Placed, Places, Route, Spec},
 };
 
 /// The label of requests that no route matches.
@@ -44,6 +44,7 @@ struct Shared {
 /// The routes of one path.
 struct Path {
     label: &'static str,
+    gaps: Gaps,
     routes: Vec<Route>,
 }
 
@@ -89,6 +90,7 @@ impl Router {
                 }
                 None => paths.push(Path {
                     label,
+                    gaps: Gaps::of(label),
                     routes: vec![route],
                 }),
             }
@@ -152,7 +154,7 @@ impl Router {
             shared: &self.0,
             path: Some(found.value),
             route: found.value.route(method),
-            places: Places::of(path, &found.params),
+            places: Places::of(path, &found.value.gaps),
         }
     }
 
@@ -283,13 +285,14 @@ impl Found<'_> {
         let Some(route) = self.route else {
             return Err(Box::new(self.refused(&parts.method, parts.uri.path())));
         };
-        if !self.places.is_empty() {
-            parts.extensions.insert(self.places);
-        }
         let request = Request::from_parts(parts, body);
+        let call = Placed {
+            places: self.places,
+            state: (),
+        };
         let answering = match &self.shared.cluster {
-            Some(cluster) => cluster.answer(&route.spec, request, &route.handle),
-            None => (route.handle)(request, ()),
+            Some(cluster) => cluster.answer(&route.spec, request, call, &route.handle),
+            None => (route.handle)(request, call),
         };
         Ok(Begun {
             answering,

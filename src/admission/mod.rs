@@ -25,7 +25,7 @@ use std::{
 
 use axum::{
     body::Body,
-    extract::{Query, Request, State},
+    extract::{FromRef, Query, Request, State},
     response::{IntoResponse as _, Response},
 };
 use http::{HeaderMap, request::Parts};
@@ -58,7 +58,7 @@ use crate::{
     metrics::{self, Decision, Operation},
     problem::{Problem, Reason},
     request_headers::media_type,
-    routes::{BodyLimit, Route, post},
+    routes::{BodyLimit, Placed, Route, post},
     writer::{DecisionContext, Ledger, Unavailable},
 };
 
@@ -98,6 +98,12 @@ pub struct Rules {
 /// The webhook. Cheap to clone.
 #[derive(Clone)]
 pub struct Hook(Arc<Shared>);
+
+impl FromRef<Placed<Hook>> for Hook {
+    fn from_ref(placed: &Placed<Self>) -> Self {
+        placed.state.clone()
+    }
+}
 
 struct Shared {
     ledger: Ledger,

@@ -1,6 +1,6 @@
 //! Several reservations with one call.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use axum::{
     extract::State,
@@ -285,24 +285,17 @@ fn amounts_of(result: &Result<Granted, Problem>) -> usize {
 }
 
 fn respond(turn: &Turn, app: &App, results: &Results, head: Head) -> Response {
-    match written(results, head, app.lags(), || turn.pause()) {
-        Ok(text) => answer::written(StatusCode::OK, text.into()),
-        Err(error) => Problem::internal(&error).into_response(),
-    }
+    let text = written(results, head, app.lags(), || turn.pause());
+    answer::written(StatusCode::OK, text)
 }
 
 /// The outcomes as JSON, in the order of the items.
-fn written(
-    results: &Results,
-    head: Head,
-    lagging: bool,
-    pause: impl Fn(),
-) -> Result<String, fmt::Error> {
-    let mut out = String::with_capacity((results.len() + 1) * answer::ANSWER_BYTES);
-    out.push_str("{\"items\":[");
+fn written(results: &Results, head: Head, lagging: bool, pause: impl Fn()) -> Vec<u8> {
+    let mut out = Vec::with_capacity((results.len() + 1) * answer::ANSWER_BYTES);
+    out.extend_from_slice(b"{\"items\":[");
     for (index, result) in results.iter().enumerate() {
         if index > 0 {
-            out.push(',');
+            out.push(b',');
         }
         match result {
             Ok(Granted {
@@ -310,26 +303,26 @@ fn written(
                 replayed,
                 warnings,
             }) => {
-                out.push_str(match replayed {
-                    true => "{\"status\":200,\"replayed\":true,",
-                    false => "{\"status\":201,",
+                out.extend_from_slice(match replayed {
+                    true => b"{\"status\":200,\"replayed\":true,",
+                    false => b"{\"status\":201,",
                 });
-                write_fields(&whole(status, warnings), &mut out)?;
-                out.push('}');
+                write_fields(&whole(status, warnings), &mut out);
+                out.push(b'}');
             }
             Err(problem) => {
-                out.push_str(&problem.to_text());
+                out.extend_from_slice(problem.to_text().as_bytes());
                 pause();
             }
         }
     }
-    out.push(']');
-    write_head(&mut out, &head)?;
+    out.push(b']');
+    write_head(&mut out, &head);
     if lagging {
-        out.push_str(LAGGING);
+        out.extend_from_slice(LAGGING.as_bytes());
     }
-    out.push('}');
-    Ok(out)
+    out.push(b'}');
+    out
 }
 
 #[cfg(test)]
@@ -408,15 +401,15 @@ mod tests {
             if lagging {
                 expected["lagging"] = true.into();
             }
-            let text = written(&results, head, lagging, || ()).unwrap();
-            assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), expected);
+            let text = written(&results, head, lagging, || ());
+            assert_eq!(serde_json::from_slice::<Value>(&text).unwrap(), expected);
         }
     }
 
     #[test]
     fn no_items_have_no_outcomes() {
-        let text = written(&Vec::new(), Head::default(), false, || ()).unwrap();
-        let value: Value = serde_json::from_str(&text).unwrap();
+        let text = written(&Vec::new(), Head::default(), false, || ());
+        let value: Value = serde_json::from_slice(&text).unwrap();
         assert_eq!(value["items"], json!([]));
     }
 }

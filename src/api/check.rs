@@ -11,7 +11,7 @@ use quota_core::{
     decide::{self, Checked, Refusal},
     state::Head,
 };
-use quota_semantics::uid::Uid;
+use quota_semantics::{Name, uid::Uid};
 
 use super::{
     App, Caller, answer,
@@ -33,7 +33,7 @@ use crate::{
 /// `POST /v1/namespaces/{namespace}/check`: writes nothing.
 pub(super) async fn check(
     State(app): State<App>,
-    Target(namespace): Target<String>,
+    Target(namespace): Target<Name>,
     principal: Principal,
     Caller(actor): Caller,
     text: ObjectText,

@@ -43,15 +43,14 @@ struct Commitment<'a> {
 /// `POST …/reservations/{uid}/extend`
 pub(super) async fn extend(
     extract::State(app): extract::State<App>,
-    Target((namespace, uid)): Target<(String, String)>,
+    Target(place): Target<(Name, String)>,
     principal: Principal,
     Caller(actor): Caller,
     text: JsonText,
 ) -> Response {
     let extended = measured(Operation::Extend, async {
         let ttl = read_more(&text)?;
-        let place = (namespace, uid);
-        change(&app, &principal, actor, place, move |it: Change<'_>| {
+        let extension = move |it: Change<'_>| {
             decide::extend(
                 it.state,
                 it.now,
@@ -61,7 +60,15 @@ pub(super) async fn extend(
                 ttl,
                 it.policy,
             )
-        })
+        };
+        change(
+            &app,
+            &principal,
+            actor,
+            place,
+            extension,
+            State::reservation_status,
+        )
         .await
     });
     respond(&app, extended.await)
@@ -77,7 +84,7 @@ fn read_more(text: &JsonText) -> Result<Span, Problem> {
 /// `POST …/reservations/{uid}/commit`
 pub(super) async fn commit(
     extract::State(app): extract::State<App>,
-    Target((namespace, uid)): Target<(String, String)>,
+    Target(place): Target<(Name, String)>,
     principal: Principal,
     Caller(actor): Caller,
     text: JsonText,
@@ -95,11 +102,18 @@ pub(super) async fn commit(
         if !causes.is_empty() {
             return Err(Problem::invalid(causes));
         }
-        let place = (namespace, uid);
-        change(&app, &principal, actor, place, move |it: Change<'_>| {
+        let commitment = move |it: Change<'_>| {
             let (resources, bounds) = (resources.as_ref(), &it.policy.bounds);
             decide::commit(it.state, it.by, it.namespace, it.uid, resources, bounds)
-        })
+        };
+        change(
+            &app,
+            &principal,
+            actor,
+            place,
+            commitment,
+            State::reservation_status,
+        )
         .await
     });
     respond(&app, committed.await)
@@ -108,17 +122,15 @@ pub(super) async fn commit(
 /// `DELETE …/reservations/{uid}`
 pub(super) async fn release(
     extract::State(app): extract::State<App>,
-    Target((namespace, uid)): Target<(String, String)>,
+    Target(place): Target<(Name, String)>,
     principal: Principal,
     Caller(actor): Caller,
 ) -> Response {
-    let released = measured(Operation::Release, async {
-        let place = (namespace, uid);
-        change(&app, &principal, actor, place, |it: Change<'_>| {
-            decide::release(it.state, it.by, it.namespace, it.uid)
-        })
-        .await
-    });
+    let release = |it: Change<'_>| decide::release(it.state, it.by, it.namespace, it.uid);
+    let released = measured(
+        Operation::Release,
+        change(&app, &principal, actor, place, release, |_, _, _| ()),
+    );
     match released.await {
         Ok(_) => StatusCode::NO_CONTENT.into_response(),
         Err(problem) => problem.into_response(),
@@ -130,7 +142,8 @@ fn parse_uid(uid: &str) -> Result<Uid, Problem> {
     Uid::new(uid).map_err(not_found)
 }
 
-type Changed = (ReservationStatus, Head);
+/// The reservation after a change.
+type Changed = (Option<ReservationStatus>, Head);
 
 /// What the decision on a change of a reservation relies on.
 struct Change<'a> {
@@ -142,17 +155,17 @@ struct Change<'a> {
     uid: &'a Uid,
 }
 
-/// Changes the reservation at this place.
-async fn change(
+/// Changes the reservation at this place. `read` reads the state after the change.
+async fn change<R: Send + 'static>(
     app: &App,
     principal: &Principal,
     actor: Arc<Actor>,
-    (namespace, uid): (String, String),
+    (namespace, uid): (Name, String),
     decision: impl FnOnce(Change<'_>) -> Result<Vec<Event>, Refusal> + Send + 'static,
-) -> Result<Changed, Problem> {
+    read: impl FnOnce(&State, &str, &Uid) -> R + Send + 'static,
+) -> Result<(R, Head), Problem> {
     let uid = parse_uid(&uid)?;
     let by = caller::by(&actor, principal, &namespace);
-    let namespace = Name::from(namespace);
     let name = actor.principal.clone();
     let decided = app.ledger.decide_always(&name, move |context| {
         let transaction = &mut context.transaction;
@@ -166,23 +179,23 @@ async fn change(
         });
         let changed = events.map(|events| {
             transaction.record(&actor, events);
-            transaction.state().reservation_status(&namespace, &uid)
+            read(transaction.state(), &namespace, &uid)
         });
         (changed, transaction.state().head())
     });
     let (changed, head) = decided.await?;
     match changed {
-        Ok(Some(reservation)) => Ok((reservation, head)),
-        Ok(None) => Err(Problem::internal(
-            &"a changed reservation is not remembered",
-        )),
+        Ok(changed) => Ok((changed, head)),
         Err(refusal) => Err(Problem::from(refusal).as_of(head)),
     }
 }
 
 fn respond(app: &App, changed: Result<Changed, Problem>) -> Response {
     match changed {
-        Ok((reservation, head)) => show(app, StatusCode::OK, &reservation, head),
+        Ok((Some(reservation), head)) => show(app, StatusCode::OK, &reservation, head),
+        Ok((None, _)) => {
+            Problem::internal(&"a changed reservation is not remembered").into_response()
+        }
         Err(problem) => problem.into_response(),
     }
 }

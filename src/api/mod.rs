@@ -42,6 +42,7 @@ mod watch;
 
 use std::{collections::BTreeMap, ops::Deref, sync::Arc};
 
+use axum::extract::FromRef;
 use quota_journal::{FileReader, Reader};
 use tokio_util::sync::CancellationToken;
 
@@ -50,6 +51,7 @@ use crate::{
     config::Config,
     history::History,
     intake::payload,
+    routes::Placed,
     watches::{WatchLimits, Watches},
     writer::Ledger,
 };
@@ -130,6 +132,12 @@ impl Parts {
 /// The state of the API. Cheap to clone.
 #[derive(Clone)]
 pub struct App(Arc<Shared>);
+
+impl FromRef<Placed<App>> for App {
+    fn from_ref(placed: &Placed<Self>) -> Self {
+        placed.state.clone()
+    }
+}
 
 struct Shared {
     parts: Parts,

@@ -4,10 +4,7 @@ mod body;
 
 use std::sync::Arc;
 
-use axum::{
-    extract::State,
-    response::{IntoResponse as _, Response},
-};
+use axum::{extract::State, response::Response};
 use http::{HeaderValue, StatusCode, header};
 use quota_client::wire::{AsOf, Reservation};
 use quota_core::{
@@ -63,11 +60,9 @@ fn show_with(
         lagging: app.lags(),
         ..whole(reservation, warnings)
     };
-    let mut text = String::with_capacity(answer::ANSWER_BYTES);
-    match write(&reservation, &mut text) {
-        Ok(()) => answer::written(status, text.into()),
-        Err(error) => Problem::internal(&error).into_response(),
-    }
+    let mut text = Vec::with_capacity(answer::ANSWER_BYTES);
+    write(&reservation, &mut text);
+    answer::written(status, text)
 }
 
 /// A granted request.
@@ -137,7 +132,7 @@ pub(super) fn remembered(
 /// `POST /v1/namespaces/{namespace}/reservations`
 pub(super) async fn create(
     State(app): State<App>,
-    Target(namespace): Target<String>,
+    Target(namespace): Target<Name>,
     principal: Principal,
     Caller(actor): Caller,
     text: JsonText,
@@ -193,7 +188,7 @@ pub(super) async fn create(
 fn read(
     app: &App,
     text: &JsonText,
-    namespace: &str,
+    namespace: &Name,
 ) -> Result<Arc<decide::FingerprintedRequest>, Problem> {
     let request = text.read::<ReserveRequest<'_>>()?;
     let request = request.request(app, namespace, clock::now(), None)?;

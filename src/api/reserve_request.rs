@@ -100,7 +100,7 @@ impl<'de> Visitor<'de> for ReadAmounts {
 impl Amounts<'_> {
     /// Parses the quantities: resource names must be qualified names, amounts not negative.
     pub(super) fn read(&self, field: &str, causes: &mut Vec<FieldProblem>) -> ResourceList {
-        let mut list = ResourceList::new();
+        let mut list = Vec::with_capacity(self.0.len());
         for (name, token) in &self.0 {
             let field = || format!("{field}[{name}]");
             for wrong in syntax::qualified_name(name) {
@@ -111,7 +111,7 @@ impl Amounts<'_> {
                     let wrong = "must be greater than or equal to 0";
                     causes.push(FieldProblem::invalid(field(), &quantity.to_string(), wrong));
                 }
-                Ok(quantity) => list.insert(name.clone(), quantity),
+                Ok(quantity) => list.push((name.clone(), quantity)),
                 Err(error) => {
                     causes.push(FieldProblem::invalid(
                         field(),
@@ -121,7 +121,7 @@ impl Amounts<'_> {
                 }
             }
         }
-        list
+        list.into_iter().collect()
     }
 }
 
@@ -173,7 +173,7 @@ impl ReserveRequest<'_> {
     pub(super) fn request(
         &self,
         app: &App,
-        namespace: &str,
+        namespace: &Name,
         now: Timestamp,
         fresh: Option<Uid>,
     ) -> Result<FingerprintedRequest, Problem> {
@@ -184,7 +184,7 @@ impl ReserveRequest<'_> {
         if self
             .namespace
             .as_deref()
-            .is_some_and(|own| own != namespace)
+            .is_some_and(|own| own != namespace.as_str())
         {
             causes.push(FieldProblem::forbidden(
                 "namespace",
@@ -230,7 +230,7 @@ impl ReserveRequest<'_> {
             (Some(subject), Some(uid)) if causes.is_empty() => {
                 Ok(FingerprintedRequest::from(Request {
                     uid,
-                    namespace: Name::from(namespace),
+                    namespace: namespace.clone(),
                     resource: subject.resource,
                     name: (*holder.name).into(),
                     api_version: holder.api_version,

@@ -16,6 +16,7 @@ use crate::{
     clock::now,
     metrics::{self, AuthRefusal},
     peer::Peer,
+    request_headers::rare,
 };
 
 /// The access that a request needs.
@@ -77,7 +78,9 @@ impl Authenticator {
         parts: &mut Parts,
     ) -> Result<Admitted, Box<Response>> {
         let Some(mut registers) = self.registers() else {
-            parts.headers.remove(header::AUTHORIZATION);
+            if rare(&parts.headers, &header::AUTHORIZATION).is_some() {
+                parts.headers.remove(header::AUTHORIZATION);
+            }
             return Ok(Admitted {
                 principal: Principal::anonymous(),
                 shown: None,

@@ -1,9 +1,6 @@
 //! Routes a request to a node: the replica answers reads, the leader answers writes.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use axum::{
     body::{Body, HttpBody as _},
@@ -23,7 +20,7 @@ use crate::{
     foreign_page::is_foreign_page,
     metrics,
     problem::{NotDecided, NotReady, OutcomeUnknown, Problem, Reason},
-    routes::{Answering, BodyLimit, Spec},
+    routes::{Answering, BodyLimit, Handle, Placed, Spec},
     whole_body::whole_body,
 };
 
@@ -37,8 +34,18 @@ const OVER: f64 = 0.9;
 /// servers take 4 to 9 seconds to elect a leader of the event stream.
 const CATCH_UP: Duration = Duration::from_secs(10);
 
-/// The handler that answers a request on this node.
-pub(crate) type Handler = Arc<dyn Fn(Request, ()) -> Answering + Send + Sync>;
+/// The handler that answers one request on this node.
+#[derive(Clone)]
+struct Handler {
+    handle: Handle<()>,
+    placed: Placed<()>,
+}
+
+impl Handler {
+    fn call(&self, request: Request) -> Answering {
+        (self.handle)(request, self.placed)
+    }
+}
 
 /// The node that has to answer a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,14 +83,24 @@ impl Cluster {
     }
 
     /// Answers a request on this node, or forwards it to the leader.
-    pub(crate) fn answer(&self, spec: &Spec, request: Request, handler: &Handler) -> Answering {
+    pub(crate) fn answer(
+        &self,
+        spec: &Spec,
+        request: Request,
+        placed: Placed<()>,
+        handle: &Handle<()>,
+    ) -> Answering {
+        let handler = || Handler {
+            handle: handle.clone(),
+            placed,
+        };
         match whose(spec) {
-            For::ThisNode => handler(request, ()),
-            For::Replica => Box::pin(self.clone().read(request, handler.clone())),
-            For::Leader if !is_kept(spec, &request) => handler(request, ()),
+            For::ThisNode => handle(request, placed),
+            For::Replica => Box::pin(self.clone().read(request, handler())),
+            For::Leader if !is_kept(spec, &request) => handle(request, placed),
             For::Leader => {
                 let is_idempotent = spec.is_idempotent && !is_conditional(&request);
-                Box::pin(self.clone().write(is_idempotent, request, handler.clone()))
+                Box::pin(self.clone().write(is_idempotent, request, handler()))
             }
         }
     }
@@ -119,7 +136,7 @@ impl Cluster {
             };
             return Problem::new(Reason::Behind, detail).into_response();
         };
-        let mut response = handler(Request::from_parts(parts, body), ()).await;
+        let mut response = handler.call(Request::from_parts(parts, body)).await;
         if let Ok(age) = HeaderValue::try_from(format!("{}ms", age.as_millis())) {
             response.headers_mut().insert("replica-age", age);
         }
@@ -129,7 +146,7 @@ impl Cluster {
     async fn write(self, is_idempotent: bool, request: Request, handler: Handler) -> Response {
         // The leader cannot check this: the address in the request is not its own.
         if is_foreign_page(request.uri(), request.headers()) {
-            return handler(request, ()).await;
+            return handler.call(request).await;
         }
         let (parts, body) = request.into_parts();
         let body = match whole_body(body).await {
@@ -138,7 +155,7 @@ impl Cluster {
             Err(problem) => return problem.into_response(),
         };
         let is_forwarded = parts.extensions.get::<FromNode>().is_some();
-        let here = || handler(with_body(&parts, body.clone()), ());
+        let here = || handler.call(with_body(&parts, body.clone()));
         if is_forwarded {
             let mut response = here().await;
             if let Some(undecided) = self.undecided(&response) {

@@ -49,7 +49,7 @@ mod write;
 
 use std::sync::Arc;
 
-use axum::extract::FromRequestParts;
+use axum::extract::{FromRef, FromRequestParts};
 use http::request::Parts;
 use quota_core::{
     event::{Actor, Sequence},
@@ -63,6 +63,7 @@ use self::{changes::Changes, object::Object, resource::View, status::Failure};
 use crate::{
     auth::Principal,
     config::Config,
+    routes::Placed,
     watches::{WatchLimits, Watches},
     writer::Ledger,
 };
@@ -102,6 +103,12 @@ impl From<&Config> for Limits {
 /// The state of this API. Cheap to clone.
 #[derive(Clone)]
 pub struct Kube(Arc<Shared>);
+
+impl FromRef<Placed<Kube>> for Kube {
+    fn from_ref(placed: &Placed<Self>) -> Self {
+        placed.state.clone()
+    }
+}
 
 struct Shared {
     ledger: Ledger,

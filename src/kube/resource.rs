@@ -35,7 +35,7 @@ use crate::{
     api::{groups, render},
     large::{BYTES_PER_AMOUNT, Turn},
     problem::Problem,
-    routes::Target,
+    routes::{Placed, Target},
 };
 
 /// The object or collection in the path of a request.
@@ -59,16 +59,16 @@ impl ObjectPath {
     }
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for ObjectPath {
+impl<S: Send + Sync> FromRequestParts<Placed<S>> for ObjectPath {
     type Rejection = Problem;
 
     async fn from_request_parts(
         parts: &mut Parts,
-        state: &S,
+        state: &Placed<S>,
     ) -> std::result::Result<Self, Problem> {
         let is_core = parts.uri.path().starts_with("/api/");
-        let Target(names) = Target::<Vec<String>>::from_request_parts(parts, state).await?;
-        let mut names = names.into_iter().map(Name::from);
+        let Target(names) = Target::<Vec<Name>>::from_request_parts(parts, state).await?;
+        let mut names = names.into_iter();
         let (kind, namespace) = match is_core {
             true => (Kind::Quota, names.next()),
             false => (Kind::Group, None),

@@ -11,8 +11,8 @@ use std::{future::Future, pin::Pin, sync::Arc};
 use axum::{extract::Request, handler::Handler, response::Response};
 use http::Method;
 
-pub(crate) use target::Places;
-pub use target::Target;
+pub(crate) use target::{Gaps, Places};
+pub use target::{Placed, Target};
 
 use crate::auth::Access;
 
@@ -75,7 +75,8 @@ pub enum BodyLimit {
 /// A response in the making.
 pub type Answering = Pin<Box<dyn Future<Output = Response> + Send>>;
 
-type Handle<S> = Arc<dyn Fn(Request, S) -> Answering + Send + Sync>;
+/// The handler of a route, which needs a state of type `S`.
+pub(crate) type Handle<S> = Arc<dyn Fn(Request, Placed<S>) -> Answering + Send + Sync>;
 
 /// A route and its handler, which needs a state of type `S`.
 pub struct Route<S = ()> {
@@ -88,7 +89,7 @@ macro_rules! methods {
         $(#[$about])*
         pub fn $name<T, S: 'static, H>(path: &'static str, access: Access, handler: H) -> Route<S>
         where
-            H: Handler<T, S, Future = Answering>,
+            H: Handler<T, Placed<S>, Future = Answering>,
         {
             Route::new(Method::$method, path, access, handler)
         }
@@ -111,7 +112,7 @@ methods! {
 impl<S: 'static> Route<S> {
     fn new<T, H>(method: Method, path: &'static str, access: Access, handler: H) -> Self
     where
-        H: Handler<T, S, Future = Answering>,
+        H: Handler<T, Placed<S>, Future = Answering>,
     {
         let spec = Spec {
             method,
@@ -130,7 +131,7 @@ impl<S: 'static> Route<S> {
     /// A route with another handler than the one in the table.
     pub fn of<T, H>(spec: Spec, handler: H) -> Self
     where
-        H: Handler<T, S, Future = Answering>,
+        H: Handler<T, Placed<S>, Future = Answering>,
     {
         let handle = Arc::new(move |request, state| handler.clone().call(request, state));
         Self { spec, handle }
@@ -225,7 +226,10 @@ impl<S: Clone + Send + Sync + 'static> Route<S> {
         let Self { spec, handle } = self;
         Route {
             spec,
-            handle: Arc::new(move |request, ()| handle(request, state.clone())),
+            handle: Arc::new(move |request, Placed { places, state: () }| {
+                let state = state.clone();
+                handle(request, Placed { places, state })
+            }),
         }
     }
 }

@@ -4,11 +4,20 @@ use std::borrow::Cow;
 
 use axum::extract::FromRequestParts;
 use http::request::Parts;
+use memchr::memchr;
 use percent_encoding::percent_decode_str;
+use quota_semantics::Name;
 
 use crate::problem::{Problem, Reason};
 
-/// The positions of a path's variable parts, in order. An extension of requests whose paths have any.
+/// The state of a route's handler, and where the variable parts of one request's path are.
+#[derive(Clone, Copy, Debug)]
+pub struct Placed<S> {
+    pub(crate) places: Places,
+    pub(crate) state: S,
+}
+
+/// The positions of a path's variable parts, in order.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Places {
     places: [(usize, usize); MOST],
@@ -18,20 +27,56 @@ pub(crate) struct Places {
 /// Most variable parts of a path.
 const MOST: usize = 3;
 
+/// The fixed texts between the variable parts of a route's path: their lengths tell where the variable parts are.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Gaps {
+    lengths: [usize; MOST],
+    count: usize,
+    /// Whether the last variable part is the rest of the path.
+    ends_with_rest: bool,
+}
+
+impl Gaps {
+    /// The gaps of a path in the route table.
+    ///
+    /// # Panics
+    /// The path has more than [`MOST`] variable parts: the table is part of the program, and tested.
+    pub(crate) fn of(label: &str) -> Self {
+        let mut gaps = Self::default();
+        let mut rest = label;
+        while let Some((fixed, after)) = rest.split_once('{') {
+            let (name, after) = after.split_once('}').unwrap_or((after, ""));
+            assert!(gaps.count < MOST, "{label} has too many variable parts");
+            gaps.lengths[gaps.count] = fixed.len();
+            gaps.count += 1;
+            gaps.ends_with_rest = name.starts_with('*');
+            rest = after;
+        }
+        gaps
+    }
+}
+
 impl Places {
-    /// The variable parts that a match found in this path.
-    pub(crate) fn of(path: &str, found: &matchit::Params<'_, '_>) -> Self {
-        let mut places = Self::default();
-        for (place, (_, value)) in places.places.iter_mut().zip(found.iter()) {
-            let begin = value.as_ptr() as usize - path.as_ptr() as usize;
-            *place = (begin, begin + value.len());
-            places.count += 1;
+    /// The variable parts of a path that matches a route with these gaps.
+    pub(crate) fn of(path: &str, gaps: &Gaps) -> Self {
+        let mut places = Self {
+            count: gaps.count,
+            ..Self::default()
+        };
+        let mut end = 0;
+        for index in 0..gaps.count {
+            let begin = end + gaps.lengths[index];
+            let part = path.get(begin..).unwrap_or_default();
+            let is_rest = gaps.ends_with_rest && index + 1 == gaps.count;
+            let length = if is_rest {
+                None
+            } else {
+                memchr(b'/', part.as_bytes())
+            };
+            end = begin + length.unwrap_or(part.len());
+            places.places[index] = (begin, end);
         }
         places
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.count == 0
     }
 
     /// One part, percent-decoded; none if it is absent, or not valid UTF-8.
@@ -39,9 +84,9 @@ impl Places {
         let (begin, end) = *self.places[..self.count].get(index)?;
         let part = path.get(begin..end)?;
         // Few parts have an escape.
-        match part.bytes().all(|byte| byte != b'%') {
-            true => Some(Cow::Borrowed(part)),
-            false => percent_decode_str(part).decode_utf8().ok(),
+        match memchr(b'%', part.as_bytes()) {
+            None => Some(Cow::Borrowed(part)),
+            Some(_) => percent_decode_str(part).decode_utf8().ok(),
         }
     }
 }
@@ -53,41 +98,56 @@ pub struct Target<T>(pub T);
 /// Types that the variable parts of a path can be parsed into.
 trait FromPlaces: Sized {
     /// Parses this many parts.
-    fn read(count: usize, part: impl Fn(usize) -> Result<String, Problem>)
-    -> Result<Self, Problem>;
+    fn read<'p>(
+        count: usize,
+        part: impl Fn(usize) -> Result<Cow<'p, str>, Problem>,
+    ) -> Result<Self, Problem>;
 }
+
+/// Types that one variable part can be parsed into.
+trait FromPart: for<'p> From<Cow<'p, str>> {}
+
+impl FromPart for String {}
+impl FromPart for Name {}
 
 /// All parts of the path.
-impl FromPlaces for Vec<String> {
-    fn read(
+impl FromPlaces for Vec<Name> {
+    fn read<'p>(
         count: usize,
-        part: impl Fn(usize) -> Result<String, Problem>,
+        part: impl Fn(usize) -> Result<Cow<'p, str>, Problem>,
     ) -> Result<Self, Problem> {
-        (0..count).map(part).collect()
+        (0..count).map(|index| Ok(part(index)?.into())).collect()
     }
 }
 
-impl FromPlaces for String {
-    fn read(_: usize, part: impl Fn(usize) -> Result<String, Problem>) -> Result<Self, Problem> {
-        part(0)
+impl<A: FromPart> FromPlaces for A {
+    fn read<'p>(
+        _: usize,
+        part: impl Fn(usize) -> Result<Cow<'p, str>, Problem>,
+    ) -> Result<Self, Problem> {
+        Ok(part(0)?.into())
     }
 }
 
-impl FromPlaces for (String, String) {
-    fn read(_: usize, part: impl Fn(usize) -> Result<String, Problem>) -> Result<Self, Problem> {
-        Ok((part(0)?, part(1)?))
+impl<A: FromPart, B: FromPart> FromPlaces for (A, B) {
+    fn read<'p>(
+        _: usize,
+        part: impl Fn(usize) -> Result<Cow<'p, str>, Problem>,
+    ) -> Result<Self, Problem> {
+        Ok((part(0)?.into(), part(1)?.into()))
     }
 }
 
-impl<T: FromPlaces + Send, S: Send + Sync> FromRequestParts<S> for Target<T> {
+impl<T: FromPlaces + Send, S: Send + Sync> FromRequestParts<Placed<S>> for Target<T> {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let places = parts.extensions.get::<Places>().copied();
-        let places = places.unwrap_or_default();
+    async fn from_request_parts(
+        parts: &mut Parts,
+        Placed { places, .. }: &Placed<S>,
+    ) -> Result<Self, Problem> {
         let path = parts.uri.path();
         let read = T::read(places.count, |index| {
-            let part = places.get(index, path).map(Cow::into_owned);
+            let part = places.get(index, path);
             part.ok_or_else(|| {
                 Problem::new(
                     Reason::Malformed,
@@ -96,5 +156,39 @@ impl<T: FromPlaces + Send, S: Send + Sync> FromRequestParts<S> for Target<T> {
             })
         });
         read.map(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variable_parts_are_found_between_the_fixed_ones() {
+        let cases = [
+            ("/livez", "/livez", &[][..]),
+            (
+                "/v1/namespaces/{namespace}/check",
+                "/v1/namespaces/a/check",
+                &["a"],
+            ),
+            ("/v1/groups/{name}", "/v1/groups/%C3%BC", &["ü"]),
+            (
+                "/v1/namespaces/{namespace}/reservations/{uid}/commit",
+                "/v1/namespaces/team-a/reservations/x%2Fy/commit",
+                &["team-a", "x/y"],
+            ),
+            ("/ui/{*path}", "/ui/a/b.js", &["a/b.js"]),
+        ];
+        for (label, path, expected) in cases {
+            let places = Places::of(path, &Gaps::of(label));
+            let found: Vec<_> = (0..places.count)
+                .map(|index| places.get(index, path).unwrap())
+                .collect();
+            assert_eq!(found, expected, "{label}");
+            assert_eq!(places.get(places.count, path), None);
+        }
+        let places = Places::of("/v1/groups/%FF", &Gaps::of("/v1/groups/{name}"));
+        assert_eq!(places.get(0, "/v1/groups/%FF"), None);
     }
 }

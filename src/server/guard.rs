@@ -321,7 +321,7 @@ where
     if request.body().size_hint().lower() > route.lengths.most {
         return Err(Box::new(too_large(route.lengths.most)));
     }
-    if let Some(coding) = request.headers().get(header::CONTENT_ENCODING)
+    if let Some(coding) = request_headers::rare(request.headers(), &header::CONTENT_ENCODING)
         && coding != IDENTITY
     {
         return Err(Box::new(encoded(coding)));

@@ -14,7 +14,7 @@ use flate2::{Compression, write::GzEncoder};
 use http::{HeaderMap, HeaderValue, header};
 
 use crate::whole_body::whole_body;
-use crate::{cpu_throttle, problem::Problem};
+use crate::{cpu_throttle, problem::Problem, request_headers};
 
 /// Shorter bodies fit into one packet without compression.
 const BYTES_MIN: u64 = 1024;
@@ -24,8 +24,8 @@ const BYTES_AT_ONCE: usize = 32 * 1024;
 
 /// Whether a caller accepts gzip (RFC 9110, section 12.5.3).
 pub(super) fn is_accepted(headers: &HeaderMap) -> bool {
-    // Faster than a look-up where there is none, as mostly in requests that write.
-    if !headers.keys().any(|name| *name == header::ACCEPT_ENCODING) {
+    // Requests that write mostly have none.
+    if request_headers::rare(headers, &header::ACCEPT_ENCODING).is_none() {
         return false;
     }
     let values = headers.get_all(header::ACCEPT_ENCODING).iter();

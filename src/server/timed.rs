@@ -134,6 +134,10 @@ impl CoarseTimer {
     }
 }
 
+/// To copy the pieces of a response of at most this size takes less time than a system call for several pieces does
+/// beyond one for a single piece.
+const GATHERED_BYTES_MAX: usize = 2048;
+
 /// The timeout of each request of a connection: they come one after the other.
 #[derive(Clone)]
 pub(super) struct Clock(Arc<Mutex<CoarseTimer>>);
@@ -163,6 +167,8 @@ pub(super) struct Timed<S> {
     /// Until when the peer may keep the server waiting; none while it does not.
     deadline: Option<Instant>,
     reading: CoarseTimer,
+    /// The pieces of a small response, which are written as one.
+    gathered: Vec<u8>,
     /// Set while the peer takes no bytes.
     writing: Option<Pin<Box<Sleep>>>,
     /// Set from the first time that the peer takes no bytes of a response until it has taken all.
@@ -185,6 +191,7 @@ impl<S> Timed<S> {
             seen: HEAD,
             deadline: None,
             reading,
+            gathered: Vec::new(),
             writing: None,
             answering: None,
         }
@@ -294,7 +301,18 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let result = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
+        let this = &mut *self;
+        let stream = Pin::new(&mut this.stream);
+        let bytes: usize = slices.iter().map(|slice| slice.len()).sum();
+        let result = if bytes <= GATHERED_BYTES_MAX {
+            this.gathered.clear();
+            for slice in slices {
+                this.gathered.extend_from_slice(slice);
+            }
+            stream.poll_write(cx, &this.gathered)
+        } else {
+            stream.poll_write_vectored(cx, slices)
+        };
         self.bounded(cx, result)
     }
 

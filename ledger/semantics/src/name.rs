@@ -1,6 +1,11 @@
 //! Short, shared, immutable text: names of namespaces, resources, quotas, principals.
 
-use std::{borrow::Borrow, fmt, ops::Deref, sync::Arc};
+use std::{
+    borrow::{Borrow, Cow},
+    fmt,
+    ops::Deref,
+    sync::Arc,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +49,12 @@ impl From<&str> for Name {
 
 impl From<String> for Name {
     fn from(text: String) -> Self {
+        Self(Arc::from(text))
+    }
+}
+
+impl From<Cow<'_, str>> for Name {
+    fn from(text: Cow<'_, str>) -> Self {
         Self(Arc::from(text))
     }
 }

@@ -132,10 +132,16 @@ fn civil(day: i64) -> (u64, u64, u64) {
     (year + era * 400 + next, month, date)
 }
 
+/// Writes a number with leading zeros, two digits at a time.
 fn digits(text: &mut [u8], mut number: u64) {
-    for digit in text.iter_mut().rev() {
-        *digit = b'0' + (number % 10) as u8;
-        number /= 10;
+    let mut pairs = text.rchunks_exact_mut(2);
+    for pair in pairs.by_ref() {
+        let rest = (number % 100) as u8;
+        number /= 100;
+        pair.copy_from_slice(&[b'0' + rest / 10, b'0' + rest % 10]);
+    }
+    if let [first] = pairs.into_remainder() {
+        *first = b'0' + (number % 10) as u8;
     }
 }
 
@@ -143,7 +149,13 @@ impl TimestampText {
     /// The time in RFC 3339, in UTC.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.text[..self.length]).expect("digits and signs are ASCII")
+        std::str::from_utf8(self.as_bytes()).expect("digits and signs are ASCII")
+    }
+
+    /// The bytes of this text.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.text[..self.length]
     }
 }
 

@@ -73,6 +73,14 @@ impl Uid {
         }
     }
 
+    /// Calls `read` with the bytes of the text, which is ASCII.
+    pub fn with_text<R>(&self, read: impl FnOnce(&[u8]) -> R) -> R {
+        match &self.0 {
+            Form::Uuid(bytes) => read(&print_uuid(bytes)),
+            Form::Text(text) => read(text.as_bytes()),
+        }
+    }
+
     /// The stored form.
     #[must_use]
     pub const fn form(&self) -> &Form {

@@ -90,10 +90,19 @@ pub(crate) fn is_label_like(text: &str) -> bool {
     let bytes = text.as_bytes();
     alphanumeric(bytes.first())
         && alphanumeric(bytes.last())
-        && bytes
-            .iter()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
+        && bytes.iter().all(|byte| IN_LABELS[usize::from(*byte)])
 }
+
+/// The bytes of [`is_label_like`] texts.
+const IN_LABELS: [bool; 256] = {
+    let mut allowed = [false; 256];
+    let mut byte = 0_u8;
+    while byte < 128 {
+        allowed[byte as usize] = byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+        byte += 1;
+    }
+    allowed
+};
 
 /// A DNS subdomain as RFC 1123 has it, in lower case.
 fn is_subdomain(text: &str) -> bool {

@@ -1,6 +1,8 @@
 //! Resources that no quota and no group limits. The most frequent cause is a misspelled name of a resource or
 //! namespace.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Policy, case::Case};
@@ -71,15 +73,10 @@ impl Case<'_> {
         if state::limited(limits, &self.target).contains(&true) {
             names.retain(|name| !state::is_count(name));
         }
-        let requests: Vec<Name> = names
-            .iter()
-            .filter(|name| name.starts_with(state::REQUESTS))
-            .cloned()
-            .collect();
-        names.retain(|name| {
-            let stands_for = |other: &Name| other == name || !state::are_of_the_same(other, name);
-            requests.iter().all(stands_for)
-        });
+        let is_request = |name: &&Name| name.starts_with(state::REQUESTS);
+        let requests: Vec<Name> = names.iter().filter(is_request).cloned().collect();
+        let requested: BTreeSet<&str> = requests.iter().map(|name| state::bare(name)).collect();
+        names.retain(|name| is_request(&name) || !requested.contains(state::bare(name)));
         names
     }
 }

@@ -59,7 +59,7 @@ pub(crate) use counted::Counted;
 pub(crate) use overlay::Overlay;
 pub(crate) use quota_semantics::{object::REQUESTS_PREFIX as REQUESTS, quota::is_count};
 pub(crate) use tracked::Tracked;
-pub(crate) use unlimited::{are_of_the_same, holding, limited, unlimited};
+pub(crate) use unlimited::{bare, holding, limited, unlimited};
 
 use crate::event::{Cursor, Sequence};
 use bearers::Bearers;

@@ -79,3 +79,17 @@ fn resources_that_nothing_names_any_more_are_forgotten() {
         assert_eq!(kept(&world), before);
     }
 }
+
+#[test]
+fn one_name_stands_for_each_of_very_many_things_that_nothing_limits() {
+    let mut world = bounded(100_000);
+    let count = 5000;
+    let review = of_another(wide("a", 0, count), |request| {
+        let bare = (0..count).map(|number| format!("example.com/r{number:0>6}"));
+        let amounts = bare.map(|name| (Name::from(name), Quantity::from_units(1)));
+        request.footprint.resources.extend(amounts);
+    });
+    let warned_of = world.admit(&review).unwrap().unlimited;
+    assert_eq!(warned_of.len(), count);
+    assert!(warned_of.iter().all(|name| name.starts_with("requests.")));
+}

@@ -39,10 +39,10 @@ pub(crate) struct Reservations {
     pub(crate) ended_bytes: Option<u64>,
     /// Ended reservations, by the entries that ended them.
     shares: Shares<(Sequence, u32)>,
-    /// Places only: with the uids in it the table would not fit into the processor's caches. At most one reservation of
-    /// each object.
+    /// By namespace and uid. Places only: with the uids in it the table would not fit into the processor's caches. At
+    /// most one reservation of each object.
     by_uid: HashTable<u32>,
-    /// Commits, by uid; there may be a newer reservation for the same object.
+    /// Commits, by namespace and uid; there may be a newer reservation for the same object.
     committed: HashTable<u32>,
     /// Pending reservations by their target.
     by_target: HashTable<u32>,
@@ -98,7 +98,9 @@ impl Reservations {
         } = self;
         let hash_at = |place: u32| {
             let tracked = slab.get(place);
-            tracked.map_or(0, |tracked| hasher.hash_one(&tracked.reservation.uid))
+            tracked.map_or(0, |Tracked { reservation, .. }| {
+                hash_of(hasher, &reservation.namespace, &reservation.uid)
+            })
         };
         let is_commit = slab.get(place).is_some_and(|it| it.committed.is_some());
         let table = if is_commit { committed } else { by_uid };
@@ -107,7 +109,8 @@ impl Reservations {
 
     fn unindex_uid(&mut self, place: u32) {
         let tracked = self.get(place);
-        let hash = self.hasher.hash_one(&tracked.reservation.uid);
+        let Reservation { namespace, uid, .. } = &*tracked.reservation;
+        let hash = hash_of(&self.hasher, namespace, uid);
         let table = match tracked.committed {
             Some(_) => &mut self.committed,
             None => &mut self.by_uid,
@@ -163,12 +166,12 @@ impl Reservations {
         namespace: &str,
         uid: &Uid,
     ) -> Option<(u32, &Tracked)> {
-        // Mostly nothing is committed, and then the uid need not be hashed.
+        // Mostly nothing is committed, and then nothing need be hashed.
         if table.is_empty() {
             return None;
         }
         let same = |&place: &u32| self.get(place).is(namespace, uid);
-        let place = *table.find(self.hasher.hash_one(uid), same)?;
+        let place = *table.find(hash_of(&self.hasher, namespace, uid), same)?;
         Some((place, self.get(place)))
     }
 
@@ -422,12 +425,55 @@ impl Reservations {
     }
 }
 
+/// The hash of an object. Holders choose uids, so one uid may be reserved in very many namespaces.
+fn hash_of(hasher: &DefaultHashBuilder, namespace: &str, uid: &Uid) -> u64 {
+    hasher.hash_one((namespace, uid))
+}
+
 /// Removes one pending reservation from the count of this principal.
 fn count_out(pending_of: &mut HashMap<Name, usize>, owner: &Name) {
     if let Some(pending) = pending_of.get_mut(owner) {
         *pending -= 1;
         if *pending == 0 {
             pending_of.remove(owner);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reserved(namespace: &str) -> Arc<Reservation> {
+        Arc::new(Reservation {
+            uid: Uid::new("shared").unwrap(),
+            namespace: namespace.into(),
+            resource: "pods".into(),
+            name: "web".into(),
+            api_version: "v1".into(),
+            kind: "Pod".into(),
+            footprint: Footprint::default(),
+            created: Timestamp::EPOCH,
+            expiration: Timestamp::MAX,
+            after_version: 0,
+            request: [0; 16],
+        })
+    }
+
+    #[test]
+    fn one_uid_in_many_namespaces_is_found_without_a_look_at_all() {
+        let mut reservations = Reservations::default();
+        let namespaces: Vec<_> = (0..1000).map(|number| format!("team-{number}")).collect();
+        for namespace in &namespaces {
+            reservations.insert(None, reserved(namespace), "tenant".into(), 1);
+        }
+        let uid = Uid::new("shared").unwrap();
+        for namespace in &namespaces {
+            let (_, found) = reservations.find(namespace, &uid).unwrap();
+            assert_eq!(*found.reservation.namespace, **namespace);
+            let hash = hash_of(&reservations.hasher, namespace, &uid);
+            let looked_at = reservations.by_uid.iter_hash(hash).count();
+            assert!(looked_at < 100, "{looked_at}");
         }
     }
 }

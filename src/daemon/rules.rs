@@ -56,6 +56,7 @@ fn bounds(config: &Config) -> Bounds {
         reservation_name_bytes: bytes,
         resources_per_namespace: limits.resources_per_namespace.get(),
         committed_per_namespace: limits.committed_per_namespace.get(),
+        committed_per_principal: limits.committed_per_principal.get(),
         limits_per_quota: limits.limits_per_quota.get(),
         quotas_per_namespace: limits.quotas_per_namespace.get(),
         ended_bytes: limits.ended_reservations_bytes.bytes(),

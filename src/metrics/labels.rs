@@ -249,6 +249,8 @@ labels! {
         ResourcesPerNamespace = "limits.resources_per_namespace",
         /// Committed reservations of a namespace.
         CommittedPerNamespace = "limits.committed_per_namespace",
+        /// Committed reservations of a principal.
+        CommittedPerPrincipal = "limits.committed_per_principal",
         /// Limits of a quota.
         LimitsPerQuota = "limits.limits_per_quota",
         /// Quotas of a namespace.

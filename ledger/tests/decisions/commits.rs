@@ -62,6 +62,76 @@ fn so_much_is_committed_in_a_namespace() {
 }
 
 #[test]
+fn a_principal_commits_so_much_in_all_namespaces() {
+    let mut given = Given::hard("pods=9");
+    given.policy.bounds.committed_per_principal = 2;
+    let anybody = By {
+        is_anybody: true,
+        ..by()
+    };
+    let commit = |state: &State, by: &By, policy: &Policy, id: &str| {
+        decide::commit(
+            state,
+            by,
+            &format!("team-{id}"),
+            &uid(id),
+            None,
+            &policy.bounds,
+        )
+    };
+    for id in ["a", "b", "c"] {
+        let request = Request {
+            namespace: format!("team-{id}").into(),
+            ..reserve_request(id, "pods=1")
+        };
+        given.reserve(&request).unwrap();
+    }
+    for id in ["a", "b"] {
+        let events = commit(&given.state, &by(), &given.policy, id).unwrap();
+        given.record(events);
+    }
+    let mut image = Vec::new();
+    given.state.image().write(&mut image).unwrap();
+    let restored = State::read(&mut &*image).unwrap();
+    for state in [&given.state, &restored] {
+        let refused = commit(state, &by(), &given.policy, "c").unwrap_err();
+        let key = "limits.committed_per_principal";
+        assert!(
+            matches!(refused, Refusal::LimitReached { limit, requested: 3, most: 2 } if limit == key),
+            "{refused}"
+        );
+        assert!(commit(state, &by(), &given.policy, "a").unwrap().is_empty());
+        assert_eq!(
+            commit(state, &anybody, &given.policy, "c").unwrap().len(),
+            1
+        );
+    }
+    let returned = decide::release(&given.state, &by(), "team-a", &uid("a"));
+    given.record(returned.unwrap());
+    let events = commit(&given.state, &by(), &given.policy, "c").unwrap();
+    given.record(events);
+
+    // The commit of an object that a source reports ends.
+    let request = Request {
+        namespace: "team-d".into(),
+        ..reserve_request("d", "pods=1")
+    };
+    given.reserve(&request).unwrap();
+    assert!(commit(&given.state, &by(), &given.policy, "d").is_err());
+    let mut sighting = alive("b", 3, "pods=1");
+    if let Sighting::Alive { object, .. } = &mut sighting {
+        object.namespace = "team-b".into();
+    }
+    assert!(given.sees(&sighting));
+    assert_eq!(
+        commit(&given.state, &by(), &given.policy, "d")
+            .unwrap()
+            .len(),
+        1
+    );
+}
+
+#[test]
 fn what_was_committed_is_given_back_once_unless_a_source_has_shown_it() {
     let mut given = Given::hard("pods=9");
     let release =

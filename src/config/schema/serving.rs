@@ -66,6 +66,8 @@ pub struct Limits {
     pub resources_per_namespace: NonZeroUsize,
     /// Reservations of one namespace that are committed, and not observed.
     pub committed_per_namespace: NonZeroUsize,
+    /// Reservations of one principal that are committed, and not observed.
+    pub committed_per_principal: NonZeroUsize,
     /// Bytes of reservations that ended and are remembered for repeated requests.
     pub ended_reservations_bytes: Size,
     /// Limits of one quota.

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{GroupChange, QuotaChange, Refusal, Request};
+use super::{By, GroupChange, QuotaChange, Refusal, Request};
 use crate::state::{Overlay, State};
 use quota_semantics::{Name, Span, Timestamp, resource::ResourceList};
 
@@ -26,6 +26,8 @@ pub struct Bounds {
     pub resources_per_namespace: usize,
     /// Most reservations of one namespace that are committed and not observed.
     pub committed_per_namespace: usize,
+    /// Most reservations of one principal that are committed and not observed, in all namespaces.
+    pub committed_per_principal: usize,
     /// Most limits of one quota.
     pub limits_per_quota: usize,
     /// Most quotas of one namespace.
@@ -43,6 +45,7 @@ impl Default for Bounds {
             reservation_name_bytes: 8 * 1024,
             resources_per_namespace: 1024,
             committed_per_namespace: 20_000,
+            committed_per_principal: 100_000,
             limits_per_quota: 256,
             quotas_per_namespace: 100,
             ended_bytes: 256 << 20,
@@ -133,15 +136,29 @@ impl Bounds {
         }
     }
 
-    /// Checks whether one more reservation of a namespace may be committed.
+    /// Checks whether one more reservation of `owner` in a namespace may be committed.
     ///
     /// # Errors
     /// `LimitReached`.
-    pub(crate) fn check_commit(&self, state: &State, namespace: &str) -> Result<(), Refusal> {
+    pub(crate) fn check_commit(
+        &self,
+        state: &State,
+        by: &By,
+        namespace: &str,
+        owner: &Name,
+    ) -> Result<(), Refusal> {
         within(
             "limits.committed_per_namespace",
             state.committed_count_in(namespace) + 1,
             self.committed_per_namespace,
+        )?;
+        if by.is_anybody {
+            return Ok(());
+        }
+        within(
+            "limits.committed_per_principal",
+            state.committed_count_of(owner) + 1,
+            self.committed_per_principal,
         )
     }
 

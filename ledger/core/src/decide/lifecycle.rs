@@ -99,7 +99,7 @@ pub fn commit(
     let mut resources = committed.clone();
     match state.committed(namespace, uid) {
         Some(committed) => resources.max(&committed.resources),
-        None => bounds.check_commit(state, namespace)?,
+        None => bounds.check_commit(state, by, namespace, &view.owner)?,
     }
     Ok(vec![Event::ReservationCommitted {
         uid: uid.clone(),

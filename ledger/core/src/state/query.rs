@@ -90,6 +90,12 @@ impl State {
         namespace.map_or(0, |namespace| namespace.committed.len())
     }
 
+    /// The number of reservations of a principal that are committed and not observed.
+    #[must_use]
+    pub(crate) fn committed_count_of(&self, principal: &Name) -> usize {
+        self.reservations.committed_count_of(principal)
+    }
+
     /// The number of quotas of a namespace.
     #[must_use]
     pub(crate) fn quota_count_in(&self, namespace: &str) -> usize {

@@ -50,6 +50,8 @@ pub(crate) struct Reservations {
     expirations: BTreeSet<(Timestamp, u32)>,
     /// The number of pending reservations of each principal that has any.
     pending_of: HashMap<Name, usize>,
+    /// The number of commits of each principal that has any.
+    committed_of: HashMap<Name, usize>,
 }
 
 impl Reservations {
@@ -93,6 +95,7 @@ impl Reservations {
             slab,
             by_uid,
             committed,
+            committed_of,
             hasher,
             ..
         } = self;
@@ -102,21 +105,38 @@ impl Reservations {
                 hash_of(hasher, &reservation.namespace, &reservation.uid)
             })
         };
-        let is_commit = slab.get(place).is_some_and(|it| it.committed.is_some());
-        let table = if is_commit { committed } else { by_uid };
+        let commit = slab.get(place).filter(|it| it.committed.is_some());
+        let table = match commit {
+            Some(commit) => {
+                *committed_of.entry_ref(&commit.owner).or_default() += 1;
+                committed
+            }
+            None => by_uid,
+        };
         table.insert_unique(hash_at(place), place, |&place| hash_at(place));
     }
 
     fn unindex_uid(&mut self, place: u32) {
-        let tracked = self.get(place);
-        let Reservation { namespace, uid, .. } = &*tracked.reservation;
-        let hash = hash_of(&self.hasher, namespace, uid);
-        let table = match tracked.committed {
-            Some(_) => &mut self.committed,
-            None => &mut self.by_uid,
+        let Self {
+            slab,
+            by_uid,
+            committed,
+            committed_of,
+            hasher,
+            ..
+        } = self;
+        let Some(tracked) = slab.get(place) else {
+            return;
         };
+        let Reservation { namespace, uid, .. } = &*tracked.reservation;
+        let hash = hash_of(hasher, namespace, uid);
+        let is_commit = tracked.committed.is_some();
+        let table = if is_commit { committed } else { by_uid };
         if let Ok(entry) = table.find_entry(hash, |&other| other == place) {
             entry.remove();
+            if is_commit {
+                count_out(committed_of, &tracked.owner);
+            }
         }
     }
 
@@ -222,6 +242,11 @@ impl Reservations {
 
     pub(crate) fn pending_count_of(&self, owner: &Name) -> usize {
         self.pending_of.get(owner).copied().unwrap_or_default()
+    }
+
+    /// The number of a principal's reservations that are committed and not observed.
+    pub(crate) fn committed_count_of(&self, owner: &Name) -> usize {
+        self.committed_of.get(owner).copied().unwrap_or_default()
     }
 
     /// The place of the recorded reservation of an object that is not committed, and whether that is pending.
@@ -430,12 +455,12 @@ fn hash_of(hasher: &DefaultHashBuilder, namespace: &str, uid: &Uid) -> u64 {
     hasher.hash_one((namespace, uid))
 }
 
-/// Removes one pending reservation from the count of this principal.
-fn count_out(pending_of: &mut HashMap<Name, usize>, owner: &Name) {
-    if let Some(pending) = pending_of.get_mut(owner) {
-        *pending -= 1;
-        if *pending == 0 {
-            pending_of.remove(owner);
+/// Removes one reservation from the count of this principal.
+fn count_out(counts: &mut HashMap<Name, usize>, owner: &Name) {
+    if let Some(count) = counts.get_mut(owner) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(owner);
         }
     }
 }

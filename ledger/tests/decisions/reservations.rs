@@ -379,6 +379,31 @@ fn of_what_is_pending_for_the_name_of_an_observed_object_the_latest_waits_and_wh
     assert_eq!(given.counted(), ("1".into(), "4".into()));
 }
 
+/// The holder of the latest may release it at any time.
+#[test]
+fn what_is_pending_for_the_name_of_an_observed_object_ends_for_that_of_the_same_principal_only() {
+    let mut given = Given::hard("pods=9");
+    given.reserve(&named("a", "web", "pods=1")).unwrap();
+    for (principal, uid) in [("webhook", "b"), ("other", "c"), ("webhook", "d")] {
+        let review = decide::Review {
+            request: named(uid, "web", "pods=2").into(),
+            measure: decide::Measure::Given,
+            holds: true,
+        };
+        let (by, now) = (By::holder(principal), given.now());
+        let admitted = decide::admit(&given.state, now, &by, &review, &given.policy).unwrap();
+        // A principal's newer reservation for the name takes the place of its older one when it is granted, unless
+        // other limits count it.
+        let granted = admitted.events.into_iter();
+        let granted = granted.filter(|event| matches!(event, Event::ReservationGranted(_)));
+        WriteTransaction::new(&mut given.state, &mut given.open, now)
+            .record(&Actor::named(principal), granted);
+    }
+    given.sees(&alive("web", 1, "pods=1"));
+    let ends = ["a", "b", "c", "d"].map(|uid| given.end(uid));
+    assert_eq!(ends, [None, Some(End::Superseded), None, None]);
+}
+
 /// A limit may be set, or a group joined, while the reservation is pending.
 #[test]
 fn no_amount_is_negative_even_where_nothing_limits_it() {

@@ -60,7 +60,8 @@ fn beside<'a>(state: &'a State, case: &Case<'a>) -> Option<Beside<'a>> {
 
 /// Decides which pending reservations for the name of a newly observed object end. One of their objects may have been
 /// stored after the observed one, so the latest reservation is kept and waits for the end of the object; earlier ones
-/// end if the latest holds enough for them.
+/// of the same principal end if the latest holds enough for them. The holder of the latest may release it at any time,
+/// so it is no substitute for the reservations of others.
 pub(super) fn settled(state: &State, object: &Observed) -> Vec<Event> {
     let Observed {
         uid: bearer,
@@ -91,7 +92,9 @@ pub(super) fn settled(state: &State, object: &Observed) -> Vec<Event> {
     let is_covered = |tracked: &&&Tracked| {
         let footprint = &tracked.reservation.footprint;
         let beyond = footprint.resources.delta_over(&held.resources);
-        footprint.is_like(held) && beyond.without_zeros().is_empty()
+        tracked.owner == latest.owner
+            && footprint.is_like(held)
+            && beyond.without_zeros().is_empty()
     };
     let superseded = others.iter().filter(is_covered);
     let superseded = superseded.map(|tracked| Event::ReservationSuperseded {

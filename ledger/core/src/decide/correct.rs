@@ -209,7 +209,8 @@ fn set(
     Repaired::Done(events)
 }
 
-/// Ends an object, and the quota that was adopted from it.
+/// Ends an object, and before it the quota that was adopted from it: the events may be recorded in parts, and what is
+/// left is found by the object.
 pub(super) fn end(state: &State, recorded: ObjectView, cause: Cause) -> Vec<Event> {
     let quota = (recorded.resource == *"resourcequotas")
         .then(|| state.quota_record(&recorded.namespace, &recorded.name))
@@ -227,9 +228,8 @@ pub(super) fn end(state: &State, recorded: ObjectView, cause: Cause) -> Vec<Even
         footprint: Footprint::clone(&recorded.footprint),
         cause,
     };
-    let mut events = vec![Event::ObjectEnded(Box::new(ending))];
-    events.extend(quota);
-    events
+    let ended = Event::ObjectEnded(Box::new(ending));
+    quota.into_iter().chain([ended]).collect()
 }
 
 #[cfg(test)]

@@ -317,10 +317,15 @@ fn limits_that_differ_are_drift_and_are_set_unless_they_were_changed_meanwhile()
     assert!(matches!(stands(&given, 4), Comparison::Same));
     assert_eq!(set(&given, None), Repaired::Right);
 
-    // The end of the quota's object ends the quota.
-    let Repaired::Done(events) = given.end("q", given.seen("q").unwrap()) else {
-        panic!("it is gone");
+    // The end of the quota's object ends the quota, also if the events are recorded one at a time.
+    let mut ended = || {
+        let Repaired::Done(events) = given.end("q", given.seen("q")?) else {
+            panic!("it is gone");
+        };
+        let (first, _) = crate::size::at_once(events, 1);
+        given.record(first);
+        Some(())
     };
-    given.record(events);
+    while ended().is_some() {}
     assert_eq!(entry(&given), None);
 }

@@ -22,6 +22,33 @@ fn a_quota_of_unknown_version_is_news_only_if_something_changed() {
     assert!(!given.sees(&seen("pods=5")));
 }
 
+/// The operator may let the cluster's quotas be adopted when their objects are recorded already.
+#[test]
+fn a_quota_that_is_recorded_as_an_object_only_is_adopted_when_it_is_reported_again() {
+    let mut given = Given::default();
+    let seen = |version: u64, hard: Option<&str>| match alive("compute", version, "pods=1") {
+        Sighting::Alive { object, .. } => Sighting::Alive {
+            object,
+            quota: hard.map(|hard| {
+                Box::new(Adopted {
+                    created: at(0),
+                    spec: quota(hard, None).spec,
+                    metadata: Box::default(),
+                })
+            }),
+        },
+        other => other,
+    };
+    assert!(given.sees(&seen(4, None)));
+    assert!(given.sees(&seen(5, None)));
+    assert!(!given.sees(&seen(4, Some("pods=4"))), "an older version");
+    assert!(given.sees(&seen(5, Some("pods=5"))));
+    assert_eq!(given.counted(), ("1".into(), "0".into()));
+    assert!(!given.sees(&seen(5, Some("pods=6"))), "it is adopted");
+    assert!(given.sees(&deleted("compute")));
+    assert!(!given.sees(&seen(5, Some("pods=5"))), "it is deleted");
+}
+
 #[test]
 fn a_quota_changes_only_as_its_editor_saw_it() {
     let mut given = Given::hard("pods=9");

@@ -79,8 +79,9 @@ pub enum Verdict {
 
 /// Observes a sighting.
 ///
-/// For one uid, a version that is not newer than the recorded one changes nothing, and a deletion is final. The version
-/// 0 is unknown, and is taken for newer unless the sighting is unchanged.
+/// For one uid, a version that is not newer than the recorded one changes nothing, except that a quota which is not
+/// adopted yet is adopted from the recorded version; and a deletion is final. The version 0 is unknown, and is taken for
+/// newer unless the sighting is unchanged.
 #[must_use]
 pub fn observe(state: &State, sighting: Sighting) -> Verdict {
     match sighting {
@@ -244,8 +245,15 @@ fn alive(state: &State, mut object: Box<Observed>, quota: Option<Box<Adopted>>) 
         let more = adopted().into_iter().chain(named);
         return accepted(object, ends_reservation, more);
     };
+    // Quotas may be adopted since the version was recorded. A quota with a record is as of that version or a later one.
+    let is_to_be_adopted = quota.is_some()
+        && state
+            .quota_record(&object.namespace, &object.name)
+            .is_none();
     // A kind may get its right name in the same version.
-    let is_known = object.version == recorded.version && object.resource == recorded.resource;
+    let is_known = object.version == recorded.version
+        && object.resource == recorded.resource
+        && !is_to_be_adopted;
     if object.version != 0 && (object.version < recorded.version || is_known) {
         return Verdict::Ignored(Sighting::Alive { object, quota });
     }

@@ -2,7 +2,7 @@
 
 use quota_core::{
     decide::{self, Admitted, Measure, Review, admit, set_object_labels},
-    event::{RelistBegin, RelistScope},
+    event::{RelistBegin, RelistScope, Watermark, Watermarks},
 };
 
 use super::*;
@@ -145,6 +145,51 @@ fn labels_of_objects_are_recorded_before_groups_choose_by_them() {
     given.record(delete_group(&given.state, &"web".into(), None).unwrap());
     given.records_labels(&[]).unwrap();
     assert!(given.state.object_labels().is_empty());
+}
+
+/// Objects may come by HTTP, or be of a kind that the cluster has no more: no list of theirs will ever come.
+#[test]
+fn only_kinds_that_the_source_lists_are_listed_again_for_a_new_label() {
+    let mut given = Given::default();
+    for kind in [
+        "pods",
+        "services",
+        "widgets.example.com",
+        "gadgets.example.com",
+    ] {
+        let mut sighting = alive(kind, 1, "pods=1");
+        if let Sighting::Alive { object, .. } = &mut sighting {
+            object.resource = kind.into();
+        }
+        assert!(given.sees(&sighting));
+    }
+    let reported = |kind: &str, is_absent| Watermark {
+        resource: kind.into(),
+        watermark: at(1),
+        version: 1,
+        is_absent,
+    };
+    let watermarks = Watermarks {
+        source: "stream".into(),
+        resources: vec![
+            reported("pods", false),
+            reported("gadgets.example.com", true),
+            reported("deployments.apps", false),
+        ],
+        ..Watermarks::default()
+    };
+    let listed = Event::ResourceListed {
+        source: "stream".into(),
+        resource: "services".into(),
+    };
+    given.record(vec![
+        Event::WatermarksAdvanced(Box::new(watermarks)),
+        listed,
+    ]);
+    given.records_labels(&["app"]).unwrap();
+    let resets = given.state.version_resets().iter();
+    let kinds: Vec<&str> = resets.map(|scope| &*scope.resource).collect();
+    assert_eq!(kinds, ["pods", "services"]);
 }
 
 /// Any object of a name may be the one that is stored. What is held for one in one group does not hold for another one

@@ -113,8 +113,8 @@ pub(super) fn decided(
                 match notice.audience {
                     Audience::Caller => warnings.push(warning(&notice.message)),
                     Audience::Auditors => {
-                        // A dry run holds no reservation, so it passes no limit.
-                        if admitted.replayed.is_none() && decided.hold.is_some() {
+                        // A dry run records nothing, so it passes no limit.
+                        if admitted.replayed.is_none() && !admitted.events.is_empty() {
                             metrics::limit_passed();
                         }
                         let passed = annotations.entry("passed").or_default();

@@ -32,7 +32,7 @@ use http::{HeaderMap, request::Parts};
 use http_body_util::BodyExt as _;
 use quota_core::{
     decide::{self, Admitted, Basis, By, FingerprintedRequest, Refusal, Review},
-    event::{Actor, Sequence},
+    event::{Actor, Event, Sequence},
     state::State as LedgerState,
 };
 use quota_semantics::{
@@ -365,10 +365,9 @@ impl Hook {
                 denials.note(&actor, &review.request, refusal, transaction.state().head());
             }
             let sequence = transaction.record(&actor, events.unwrap_or_default());
-            let is_held = outcome.is_ok() && review.holds;
-            let hold = is_held
-                .then(|| held(transaction.state(), &review.request))
-                .flatten();
+            let hold = outcome.as_ref().ok().filter(|_| review.holds);
+            let hold = hold
+                .and_then(|admitted| held(transaction.state(), &review.request, &admitted.events));
             Some(Decided {
                 outcome,
                 sequence,
@@ -417,13 +416,13 @@ pub fn read_review(body: &[u8], charging: &Charging) -> Result<Object, String> {
     object.map_err(|error| error.to_string())
 }
 
-/// The reservation for the creation of an object. No other request relies on it, since each creation has a uid of its
-/// own.
-fn held(state: &LedgerState, request: &FingerprintedRequest) -> Option<Hold> {
+/// The reservation for the creation of an object, if it can be released should the creation fail: no other request
+/// relies on it, since each creation has a uid of its own.
+fn held(state: &LedgerState, request: &FingerprintedRequest, events: &[Event]) -> Option<Hold> {
     if request.basis != Basis::Create {
         return None;
     }
-    let entry = state.pending_entry(&request.namespace, &request.uid)?;
+    let entry = decide::revocable(state, events, &request.namespace, &request.uid)?;
     Some(Hold {
         namespace: request.namespace.clone(),
         uid: request.uid.clone(),

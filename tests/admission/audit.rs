@@ -207,6 +207,7 @@ async fn what_took_the_place_of_an_earlier_one_is_not_given_back() {
     let repeated = world.send(&again("second")).await;
     for answered in [&second, &repeated] {
         assert!(answered.allowed());
+        assert_eq!(answered.annotation("hold"), None);
         let failed = ended(answered, 409, "pods \"a\" already exists");
         assert!(!world.frees(&failed).await, "{failed}");
         assert_eq!(world.counted("q", "pods"), "0+1");

@@ -103,11 +103,39 @@ fn what_took_the_place_of_another_one_is_kept_however_ended_ones_are_bounded() {
         for (id, name) in [("first", "web"), ("second", "web"), ("alone", "db")] {
             given.reserve(&named(id, name, "pods=1")).unwrap();
         }
-        let given_back = |id: &str| {
-            let entry = given.state.pending_entry(&team(), &uid(id)).unwrap();
-            decide::fail(&given.state, &team(), &uid(id), entry)
-        };
-        assert_eq!(given_back("second"), None);
-        assert!(given_back("alone").is_some());
+        let entry = |id: &str| decide::revocable(&given.state, &[], &team(), &uid(id));
+        assert_eq!(entry("second"), None);
+        let alone = entry("alone").unwrap();
+        let released = decide::fail(&given.state, &team(), &uid("alone"), alone);
+        assert!(released.is_some());
+        let head = given.state.head().sequence;
+        for earlier in 1..=head {
+            assert_eq!(
+                decide::fail(&given.state, &team(), &uid("second"), earlier),
+                None
+            );
+        }
     }
+}
+
+/// The new reservation of a uid is remembered instead of the superseded one.
+#[test]
+fn what_took_the_place_of_another_one_of_the_same_uid_is_kept() {
+    let mut given = Given::hard("pods=9");
+    given.reserve(&named("a", "web", "pods=1")).unwrap();
+    let review = decide::Review {
+        request: named("a", "web", "pods=2").into(),
+        measure: decide::Measure::Given,
+        holds: true,
+    };
+    let (by, now) = (By::holder("webhook"), given.now());
+    let admitted = decide::admit(&given.state, now, &by, &review, &given.policy).unwrap();
+    let events = admitted.events;
+    assert!(
+        matches!(&events[0], Event::ReservationSuperseded { .. }),
+        "{events:?}"
+    );
+    given.record(events.clone());
+    let entry = decide::revocable(&given.state, &events, &team(), &uid("a"));
+    assert_eq!(entry, None);
 }

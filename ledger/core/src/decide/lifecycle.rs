@@ -143,15 +143,27 @@ pub fn release(state: &State, by: &By, namespace: &str, uid: &Uid) -> Result<Vec
     }
 }
 
+/// The entry that granted the pending reservation of an object, if the reservation can be released should the creation
+/// fail. None: it superseded another one, whose object may have been stored, or the object was observed.
+///
+/// `events` are those of the decision on the creation. The superseded reservation is remembered for a bounded time only,
+/// and not at all if it had the same uid.
+#[must_use]
+pub fn revocable(state: &State, events: &[Event], namespace: &Name, uid: &Uid) -> Option<Sequence> {
+    let supersedes = |event: &Event| matches!(event, Event::ReservationSuperseded { .. });
+    let pending = state.pending_of(namespace, uid)?;
+    let is_kept = events.iter().any(supersedes)
+        || state.replaced_another(pending)
+        || state.footprint_in(namespace, uid).is_some();
+    (!is_kept).then_some(pending.entry)
+}
+
 /// Releases the reservation that this entry granted, since the object will not be created. None: the reservation has
-/// ended, another one superseded it, it superseded another one whose object may have been stored, or the object was
-/// observed.
+/// ended, another one superseded it, or it is not [`revocable`].
 #[must_use]
 pub fn fail(state: &State, namespace: &Name, uid: &Uid, entry: Sequence) -> Option<Event> {
-    let pending = state.pending_of(namespace, uid)?;
-    let is_held_alone = pending.entry == entry && !state.replaced_another(pending);
-    let is_seen = state.footprint_in(namespace, uid).is_some();
-    (is_held_alone && !is_seen).then(|| Event::ReservationReleased {
+    let revocable = revocable(state, &[], namespace, uid)?;
+    (revocable == entry).then(|| Event::ReservationReleased {
         uid: uid.clone(),
         namespace: namespace.clone(),
     })

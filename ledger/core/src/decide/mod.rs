@@ -35,7 +35,7 @@ pub use charging::{is_charging, set_charging, set_object_labels};
 pub use correct::{Comparison, Repair, Repaired, Seen, compare, repair};
 pub use due::{bound_ended, due, held_too_long};
 pub use group::{GroupBounds, GroupChange, delete_group, set_group};
-pub use lifecycle::{commit, extend, fail, release};
+pub use lifecycle::{commit, extend, fail, release, revocable};
 pub use observe::{
     Adopted, Sighting, Verdict, advance, gap, observe, reject, replace, reset, was_consumed_before,
 };

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::{
-    event::{Reservation, Sequence},
+    event::Reservation,
     state::{
         State,
         namespaces::growth,
@@ -95,13 +95,6 @@ impl State {
     /// Whether a pending reservation superseded an earlier one for the same name, as far as that is remembered.
     pub(crate) fn replaced_another(&self, pending: &Tracked) -> bool {
         self.reservations.replaced_another(pending)
-    }
-
-    /// The entry that granted the pending reservation for an object of this namespace.
-    #[must_use]
-    pub fn pending_entry(&self, namespace: &str, uid: &Uid) -> Option<Sequence> {
-        let pending = self.pending_of(namespace, uid);
-        pending.map(|tracked| tracked.entry)
     }
 
     /// The pending reservation for an object.

@@ -324,7 +324,7 @@ fn grow_unseen(
 
 /// The footprint of a workload with this many replicas; none if the workload is not charged, since another one is. What
 /// one replica takes is known of the version that is scaled only if that is observed: an update without replicas leaves
-/// no entry, and one that is held may not have been stored.
+/// no entry, and one that is held may not have been stored. An unknown version may be an earlier one.
 fn scaled(state: &State, request: &Request, replicas: u64) -> Result<Option<Footprint>, Refusal> {
     let observed = state.object(&request.namespace, &request.uid);
     let is_current = |object: &ObjectView| object.version >= request.basis.version();

@@ -114,7 +114,8 @@ pub enum Refusal {
     },
     /// The request scales a workload whose present version is not observed: what one replica takes is not known.
     #[error(
-        "the present version of {uid} is not observed yet, so what a replica takes is not known: try again when it is"
+        "the present version of {uid} is not observed yet, or its source gives no versions, so what a replica takes is \
+         not known: try again when it is observed"
     )]
     NotObserved {
         /// The workload.

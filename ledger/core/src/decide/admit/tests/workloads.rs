@@ -123,6 +123,12 @@ fn a_workload_is_scaled_only_if_its_present_version_is_observed() {
         world.admit(&scale("web", 1)).is_err(),
         "it may have been changed"
     );
+    world.see(&deployment("web", 0, CORE), 0);
+    let unknown = world.admit(&scale("web", 1)).unwrap_err();
+    assert!(
+        unknown.contains("its source gives no versions"),
+        "{unknown}"
+    );
     world.see(&deployment("web", 0, CORE), 1);
     let huge = deployment("web", 0, HUGE);
     let changed = update(

@@ -27,6 +27,10 @@ const DOUBT_WAIT: Duration = Duration::from_secs(60);
 /// The maximum delay that a server can request.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(5 * 60);
 
+/// The number of failures in a row after which a list does not wait for its next page any longer, but begins again. The
+/// server may not know the token any more and say so with another status than 410, as after a restore of etcd.
+const PAGE_ATTEMPTS: u32 = 4;
+
 /// The minimum duration of a watch. A watch that ends sooner has failed.
 const SHORTEST_WATCH: Duration = Duration::from_secs(1);
 
@@ -139,8 +143,12 @@ pub struct Machine {
 enum Phase {
     /// A list has to begin.
     Due,
-    /// Some pages have arrived, more must follow.
-    Paging { list: List, next: String },
+    /// Some pages have arrived, more must follow. `failures`: the number of failed requests for the next page.
+    Paging {
+        list: List,
+        next: String,
+        failures: u32,
+    },
     /// A watch is open that begins with a list.
     Listing(Option<List>),
     /// All events up to this version have been received.
@@ -259,8 +267,11 @@ impl Machine {
                         allow_empty: false,
                     });
                 }
-                let next = next.clone();
-                self.phase = Phase::Paging { list, next };
+                self.phase = Phase::Paging {
+                    list,
+                    next: next.clone(),
+                    failures: 0,
+                };
             }
             None => self.end(list, &page.version, now, jitter, &mut brackets),
         }
@@ -415,7 +426,15 @@ impl Machine {
             let cannot = matches!(failure.code(), Some(400 | 406 | 422));
             self.rules.watch_list &= !(cannot || *failure == Failure::Silent);
         }
-        if failure.is_expired() {
+        let is_lost = match &mut self.phase {
+            // A page with one object that is too long stays so in another list, too.
+            Phase::Paging { failures, .. } if !matches!(failure, Failure::TooLong(_)) => {
+                *failures += 1;
+                *failures >= PAGE_ATTEMPTS
+            }
+            _ => false,
+        };
+        if failure.is_expired() || is_lost {
             self.phase = Phase::Due;
             self.whole = false;
         }

@@ -142,6 +142,37 @@ fn a_page_that_did_not_come_is_asked_for_again() {
     assert_eq!(last.end.unwrap().id, "i/1");
 }
 
+/// After a restore of etcd the version of a token may be in the future, which a server does not answer with 410.
+#[test]
+fn a_list_whose_next_page_never_comes_begins_again() {
+    for failure in [
+        status(500, None),
+        status(404, None),
+        Failure::Unreachable(String::new()),
+    ] {
+        let mut machine = Machine::new(RULES, RelistIds::new("i"));
+        let fail = |machine: &mut Machine| {
+            machine.failed(&failure, 1.0);
+            assert!(matches!(machine.next(at(0)), Step::Wait(_)));
+            machine.next(at(0))
+        };
+        machine.page(&page("7", Some("t"), 2), at(0), 0.0);
+        let next = |token: &str| Step::Page(Some(token.to_owned()));
+        for _ in 0..3 {
+            assert_eq!(fail(&mut machine), next("t"), "{failure:?}");
+        }
+        // The failures of earlier pages do not count.
+        machine.page(&page("7", Some("u"), 2), at(0), 0.0);
+        for _ in 0..3 {
+            assert_eq!(fail(&mut machine), next("u"), "{failure:?}");
+        }
+        assert_eq!(fail(&mut machine), Step::Page(None), "{failure:?}");
+        let again = machine.page(&page("5", None, 2), at(0), 0.0);
+        assert_eq!(again.begin.unwrap().id, "i/2");
+        assert_eq!(again.end.unwrap().id, "i/2");
+    }
+}
+
 #[test]
 fn without_every_object_nothing_is_ended() {
     let mut machine = Machine::new(RULES, RelistIds::new("i"));

@@ -14,7 +14,13 @@ use super::{
     ListMetadata, Relist, Shared, Shown, Watched, jitter, machine::WentBack, reader,
     warn_of_restore,
 };
-use crate::{bugs, clock, discovery::Served, kubernetes::JSON, line::Scope, metrics};
+use crate::{
+    bugs, clock,
+    discovery::Served,
+    kubernetes::{Failure, JSON},
+    line::Scope,
+    metrics,
+};
 
 /// The time in which the watch may reach the version of the read by itself.
 const SHOWS_SOON: Duration = Duration::from_secs(1);
@@ -43,6 +49,17 @@ pub(super) struct Probe {
     behind: u32,
     /// The time at which a list was last requested because no watch reported progress.
     listed: Option<Instant>,
+}
+
+/// The answer of a second watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Besides {
+    /// The first watch has reached the version: it has delivered all that the second one did.
+    Shown,
+    /// The first watch is behind, or nobody knows whether it is.
+    Behind,
+    /// The server reported neither changes nor progress.
+    Silent,
 }
 
 #[derive(Deserialize)]
@@ -154,8 +171,11 @@ impl Probe {
         let read = Read { time, version };
         self.reads.note(read);
         let is_shown = self.is_shown(version, SHOWS_SOON).await
-            || self.is_shown_besides(version).await
-            || self.is_shown_by_list(version, before).await;
+            || match self.besides(version).await {
+                Besides::Shown => true,
+                Besides::Behind => false,
+                Besides::Silent => self.is_shown_by_list(version, before).await,
+            };
         if is_shown {
             // It is the latest read. A second watch may have reached the version before the first one.
             self.reads = Reads::default();
@@ -239,41 +259,54 @@ impl Probe {
         matches!(listed, Ok(Ok(_)))
     }
 
-    /// Whether a second watch from the same version reaches the version. Without changes the first watch is silent for
-    /// a minute, and the second one reports progress sooner. If the second one delivers changes, the first one must
-    /// deliver them, too.
-    async fn is_shown_besides(&mut self, version: u64) -> bool {
+    /// Whether the first watch has reached the version, as far as a second watch from the same version shows. Without
+    /// changes the first watch is silent for a minute, and the second one reports progress sooner. If the second one
+    /// delivers changes, the first one must deliver them, too.
+    async fn besides(&mut self, version: u64) -> Besides {
         let Some(from) = *self.shown.borrow() else {
-            return false;
+            return Besides::Behind;
         };
+        match self.changed_besides(from, version).await {
+            Ok(Some(last)) if self.is_shown(last, SHOWS_SOON).await => Besides::Shown,
+            Ok(None) => Besides::Silent,
+            // A server that does not remember the version does not tell whether there were changes since.
+            Err(failure) if failure.is_expired() => Besides::Silent,
+            Ok(Some(_)) | Err(_) => Besides::Behind,
+        }
+    }
+
+    /// The version of the last change that a second watch delivers between these versions; `from` if there is none. None
+    /// if the watch ends without a change, and without having reached `version`.
+    async fn changed_besides(&self, from: u64, version: u64) -> Result<Option<u64>, Failure> {
+        let unreadable = |error: &dyn ToString| Failure::Unreadable(error.to_string());
         let path = format!(
             "{}?watch=1&allowWatchBookmarks=true&resourceVersion={from}&timeoutSeconds={SHORT_WATCH}",
             self.path
         );
-        let Ok(mut lines) = self.shared.client.watch(&path, JSON).await else {
-            return false;
-        };
+        let mut lines = self.shared.client.watch(&path, JSON).await?;
         let mut last = from;
-        while let Ok(Some(line)) = lines.next(SHORT_WATCH_IDLE).await {
-            let Ok(watched) = serde_json::from_slice::<Watched<'_>>(&line) else {
-                return false;
+        loop {
+            let line = match lines.next(SHORT_WATCH_IDLE).await {
+                Ok(Some(line)) => line,
+                Ok(None) | Err(Failure::Silent) => return Ok((last > from).then_some(last)),
+                Err(failure) => return Err(failure),
             };
-            let Ok(bookmark) = reader::bookmark(watched.object.get()) else {
-                return false;
-            };
-            let Ok(reached) = bookmark.version.parse::<u64>() else {
-                return false;
-            };
-            match watched.event {
-                "ADDED" | "MODIFIED" | "DELETED" => last = reached,
-                "BOOKMARK" => {}
-                _ => return false,
+            let watched: Watched<'_> =
+                serde_json::from_slice(&line).map_err(|error| unreadable(&error))?;
+            let object = watched.object.get();
+            if watched.event == "ERROR" {
+                return Err(Failure::of_event(object));
+            }
+            let bookmark = reader::bookmark(object).map_err(Failure::Unreadable)?;
+            let reached = bookmark.version.parse();
+            let reached: u64 = reached.map_err(|error| unreadable(&error))?;
+            if watched.event != "BOOKMARK" {
+                last = reached;
             }
             if reached >= version {
-                return self.is_shown(last, SHOWS_SOON).await;
+                return Ok(Some(last));
             }
         }
-        false
     }
 }
 
@@ -281,7 +314,7 @@ impl Probe {
 mod tests {
     use std::slice;
 
-    use fake_api::world::{Fault, Request};
+    use fake_api::world::{Fault, Request, World};
     use quota_semantics::object::GroupResource;
     use serde_json::json;
     use tokio::sync::watch;
@@ -324,46 +357,122 @@ mod tests {
         assert_eq!(reads.reached(Some(20)), None);
     }
 
+    /// The probe of pods in a new cluster, and the ends of its channels. The watch has shown all that happened.
+    struct Scene {
+        world: World,
+        probe: Probe,
+        show: watch::Sender<Option<u64>>,
+        requests: mpsc::UnboundedReceiver<Relist>,
+    }
+
+    impl Scene {
+        async fn new() -> Self {
+            let (world, shared, _lines) = fakes::shared().await;
+            let served = Served {
+                resource: GroupResource::new("", "pods"),
+                version: "v1".to_owned(),
+                kind: "Pod".to_owned(),
+                aggregated: false,
+            };
+            let scope = Scope {
+                resource: served.resource.clone(),
+                namespace: None,
+            };
+            shared
+                .watermarks
+                .watched(&served.resource, slice::from_ref(&scope));
+            let (show, shown) = watch::channel(Some(world.revision()));
+            let (relists, requests) = mpsc::unbounded_channel();
+            let probe = Probe::new(Arc::new(shared), &served, scope, shown, relists);
+            Self {
+                world,
+                probe,
+                show,
+                requests,
+            }
+        }
+
+        /// The watermark and the version that it stands for.
+        fn watermark(&self) -> Option<(Timestamp, u64)> {
+            match self.probe.shared.watermarks.progress().get("pods")? {
+                Progress::Watermark { watermark, version } => {
+                    Some((*watermark, version.parse().unwrap()))
+                }
+                Progress::Absent { .. } => panic!("absent"),
+            }
+        }
+
+        /// Something happens, but not to pods. Returns the version of the cluster.
+        fn change_another_kind(&self) -> u64 {
+            self.world.create("configmaps", "a", "c", json!({}));
+            self.world.revision()
+        }
+    }
+
+    #[tokio::test]
+    async fn an_idle_kind_is_known_by_a_second_watch() {
+        let mut scene = Scene::new().await;
+        let version = scene.change_another_kind();
+        scene.probe.probe().await;
+        assert_eq!(scene.watermark().unwrap().1, version);
+        assert!(scene.requests.try_recv().is_err(), "no list is needed");
+    }
+
+    #[tokio::test]
+    async fn an_idle_kind_of_a_server_that_reports_no_progress_is_listed() {
+        let mut scene = Scene::new().await;
+        scene.world.set_minor(30);
+        let version = scene.change_another_kind();
+        let Scene {
+            probe,
+            requests,
+            show,
+            ..
+        } = &mut scene;
+        let list = async {
+            assert_eq!(requests.recv().await, Some(Relist { reset: false }));
+            show.send_replace(Some(version));
+        };
+        tokio::join!(probe.probe(), list);
+        assert_eq!(scene.watermark().unwrap().1, version);
+    }
+
+    /// A busy server, or a full queue, gets no more work by lists.
+    #[tokio::test]
+    async fn a_kind_that_may_not_be_idle_is_not_listed() {
+        for is_refused in [true, false] {
+            let mut scene = Scene::new().await;
+            match is_refused {
+                true => {
+                    scene.change_another_kind();
+                    let fault = Fault::Status(429, 9);
+                    scene.world.plan("pods", Request::Watch, fault, 1);
+                }
+                // The line of this pod waits for room in the queue, so the version is not shown.
+                false => drop(scene.world.create("pods", "a", "p", json!({}))),
+            }
+            scene.probe.probe().await;
+            assert_eq!(scene.watermark(), None);
+            assert!(scene.requests.try_recv().is_err(), "{is_refused}");
+        }
+    }
+
     /// Where the queue is always some seconds behind, for example.
     #[tokio::test]
     async fn a_watch_that_is_always_behind_has_a_watermark_that_is_behind() {
-        let (world, shared, _lines) = fakes::shared().await;
-        let served = Served {
-            resource: GroupResource::new("", "pods"),
-            version: "v1".to_owned(),
-            kind: "Pod".to_owned(),
-            aggregated: false,
-        };
-        let scope = Scope {
-            resource: served.resource.clone(),
-            namespace: None,
-        };
-        let watermarks = shared.watermarks.clone();
-        watermarks.watched(&served.resource, slice::from_ref(&scope));
-        let (show, shown) = watch::channel(Some(world.revision()));
-        let (relists, _requests) = mpsc::unbounded_channel();
-        let mut probe = Probe::new(Arc::new(shared), &served, scope, shown, relists);
-        // It takes no list to reach the version.
-        probe.listed = Some(Instant::now());
-        world.create("pods", "a", "p", json!({}));
-        let version = world.revision();
-        probe.probe().await;
+        let mut scene = Scene::new().await;
+        scene.world.create("pods", "a", "p", json!({}));
+        let version = scene.world.revision();
+        scene.probe.probe().await;
         let late = clock::now();
-        assert!(watermarks.progress().is_empty());
+        assert_eq!(scene.watermark(), None);
         // By now the watch has reached it. Nobody knows how far the server is.
-        show.send_replace(Some(version));
+        scene.show.send_replace(Some(version));
         let fault = Fault::Status(503, 0);
-        world.plan("pods", Request::List, fault, 1);
-        probe.probe().await;
-        match &watermarks.progress()["pods"] {
-            Progress::Watermark {
-                watermark,
-                version: reached,
-            } => {
-                assert_eq!(*reached, version.to_string());
-                assert!(*watermark < late);
-            }
-            other => panic!("{other:?}"),
-        }
+        scene.world.plan("pods", Request::List, fault, 1);
+        scene.probe.probe().await;
+        let (watermark, reached) = scene.watermark().unwrap();
+        assert_eq!(reached, version);
+        assert!(watermark < late);
     }
 }

@@ -252,14 +252,16 @@ impl Leader {
             status,
         } = reporting;
         let every = self.config.watermark.every.get();
-        let configured = needed(&self.wanted(), &BTreeSet::new());
+        let configured = configured(&self.wanted());
+        let names: BTreeSet<Name> = configured.iter().map(GroupResource::name).collect();
         let mut awaited_since = None;
         let mut listed = Listed::default();
+        let mut absent = KnownAbsent::default();
         loop {
             let progress = watermarks.progress();
             let missing = watermarks.missing();
-            let is_complete = missing.is_empty() && !watermarks.is_empty();
-            if is_complete {
+            let is_listed = !watermarks.is_empty() && first_of(&missing, &configured).is_none();
+            if is_listed {
                 listed.note(queue.pushed());
             }
             if listed.take(status.published()) {
@@ -280,14 +282,15 @@ impl Leader {
             metrics::watermarks_missing(missing.len());
             ages(&progress);
             metrics::queue_lines(queue.len());
-            for line in line::bookmarks(&self.cluster_uid, instance, &progress) {
+            awaited_since = awaited_since.filter(|since| !are_all_after(*since, &progress, &names));
+            let news = absent.leave_out(progress, &names);
+            for line in line::bookmarks(&self.cluster_uid, instance, &news) {
                 if queue.push(line).await.is_err() {
                     return;
                 }
             }
             // Until all watermarks exist, or later ones that were requested, the others wait for the next message.
-            awaited_since = awaited_since.filter(|since| !are_all_after(*since, &progress));
-            let wait = match is_complete && awaited_since.is_none() {
+            let wait = match is_listed && awaited_since.is_none() {
                 true => every,
                 false => every.min(Duration::from_millis(500)),
             };
@@ -312,20 +315,61 @@ fn health(missing: &[GroupResource], configured: &BTreeSet<GroupResource>) -> He
         let count = missing.len();
         format!("{count} kinds have no watermark yet: {kind}")
     };
-    match missing.iter().find(|kind| configured.contains(*kind)) {
+    match first_of(missing, configured) {
         Some(kind) => Health::Failed(say(kind)),
         None => Health::Lagging(say(first)),
     }
 }
 
-/// Whether the lists of all kinds are published.
+/// The kinds that depend on no quota: those that are always watched, and those that the operator includes, charges or
+/// excludes.
+fn configured(wanted: &Wanted) -> BTreeSet<GroupResource> {
+    let mut kinds = needed(wanted, &BTreeSet::new());
+    kinds.extend(wanted.exclude.iter().cloned());
+    kinds
+}
+
+/// The first missing kind that is `configured`.
+fn first_of<'a>(
+    missing: &'a [GroupResource],
+    configured: &BTreeSet<GroupResource>,
+) -> Option<&'a GroupResource> {
+    missing.iter().find(|kind| configured.contains(*kind))
+}
+
+/// The kinds that an earlier bookmark has reported as absent.
+///
+/// Each report of an absent kind is recorded in the ledger. The authors of quotas may name many kinds that nobody serves,
+/// and nobody waits for their watermarks, so one report by each leader is enough.
+#[derive(Debug, Default)]
+struct KnownAbsent(BTreeSet<Name>);
+
+impl KnownAbsent {
+    /// The progress without the known absent kinds that are not `configured`.
+    fn leave_out(
+        &mut self,
+        mut progress: BTreeMap<Name, Progress>,
+        configured: &BTreeSet<Name>,
+    ) -> BTreeMap<Name, Progress> {
+        let is_once = |kind: &Name, progress: &Progress| {
+            matches!(progress, Progress::Absent { .. }) && !configured.contains(kind)
+        };
+        let once = progress.iter().filter(|(kind, of)| is_once(kind, of));
+        let once = once.map(|(kind, _)| kind.clone()).collect();
+        let known = std::mem::replace(&mut self.0, once);
+        progress.retain(|kind, of| !(is_once(kind, of) && known.contains(kind)));
+        progress
+    }
+}
+
+/// Whether the lists of all configured kinds are published.
 ///
 /// The lists were queued before their watermarks. The queue may never be empty again, so lines are counted.
 #[derive(Debug, Default)]
 struct Listed(Option<u64>);
 
 impl Listed {
-    /// Every kind is listed, and `pushed` lines were queued. A number that was noted before is kept.
+    /// Every configured kind is listed, and `pushed` lines were queued. A number that was noted before is kept.
     fn note(&mut self, pushed: u64) {
         self.0.get_or_insert(pushed);
     }
@@ -336,8 +380,14 @@ impl Listed {
     }
 }
 
-fn are_all_after(since: Timestamp, progress: &BTreeMap<Name, Progress>) -> bool {
-    progress.values().all(|progress| match progress {
+/// Whether the watermarks of all `configured` kinds are later than this time.
+fn are_all_after(
+    since: Timestamp,
+    progress: &BTreeMap<Name, Progress>,
+    configured: &BTreeSet<Name>,
+) -> bool {
+    let mut configured = configured.iter().filter_map(|kind| progress.get(kind));
+    configured.all(|progress| match progress {
         Progress::Watermark { watermark, .. } => *watermark > since,
         Progress::Absent { .. } => true,
     })
@@ -387,6 +437,78 @@ mod tests {
         let expected = [false, false, true, false, false, true];
         assert_eq!(ticks.collect::<Vec<_>>(), expected);
         assert!(!listed.take(u64::MAX));
+    }
+
+    /// The authors of quotas invent names, and the ledger records each report of an absent kind.
+    #[test]
+    fn an_absent_kind_that_is_not_configured_is_reported_once() {
+        let kinds = |names: &[&'static str]| names.iter().copied().map(Name::from).collect();
+        let configured = kinds(&["pods", "services"]);
+        let watermark = Progress::Watermark {
+            watermark: Timestamp::EPOCH,
+            version: "7".to_owned(),
+        };
+        let absent = Progress::Absent { absent: true };
+        let progress = |widgets: Option<&Progress>| -> BTreeMap<Name, Progress> {
+            let all = [
+                ("pods", Some(&watermark)),
+                ("services", Some(&absent)),
+                ("widgets.x.y", widgets),
+            ];
+            let all = all.into_iter();
+            all.filter_map(|(kind, of)| Some((Name::from(kind), of?.clone())))
+                .collect()
+        };
+        let mut known = KnownAbsent::default();
+        let mut reported = |widgets: Option<&Progress>| -> Vec<Name> {
+            let reported = known.leave_out(progress(widgets), &configured);
+            reported.into_keys().collect()
+        };
+        let (all, known) = (
+            ["pods", "services", "widgets.x.y"].as_slice(),
+            ["pods", "services"].as_slice(),
+        );
+        for (widgets, expected) in [
+            (Some(&absent), all),
+            (Some(&absent), known),
+            // It was served for a while, or no quota named it.
+            (Some(&watermark), all),
+            (Some(&watermark), all),
+            (Some(&absent), all),
+            (Some(&absent), known),
+            (None, known),
+            (Some(&absent), all),
+        ] {
+            assert_eq!(reported(widgets), expected, "{widgets:?}");
+        }
+    }
+
+    /// A daemon may wait for a kind that the operator excludes, and only for configured ones.
+    #[test]
+    fn kinds_that_only_quotas_name_are_not_waited_for() {
+        let kind = |name| GroupResource::new("", name);
+        let wanted = Wanted {
+            exclude: BTreeSet::from([kind("services")]),
+            ..Wanted::default()
+        };
+        let configured = configured(&wanted);
+        assert!(configured.contains(&kind("services")) && configured.contains(&groups()));
+        assert_eq!(first_of(&[kind("secrets")], &configured), None);
+        let missing = [kind("secrets"), kind("pods")];
+        assert_eq!(first_of(&missing, &configured), Some(&missing[1]));
+        let at = |watermark| Progress::Watermark {
+            watermark,
+            version: String::new(),
+        };
+        let progress = BTreeMap::from([
+            (Name::from("pods"), at(Timestamp::MAX)),
+            (Name::from("secrets"), at(Timestamp::EPOCH)),
+            (Name::from("services"), Progress::Absent { absent: true }),
+        ]);
+        let mut names: BTreeSet<_> = configured.iter().map(GroupResource::name).collect();
+        assert!(are_all_after(Timestamp::EPOCH, &progress, &names));
+        names.insert(Name::from("secrets"));
+        assert!(!are_all_after(Timestamp::EPOCH, &progress, &names));
     }
 
     /// Whoever writes quotas chooses what is watched besides.

@@ -134,6 +134,7 @@ impl Kinds {
             let quotas = [quotas(), groups()].map(|kind| kind.to_string());
             self.registry.relist(&quotas.into());
         }
+        let configured = needed(&self.wanted, &BTreeSet::new());
         let (needed, unwatched) = self.needed();
         let is_needed = |kind: &GroupResource| needed.contains(kind) || unwatched.contains(kind);
         self.shared.watermarks.keep_absent(is_needed);
@@ -170,7 +171,8 @@ impl Kinds {
                         true => self.shared.watermarks.absent(kind),
                         false => is_certain = false,
                     }
-                    let may_be_gone = was_defined(kind) || self.gone.contains(kind);
+                    let may_be_gone =
+                        self.gone.contains(kind) || was_defined(kind) && configured.contains(kind);
                     if discovered.knows_others && may_be_gone && !self.registry.is_settled(kind) {
                         missing.push((kind, is_out_for_long));
                     }
@@ -253,8 +255,11 @@ impl Kinds {
     }
 
     /// Requests the definitions of kinds that discovery leaves out, `is_for_long` or once. A kind without one has no
-    /// objects, also if the definition was deleted while no bridge ran; an empty list ends them once the kind is left
-    /// out for long.
+    /// objects; an empty list ends them once the kind is left out for long.
+    ///
+    /// A kind that this bridge has never watched is among them only if it is configured: its definition may have been
+    /// deleted while no bridge ran. The authors of quotas may name any kind, also one whose objects another publisher
+    /// reports, which must not end.
     async fn look_for_definitions(&mut self, missing: Vec<(&GroupResource, bool)>) {
         for (kind, is_for_long) in missing {
             match definition(&self.shared.client, kind).await {
@@ -388,6 +393,27 @@ mod tests {
             "its objects are gone"
         );
         assert_eq!(scene.relists(WIDGETS), 0);
+    }
+
+    /// Another publisher may report objects of a kind that is none of the cluster, and anybody may write a quota for it.
+    #[tokio::test]
+    async fn a_kind_that_only_a_quota_names_is_not_ended_unless_it_was_watched() {
+        let mut scene = Scene::new(&[]).await;
+        let widgets: GroupResource = WIDGETS.parse().unwrap();
+        scene.kinds.shared.limited.add(vec![widgets]);
+        for _ in 0..3 {
+            scene.discover().await;
+            scene.kinds.registry.relist(&BTreeSet::new());
+        }
+        assert!(scene.is_absent(WIDGETS));
+        assert_eq!(scene.relists(WIDGETS), 0);
+        define(&scene.world, WIDGETS);
+        scene.discover().await;
+        scene.world.delete(DEFINITIONS, "", WIDGETS);
+        scene.discover().await;
+        while scene.lines.try_recv().is_ok() {}
+        scene.discover().await;
+        assert_eq!(scene.relists(WIDGETS), 1);
     }
 
     /// The stream may lose the list that ended its objects.

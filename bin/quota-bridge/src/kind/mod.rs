@@ -114,7 +114,8 @@ impl LimitedKinds {
 }
 
 impl Limited {
-    fn add(&self, kinds: Vec<GroupResource>) {
+    /// Adds the kinds that an object limits.
+    pub(crate) fn add(&self, kinds: Vec<GroupResource>) {
         // As for nearly every object: the tasks of all kinds share the lock.
         if kinds.is_empty() {
             return;

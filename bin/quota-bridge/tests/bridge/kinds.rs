@@ -57,9 +57,10 @@ fn a_kind_comes_with_a_quota_and_its_definition_and_goes_with_it() {
     scene.settle();
 }
 
-/// Its objects go without a word while no bridge is there to see it.
+/// Its objects go without a word while no bridge is there to see it. Of a kind that only quotas name the next bridge cannot
+/// know that it was in the cluster.
 #[test]
-fn a_definition_that_goes_while_nobody_leads_takes_its_objects_with_it() {
+fn a_definition_of_an_included_kind_that_goes_while_nobody_leads_takes_its_objects_with_it() {
     let scene = Scene::new();
     define(&scene);
     widgets(&scene, "w", 5);
@@ -67,11 +68,12 @@ fn a_definition_that_goes_while_nobody_leads_takes_its_objects_with_it() {
     scene
         .world
         .create("resourcequotas", "team-a", "more", limits);
-    let mut bridge = scene.bridge(&[]);
+    let include = ["--resources.include=widgets.example.com"];
+    let mut bridge = scene.bridge(&include);
     scene.until_used("team-a", "count/widgets.example.com", "5");
     bridge.kill();
     scene.world.delete(DEFINITIONS, "", WIDGETS);
-    let bridge = scene.bridge(&[]);
+    let bridge = scene.bridge(&include);
     until_ready(&bridge);
     scene.until_used("team-a", "count/widgets.example.com", "0");
     scene.settle();

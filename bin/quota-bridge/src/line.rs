@@ -154,7 +154,8 @@ pub(crate) struct Plain<'a> {
     pub namespace: &'a str,
     /// The kind, as in `deployments.apps`.
     pub resource: &'a str,
-    /// The name of the object.
+    /// The name of the object; empty if it was deleted.
+    #[serde(skip_serializing_if = "str::is_empty")]
     pub name: &'a str,
     /// The uid of the object.
     pub uid: &'a str,

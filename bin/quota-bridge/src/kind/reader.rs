@@ -12,7 +12,7 @@ use std::{
 use quota_semantics::{
     Name, Timestamp,
     admission::{Charging, counted_kind},
-    object::{GroupResource, Metadata, NoContext, Object},
+    object::{GroupResource, Metadata, NoContext, Object, short_name},
     resource::ResourceList,
     uid::Uid,
 };
@@ -140,7 +140,8 @@ struct NamespaceMetadata {
 /// condensed object is far smaller than the remaining room of a line.
 const AMOUNTS_MAX_BYTES: usize = 800 * 1024;
 
-/// The maximum size of a quota's spec, in bytes. The ledger stores every shorter quota.
+/// The maximum size of a quota's spec, in bytes. The ledger stores every shorter quota, and of a shorter group at least
+/// that it exists.
 const SPEC_MAX_BYTES: usize = 640 * 1024;
 
 /// The metadata of a quota that are published even if the line is too long: the identity, and the annotations that are
@@ -239,10 +240,11 @@ impl Reader {
                 let object = format!(r#"{{"metadata":{identity}}}"#);
                 self.watched("DELETED", object.as_bytes())
             }
-            Form::Whole | Form::Labelled | Form::Plain => {
-                let usage = ResourceList::new();
-                line::plain(&self.event("DELETED", &metadata, version, usage))
-            }
+            // The ledger knows the object by its uid, and its name may be of any length.
+            Form::Whole | Form::Labelled | Form::Plain => line::plain(&Plain {
+                name: "",
+                ..self.event("DELETED", &metadata, version, ResourceList::new())
+            }),
         };
         Ok(Deleted {
             uid,
@@ -291,6 +293,7 @@ impl Reader {
             Err(error) => return Err(error.to_string()),
         };
         self.charging.prune(&mut object);
+        shorten_name(object.metadata_mut());
         let (uid, version) = identity(object.metadata())?;
         let fingerprint = self.fingerprint(&object);
         let mut lacks = None;
@@ -451,7 +454,8 @@ impl Reader {
     }
 
     fn plain(&self, event: &'static str, json: &str) -> Result<Alive, String> {
-        let OnlyMetadata { metadata } = read(json)?;
+        let OnlyMetadata { mut metadata } = read(json)?;
+        shorten_name(&mut metadata);
         let (uid, version) = identity(&metadata)?;
         let line = line::plain(&self.event(event, &metadata, version, ResourceList::new()));
         Ok(Alive {
@@ -464,6 +468,13 @@ impl Reader {
             limits: Vec::new(),
             lacks: None,
         })
+    }
+}
+
+/// Gives an object the name under which the ledger records it. API servers take names of roles of any length.
+fn shorten_name(metadata: &mut Metadata) {
+    if let Some(short) = short_name(&metadata.name) {
+        metadata.name = short.into();
     }
 }
 

@@ -35,6 +35,7 @@ mod plural;
 mod pod;
 mod resource_claim;
 mod service;
+mod short_name;
 mod volume_claim;
 mod workload;
 
@@ -53,6 +54,7 @@ pub use self::{
     pod::Pod,
     resource_claim::ResourceClaim,
     service::Service,
+    short_name::short_name,
     volume_claim::VolumeClaim,
     workload::Workload,
 };

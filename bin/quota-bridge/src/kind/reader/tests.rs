@@ -98,9 +98,39 @@ fn other_kinds_are_plain_and_so_are_deletions() {
         r#"{"type":"ADDED","namespace":"a","resource":"widgetry.x.y","name":"w","uid":"u","resourceVersion":"7"}"#
     );
     let deleted = reader("", "pods", "Pod").deleted(POD).unwrap();
-    assert!(text(&deleted.line).starts_with(r#"{"type":"DELETED","namespace":"a""#));
+    assert_eq!(
+        text(&deleted.line),
+        r#"{"type":"DELETED","namespace":"a","resource":"pods","uid":"u","resourceVersion":"7"}"#
+    );
     assert!(widgets.is_list("WidgetList") && widgets.is_list("PartialObjectMetadataList"));
     assert!(!widgets.is_list("PodList") && !reader("", "pods", "Pod").is_list("Status"));
+}
+
+/// API servers take any name of a role.
+#[test]
+fn a_name_of_any_length_is_published_in_its_short_form() {
+    let labels = Charging::default().with_object_labels(["x"]);
+    for charging in [Charging::default(), labels] {
+        let roles = reader_by("rbac.authorization.k8s.io", "roles", "Role", charging);
+        for name in [controls(180_000), "x".repeat(2 << 20), controls(1)] {
+            let role = format!(
+                r#"{{"metadata":{{"name":"{name}","namespace":"a","uid":"u","resourceVersion":"7"}}}}"#
+            );
+            let alive = roles.alive("ADDED", &role).unwrap();
+            let line: serde_json::Value = serde_json::from_slice(&alive.line).unwrap();
+            let shown = match &line["object"]["metadata"] {
+                serde_json::Value::Null => &line["name"],
+                metadata => &metadata["name"],
+            };
+            let shown = shown.as_str().unwrap();
+            assert!(
+                shown.contains('~') && short_name(shown).is_none(),
+                "{shown}"
+            );
+            let deleted = roles.deleted(&role).unwrap();
+            assert!(deleted.line.len() < 200, "{}", deleted.line.len());
+        }
+    }
 }
 
 #[test]

@@ -1,22 +1,22 @@
 //! Checks names and sizes before they reach the ledger, logs and paths.
 
-use std::{collections::HashSet, time::Instant};
+use std::{collections::HashSet, sync::Arc, time::Instant};
 
 use quota_core::{
     decide::{Adopted, Sighting},
-    event::Observed,
+    event::{GroupRecord, Observed},
     size,
 };
 use quota_semantics::{
-    Name,
-    object::{Footprint, Traits},
+    Name, group,
+    object::{Footprint, Traits, short_name},
     quota::syntax::{self, MAX_SUBDOMAIN},
     uid::Uid,
 };
 
 use super::Fault;
 use crate::{
-    log_limiter::{LogLimiter, cut},
+    log_limiter::LogLimiter,
     metrics::{self, Rejection},
 };
 
@@ -32,9 +32,8 @@ pub(super) fn namespace(text: &str) -> Result<(), Fault> {
     wrong("namespace", text, syntax::dns_label(text))
 }
 
-/// The name of an object, as the ledger records it: any valid path segment, the common denominator of all kinds. API
-/// servers take names of roles of any length and with control characters. Such a name is recorded in a shorter form:
-/// its author chose it, and a rejected event keeps relists of everybody from being complete.
+/// The name of an object, as the ledger records it: any valid path segment, the common denominator of all kinds, in its
+/// short form if it is long.
 pub(super) fn name(text: &str) -> Result<Box<str>, Fault> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     if text.len() <= MAX_SUBDOMAIN && !text.is_empty() && text.bytes().all(is_plain) {
@@ -45,22 +44,7 @@ pub(super) fn name(text: &str) -> Result<Box<str>, Fault> {
             "name {text:?} must not be empty, and be fit for a path: no '/', '%'"
         )));
     }
-    let is_short = text.len() <= MAX_SUBDOMAIN && !text.contains(char::is_control);
-    Ok(if is_short {
-        text.into()
-    } else {
-        short_form(text)
-    })
-}
-
-/// The beginning of a name, and its hash, by which other long names differ.
-fn short_form(name: &str) -> Box<str> {
-    let hash = blake3::hash(name.as_bytes()).to_hex();
-    let hash = &hash[..16];
-    let most = MAX_SUBDOMAIN - 1 - hash.len();
-    let begin = cut(name, most);
-    let printable = begin.replace(char::is_control, "_");
-    format!("{printable}~{hash}").into()
+    Ok(short_name(text).map_or_else(|| text.into(), String::into_boxed_str))
 }
 
 /// The name of a group.
@@ -113,21 +97,38 @@ pub(super) fn version(text: &str) -> Result<u64, Fault> {
 }
 
 /// The sighting, with an entry that is not too long. An object is not refused for the number of its resources, since its
-/// author chooses them, and a rejected event keeps relists of everybody from being complete. Some are left out instead.
+/// author chooses them, and a rejected event keeps relists of everybody from being complete. Some are left out instead;
+/// of a group all that it limits, since a part of its limits is not what its author meant.
 pub(super) fn fits(mut sighting: Sighting) -> Result<Sighting, Fault> {
-    let size = size(&sighting);
-    let excess = size.saturating_sub(SIGHTING_MAX_BYTES);
+    let whole = size(&sighting);
+    let excess = whole.saturating_sub(SIGHTING_MAX_BYTES);
     if excess == 0 {
         return Ok(sighting);
     }
-    if let Sighting::Alive { object, .. } = &mut sighting
-        && let Some(left_out) = shorten(&mut object.footprint, excess)
-    {
-        report(object, left_out);
-        return Ok(sighting);
+    match &mut sighting {
+        Sighting::Alive { object, .. } => {
+            if let Some(left_out) = shorten(&mut object.footprint, excess) {
+                report(&object.namespace, &object.resource, &object.name, left_out);
+                return Ok(sighting);
+            }
+        }
+        Sighting::Group { record, .. }
+            if size_of_group(record, &group::Spec::default()) <= SIGHTING_MAX_BYTES =>
+        {
+            let record = Arc::make_mut(record);
+            let spec = std::mem::take(&mut record.spec);
+            report(
+                "",
+                group::manifest::RESOURCE,
+                &record.name,
+                spec.quota.hard.len(),
+            );
+            return Ok(sighting);
+        }
+        _ => {}
     }
     let reason =
-        format!("what counts of the object takes {size} bytes, more than {SIGHTING_MAX_BYTES}");
+        format!("what counts of the object takes {whole} bytes, more than {SIGHTING_MAX_BYTES}");
     Err(Fault::new(Rejection::TooLarge, reason))
 }
 
@@ -163,19 +164,13 @@ fn shorten(footprint: &mut Footprint, excess: usize) -> Option<usize> {
     Some(left_out.len())
 }
 
-fn report(object: &Observed, left_out: usize) {
+fn report(namespace: &str, resource: &str, name: &str, left_out: usize) {
     metrics::resources_left_out(left_out);
     if let Some(held_back) = WARNINGS.pass(Instant::now()) {
-        let Observed {
+        tracing::warn!(
             namespace,
             resource,
             name,
-            ..
-        } = object;
-        tracing::warn!(
-            %namespace,
-            %resource,
-            %name,
             left_out,
             held_back,
             "an object names too many resources: those that were left out do not count"
@@ -188,9 +183,7 @@ pub(super) fn size(sighting: &Sighting) -> usize {
     match sighting {
         Sighting::Alive { object, quota } => size_of(object, quota.as_deref()),
         Sighting::Namespace(namespace) => size::ENTRY + size::of_namespace(namespace),
-        Sighting::Group { record, .. } => {
-            size::ENTRY + record.metadata.len() + size::of_group(&record.spec)
-        }
+        Sighting::Group { record, .. } => size_of_group(record, &record.spec),
         Sighting::Deleted { .. }
         | Sighting::NamespaceEnded { .. }
         | Sighting::GroupEnded { .. } => size::ENTRY,
@@ -201,4 +194,9 @@ pub(super) fn size(sighting: &Sighting) -> usize {
 pub(super) fn size_of(object: &Observed, quota: Option<&Adopted>) -> usize {
     let quota = quota.map_or(0, |quota| quota.metadata.len() + size::of_spec(&quota.spec));
     size::ENTRY + object.name.len() + size::of_footprint(&object.footprint) + quota
+}
+
+/// The approximate size of a group's entry with this specification, in bytes.
+fn size_of_group(record: &GroupRecord, spec: &group::Spec) -> usize {
+    size::ENTRY + record.metadata.len() + size::of_group(spec)
 }

@@ -1,6 +1,6 @@
 //! Objects that name very many resources. Their authors choose how many.
 
-use quota_semantics::object::Footprint;
+use quota_semantics::{group, object::Footprint};
 
 use super::*;
 
@@ -74,4 +74,28 @@ fn a_charged_workload_is_shortened_with_the_pod_of_its_template() {
     };
     assert!(resources.get("pods").is_some() && resources.len() > 30_000);
     assert!(replica.names().all(|name| resources.get(name).is_some()));
+}
+
+/// An amount may be a number in JSON, which is far shorter than in an entry.
+#[test]
+fn a_group_of_more_limits_than_an_entry_holds_is_recorded_without_them() {
+    let read = |count: usize| {
+        let hard: Vec<_> = (0..count)
+            .map(|number| format!(r#""{number:x}":1"#))
+            .collect();
+        let group = format!(
+            r#"{{"type":"ADDED","object":{{"apiVersion":"quota.openshift.io/v1","kind":"ClusterResourceQuota","metadata":{{
+                "name":"red","uid":"g-1","resourceVersion":"40"}},"spec":{{"selector":{{"labels":{{"matchLabels":{{"team":"red"}}}}}},
+                "quota":{{"hard":{{{}}}}}}}}}}}"#,
+            hard.join(",")
+        );
+        match one(&group) {
+            Ok(Some(Sighting::Group { record, .. })) => record,
+            other => panic!("{other:?}"),
+        }
+    };
+    let spec = |count| read(count).spec.clone();
+    assert_eq!(spec(60_000).quota.hard.len(), 60_000);
+    assert_eq!(spec(100_000), group::Spec::default());
+    assert_eq!(*read(100_000).name, *"red");
 }

@@ -58,3 +58,15 @@ pub(crate) fn ledger_removed(lock: &Path) -> ! {
     tracing::error!(file = %lock.display(), exit_code, "the ledger was taken away");
     std::process::exit(exit_code.into());
 }
+
+/// Ends the process when the thread or the task that holds this panics: the process would go on without that part, half
+/// changed, and no caller would be answered any more. Durable entries are recovered at the next start.
+pub(crate) struct EndOnPanic;
+
+impl Drop for EndOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::exit(Exit::Failure.code().into());
+        }
+    }
+}

@@ -89,6 +89,7 @@ impl Cluster {
         tokio::spawn(stop.clone().run_until_cancelled_owned(watched));
         let (cluster, stopped) = (self.clone(), stop.clone());
         let task = tokio::spawn(async move {
+            let _guard = fatal::EndOnPanic;
             tokio::select! {
                 failure = cluster.run() => fatal::cluster_ended(&failure),
                 () = stopped.cancelled() => {}

@@ -40,7 +40,7 @@ use self::{
     linger::Linger,
     syncer::Syncer,
 };
-use crate::reason::Reason;
+use crate::{fatal, reason::Reason};
 
 /// How many batches a follower may lag before it has to begin anew. Followers never wait for a client, so these batches
 /// are in memory only for as long as the processors are busy.
@@ -244,18 +244,6 @@ impl<J> Threads<J> {
     }
 }
 
-/// Ends the process when one of the writer's threads panics: the state may be half changed, and no caller would be
-/// answered any more. Durable entries are recovered at the next start.
-struct EndOnPanic;
-
-impl Drop for EndOnPanic {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            std::process::exit(i32::from(crate::exit::Exit::Failure.code()));
-        }
-    }
-}
-
 fn spawn<T: Send + 'static>(
     name: &str,
     run: impl FnOnce() -> T + Send + 'static,
@@ -263,7 +251,7 @@ fn spawn<T: Send + 'static>(
     std::thread::Builder::new()
         .name(name.to_owned())
         .spawn(move || {
-            let _guard = EndOnPanic;
+            let _guard = fatal::EndOnPanic;
             run()
         })
 }

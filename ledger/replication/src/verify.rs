@@ -116,7 +116,7 @@ pub(crate) fn follow(
         }
         Err(why) => return Err(Stop::Undecodable { sequence, why }),
     };
-    if message.expected + 1 != sequence {
+    if !is_next(sequence, message.expected) {
         return Err(broken(format!("it expects to follow {}", message.expected)));
     }
     if message.partition != partition {
@@ -153,6 +153,11 @@ pub(crate) fn follow(
     Ok(Followed::Applied(message.kind.into_batch()))
 }
 
+/// Whether a number is the next one. The numbers of a message may be any.
+fn is_next(number: u64, before: u64) -> bool {
+    before.checked_add(1) == Some(number)
+}
+
 fn continues(position: &Position, message: &Message) -> Result<(), String> {
     if message.previous != position.end.hash {
         return Err(format!(
@@ -162,7 +167,7 @@ fn continues(position: &Position, message: &Message) -> Result<(), String> {
     }
     if let Some(stored) = message.kind.batch() {
         let (first, time) = (stored.batch.first_sequence, stored.batch.time);
-        if first != position.end.sequence + 1 {
+        if !is_next(first, position.end.sequence) {
             return Err(format!("entry {first} behind {}", position.end.sequence));
         }
         if time < position.end.time {
@@ -172,7 +177,7 @@ fn continues(position: &Position, message: &Message) -> Result<(), String> {
     let epoch = position.epoch();
     match &message.kind {
         Kind::Genesis { .. } => Ok(()),
-        Kind::Fence(_) if message.epoch == epoch + 1 => Ok(()),
+        Kind::Fence(_) if is_next(message.epoch, epoch) => Ok(()),
         Kind::Fence(_) => Err(format!("term {} behind {epoch}", message.epoch)),
         _ if planted::is(Bug::NoFence) => Ok(()),
         _ => match &position.leader {
@@ -217,5 +222,37 @@ pub(crate) fn advance(position: &mut Position, sequence: u64, message: &Message)
             }
         }
         Kind::Genesis { .. } | Kind::Group(_) | Kind::Heartbeat => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quota_journal::Hash;
+    use quota_semantics::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn a_message_that_expects_the_last_sequence_of_all_is_refused() {
+        let message = Message {
+            ledger: LedgerId::from_bytes([1; 16]),
+            partition: 0,
+            epoch: 0,
+            node: "n1".parse().unwrap(),
+            instance: 0,
+            expected: u64::MAX,
+            previous: Hash::GENESIS,
+            kind: Kind::Genesis {
+                sequence: 0,
+                time: Timestamp::EPOCH,
+            },
+        };
+        let mut position = Position::NOTHING;
+        let followed = follow(&mut position, 0, 1, &message.encode());
+        assert!(
+            matches!(followed, Err(Stop::Broken { sequence: 1, .. })),
+            "{followed:?}"
+        );
+        assert_eq!(position, Position::NOTHING);
     }
 }

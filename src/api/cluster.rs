@@ -24,7 +24,9 @@ fn cluster(app: &App) -> Result<&Cluster, Problem> {
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         let reason = match &error {
-            Error::NotLeader | Error::NotTaken(_) => Reason::NotLeader,
+            Error::NotLeader => Reason::NotLeader,
+            // The handover may still happen: no node may repeat the request by itself.
+            Error::NotTaken(_) => Reason::OutcomeUnknown,
             Error::Busy => Reason::Overloaded,
             Error::UnknownNode(_) => Reason::Invalid,
             Error::Unfit(_)

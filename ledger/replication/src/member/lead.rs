@@ -34,8 +34,16 @@ impl Member {
         self.lead_on(now);
     }
 
-    /// Hands the leadership over to a node. No batch may be proposed afterwards.
+    /// Hands the leadership over to a node. No batch may be proposed afterwards. Without effect unless this member
+    /// leads, and while it already hands over: a request must not outlive the term for which it was made.
     pub fn hand_over(&mut self, now: Millis, to: NodeName) {
+        let is_handed_over = self
+            .append
+            .as_ref()
+            .is_some_and(|append| matches!(append.message.kind, Kind::Handover { .. }));
+        if self.role != Role::Leader || is_handed_over {
+            return;
+        }
         self.transfer = Some(to);
         self.lead_on(now);
     }

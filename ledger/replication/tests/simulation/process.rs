@@ -173,6 +173,8 @@ impl Process {
                 && self.queue.is_empty()
                 && let Some(to) = self.hands_over_to.take()
             {
+                // An operator may ask twice.
+                self.member.hand_over(now, to.clone());
                 self.member.hand_over(now, to);
                 self.leads = false;
             }

@@ -34,6 +34,12 @@ pub trait Host: Send {
     /// from the log again.
     fn synced(&self) -> Durable;
 
+    /// Whether a batch of the replica ends at this position. May block.
+    ///
+    /// # Errors
+    /// The replica cannot be read there; [`quota_journal::Error::Compacted`]: it no longer has that part.
+    fn has(&self, position: &Durable) -> Result<bool, quota_journal::Error>;
+
     /// Appends batches to the replica, writes and applies them; they are synced later, in the background. May block.
     ///
     /// # Errors
@@ -383,6 +389,7 @@ impl<H: Host> Driver<H> {
     fn apply(&mut self, batches: Vec<StoredBatch>) -> Result<(), Ended> {
         let end = self.host.end();
         let mut new = Vec::with_capacity(batches.len());
+        let mut skipped = None;
         for batch in batches {
             let behind = batch.end();
             let diverged = |what: &str| {
@@ -401,15 +408,33 @@ impl<H: Host> Driver<H> {
                     return diverged("they do not follow the replica's last batch");
                 }
                 new.push(batch);
-            } else if behind.sequence == end.sequence && behind.hash != end.hash {
-                return diverged("the replica has another batch there");
+            } else {
+                skipped = Some(behind);
             }
         }
         if new.is_empty() {
-            return Ok(());
+            return self.compare(skipped);
+        }
+        // A batch that was proposed too late, when this member no longer led, will never be in the log. Its proposer holds
+        // the lock of the replica until it learns that.
+        if self.proposer.is_some() {
+            return Err(Ended::Deposed);
         }
         let host = &mut self.host;
         Ok(tokio::task::block_in_place(|| host.apply(new))?)
+    }
+
+    /// Compares the last of the batches that the replica already has: its hash covers all before it.
+    fn compare(&self, skipped: Option<Durable>) -> Result<(), Ended> {
+        let Some(last) = skipped else { return Ok(()) };
+        match tokio::task::block_in_place(|| self.host.has(&last)) {
+            Ok(true) | Err(quota_journal::Error::Compacted { .. }) => Ok(()),
+            Ok(false) => Err(Ended::Diverged(format!(
+                "up to entry {}, the replica has other batches",
+                last.sequence
+            ))),
+            Err(error) => Err(ApplyError::from(error).into()),
+        }
     }
 
     async fn look_around(&mut self) -> Result<(), Ended> {

@@ -126,6 +126,9 @@ impl Cluster {
             return Problem::new(Reason::Behind, why).into_response();
         }
         let view = self.view();
+        if let Some(why) = view.stream_loss() {
+            return Problem::new(Reason::Behind, why).into_response();
+        }
         let bound = self.0.settings.max_read_age.get();
         let Some(age) = view.age.filter(|age| *age <= bound) else {
             let detail = match view.age {

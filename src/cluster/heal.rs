@@ -142,20 +142,11 @@ impl Cluster {
             return Err(Refused::Claimed(node).into());
         }
         // An empty stream holds nothing.
-        match tail.end.filter(|end| !self.has(end)) {
+        let has = |end: &Durable| matches!(self.0.reader.has(end), Ok(true));
+        match tail.end.filter(|end| !has(end)) {
             Some(end) => Err(Refused::Diverged(end.sequence).into()),
             None => Ok(()),
         }
-    }
-
-    /// Whether the replica has this position.
-    fn has(&self, position: &Durable) -> bool {
-        if position.sequence == 0 {
-            return *position == Durable::NOTHING;
-        }
-        let mut batches = self.0.reader.batches(position.sequence);
-        let batch = batches.next_batch();
-        batch.is_some_and(|batch| batch.is_ok_and(|batch| batch.to_stored().end() == *position))
     }
 
     /// Checks that no other node has, or may have, more entries.

@@ -210,12 +210,8 @@ impl Cluster {
         if let Some(why) = self.0.digests.differs() {
             return Health::Failed(why);
         }
-        if view.ahead.is_some_and(|since| since > AHEAD) {
-            let end = view.end.sequence;
-            return Health::Failed(format!(
-                "the stream lacks the end of what this node has up to entry {end}: the servers have \
-                 lost what they acknowledged (`quotactl cluster heal`)"
-            ));
+        if let Some(why) = view.stream_loss() {
+            return Health::Failed(why);
         }
         let bound = self.0.settings.max_read_age.get();
         match (role, view.age) {

@@ -334,6 +334,10 @@ impl Host for ReplicaHost {
         self.0.0.reader.synced()
     }
 
+    fn has(&self, position: &Durable) -> Result<bool, quota_journal::Error> {
+        self.0.0.reader.has(position)
+    }
+
     fn apply(&mut self, batches: Vec<StoredBatch>) -> Result<(), ApplyError> {
         self.0.0.replica.apply(batches)
     }

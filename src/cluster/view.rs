@@ -5,7 +5,7 @@ use std::time::Duration;
 use quota_journal::Durable;
 use quota_replication::{Counts, LedgerId, NodeName, Role};
 
-use super::Cluster;
+use super::{AHEAD, Cluster};
 
 /// The status of a node in its cluster.
 #[derive(Clone, Debug)]
@@ -78,6 +78,17 @@ impl View {
             ahead: status.ahead_since.map(since).max(short),
             counts: status.counts,
         }
+    }
+
+    /// Why the servers are taken to have lost what they acknowledged; none if the stream has what this node has.
+    pub(super) fn stream_loss(&self) -> Option<String> {
+        let end = self.end.sequence;
+        self.ahead.filter(|since| *since > AHEAD).map(|_| {
+            format!(
+                "the stream lacks the end of what this node has up to entry {end}: the servers have \
+                 lost what they acknowledged (`quotactl cluster heal`)"
+            )
+        })
     }
 
     /// The role as one word.

@@ -87,6 +87,10 @@ impl Host for Node {
         self.shared.reader.synced()
     }
 
+    fn has(&self, position: &Durable) -> Result<bool, quota_journal::Error> {
+        self.shared.reader.has(position)
+    }
+
     fn apply(&mut self, batches: Vec<StoredBatch>) -> Result<(), ApplyError> {
         for stored in &batches {
             self.replica.append(stored.batch.clone())?;

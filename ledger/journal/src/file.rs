@@ -140,6 +140,27 @@ impl FileReader {
         BatchReader::new(Arc::clone(&self.store) as Arc<_>, from)
     }
 
+    /// Whether this ledger has a position: the chain has this hash behind this entry.
+    ///
+    /// # Errors
+    /// [`Error::Compacted`]: the entry is no longer kept; [`Error::Damaged`], [`Error::Io`].
+    pub fn has(&self, position: &Durable) -> Result<bool, Error> {
+        let ends = [
+            Durable::NOTHING,
+            self.store.base_position(),
+            self.store.durable(),
+        ];
+        if let Some(end) = ends.iter().find(|end| end.sequence == position.sequence) {
+            return Ok(end.hash == position.hash);
+        }
+        match self.batches(position.sequence).next_batch() {
+            Some(batch) => batch.map(|batch| {
+                batch.last_sequence() == position.sequence && batch.hash == position.hash
+            }),
+            None => Ok(false),
+        }
+    }
+
     /// The snapshots.
     #[must_use]
     pub fn snapshots(&self) -> Snapshots {

@@ -347,9 +347,12 @@ impl Cluster {
         }
     }
 
-    /// Bars this node from leading while there is a reason that the log does not contain.
+    /// Bars this node from leading while there is a reason that the log does not contain. A fence that is in flight while
+    /// the stream lacks messages could be stored behind others than those that it follows.
     fn set_bar(&self) {
-        let is_barred = self.0.clock.lock().is_some() || self.0.digests.differs().is_some();
+        let is_barred = self.0.clock.lock().is_some()
+            || self.0.digests.differs().is_some()
+            || self.0.short_since.lock().is_some();
         if let Some(member) = self.member() {
             member.set_barred(is_barred);
         }

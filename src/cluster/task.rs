@@ -291,6 +291,8 @@ impl Cluster {
             true => short_since.or_else(|| Some(Instant::now())),
             false => None,
         };
+        drop(short_since);
+        self.set_bar();
     }
 
     fn judge_clock(&self, why: Option<String>) {

@@ -123,6 +123,8 @@ pub struct Member {
     position: Position,
     role: Role,
     append: Option<Append>,
+    /// The fence that was given up last.
+    given_up: Option<Append>,
     /// A batch that waits until a heartbeat is settled.
     proposed: Option<Batch>,
     /// The node to which the leadership is to be handed over.
@@ -154,6 +156,7 @@ impl Member {
             position,
             role: Role::Follower,
             append: None,
+            given_up: None,
             proposed: None,
             transfer: None,
             last_contact: now,
@@ -218,7 +221,7 @@ impl Member {
     }
 
     /// Sets whether a condition outside the log prevents this member from leading, such as a replica that cannot be
-    /// written.
+    /// written. A leader goes on leading; a candidate gives up at the next tick.
     pub const fn set_barred(&mut self, is_barred: bool) {
         self.is_barred = is_barred;
     }
@@ -230,6 +233,9 @@ impl Member {
 
     /// Advances the time. `wall` is the time of day, for a fence's entry.
     pub fn tick(&mut self, now: Millis, wall: Timestamp) {
+        if self.role == Role::Candidate && self.is_barred {
+            self.give_up();
+        }
         self.press_on(now);
         match self.role {
             Role::Over => {}

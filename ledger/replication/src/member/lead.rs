@@ -195,7 +195,23 @@ impl Member {
         looked && (is_named || now >= self.last_contact + self.election_timeout())
     }
 
+    /// Gives up the fence in flight of a candidate that must not lead. The fence may be stored all the same; then it is
+    /// applied like that of another member.
+    pub(super) fn give_up(&mut self) {
+        self.given_up = self.append.take();
+        self.role = Role::Follower;
+    }
+
     pub(super) fn run_for_leader(&mut self, now: Millis, wall: Timestamp) {
+        // A late reply cannot tell the fence that was given up from another one at the same sequence.
+        if let Some(mut append) = self.given_up.take()
+            && append.message.expected == self.position.stream
+        {
+            append.phase = Phase::Pausing { until: now };
+            self.append = Some(append);
+            self.role = Role::Candidate;
+            return self.press_on(now);
+        }
         let epoch = self.position.epoch() + 1;
         if planted::is(Bug::NoFence) {
             let (node, instance) = (self.identity.node.clone(), self.identity.instance);

@@ -13,7 +13,7 @@ use std::{
 use planted::Bug;
 use quota_journal::{Hash, StoredBatch};
 use quota_replication::{
-    Action, Bookmark, Identity, Kind, LedgerId, Message, NodeName, Position, Reply,
+    Action, Bookmark, Identity, Kind, LedgerId, Message, NodeName, Position, Reply, Role,
 };
 use quota_semantics::Timestamp;
 
@@ -62,6 +62,7 @@ struct Node {
     process: Option<Process>,
     paused_until: u64,
     cut_until: u64,
+    barred_until: u64,
     /// The last message of the server that is cut off together with the node, and answers its reads; none: the node is
     /// alone.
     cut_off_with: Option<u64>,
@@ -121,6 +122,7 @@ const EXPECTED: &[&str] = &[
     "resolved as stored",
     "refused, then stored",
     "fence lost",
+    "fence given up",
     "leader deposed",
     "handed over",
     "granted",
@@ -153,7 +155,7 @@ impl quota_simulation::World for World {
             false => 0,
         };
         let (lost, late, twice) = (often(150), often(100), often(100));
-        let faults = (0..8).filter(|_| random.chance(600)).collect();
+        let faults = (0..9).filter(|_| random.chance(600)).collect();
         let odds = Odds {
             lost,
             late,
@@ -169,6 +171,7 @@ impl quota_simulation::World for World {
             process: None,
             paused_until: 0,
             cut_until: 0,
+            barred_until: 0,
             cut_off_with: None,
             offset: random.within(-3_000, 3_000),
             lives: 0,
@@ -342,7 +345,17 @@ impl World {
 
     fn tick(&mut self, node: usize, life: u64) -> Checked {
         let wall = self.wall(node);
-        self.with(node, life, |process, now| process.member.tick(now, wall))?;
+        let is_barred = self.nodes[node].barred_until > self.now;
+        let mut gave_up = false;
+        self.with(node, life, |process, now| {
+            let was_candidate = process.member.role() == Role::Candidate;
+            process.member.set_barred(is_barred);
+            process.member.tick(now, wall);
+            gave_up = was_candidate && process.member.role() == Role::Follower;
+        })?;
+        if gave_up {
+            self.report.count("fence given up");
+        }
         if let Some(process) = self.alive(node, life) {
             let next = process
                 .member

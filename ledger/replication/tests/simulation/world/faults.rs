@@ -17,7 +17,7 @@ impl World {
         if !self.is_troubled() {
             self.stream.heal();
             for node in &mut self.nodes {
-                (node.paused_until, node.cut_until) = (0, 0);
+                (node.paused_until, node.cut_until, node.barred_until) = (0, 0, 0);
             }
             return;
         }
@@ -70,6 +70,9 @@ impl World {
                 self.kill(node, 50 + span / 3);
                 // Recovery syncs everything that it reads.
                 self.nodes[node].synced = written - lost;
+            }
+            7 => {
+                self.nodes[node].barred_until = now + span;
             }
             _ => {
                 let leads = |node: &Node| node.process.as_ref().is_some_and(Process::leads);

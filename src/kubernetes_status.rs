@@ -5,14 +5,23 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusCause, StatusDetails};
 
-use crate::problem::NotDecided;
+use crate::problem::{NotDecided, OutcomeUnknown};
 
 /// Why a request was not carried out.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     status: Box<Status>,
-    /// Nothing was decided, since another node leads: the request can be sent to that node instead.
-    is_not_decided: bool,
+    /// What was not decided, since another node leads.
+    undecided: Option<Undecided>,
+}
+
+/// What of a request was not decided, since another node leads.
+#[derive(Clone, Copy, Debug)]
+enum Undecided {
+    /// Nothing was: the request can be sent to that node instead.
+    All,
+    /// Perhaps only a part was.
+    Part,
 }
 
 impl Failure {
@@ -27,14 +36,25 @@ impl Failure {
                 details: None,
                 ..Status::default()
             }),
-            is_not_decided: false,
+            undecided: None,
         }
     }
 
     /// The same failure, marked: another node of the cluster leads, and nothing was decided.
     pub(crate) const fn not_decided(mut self) -> Self {
-        self.is_not_decided = true;
+        self.undecided = Some(Undecided::All);
         self
+    }
+
+    /// The same failure, marked: another node of the cluster leads, and perhaps only a part was decided.
+    pub(crate) const fn outcome_unknown(mut self) -> Self {
+        self.undecided = Some(Undecided::Part);
+        self
+    }
+
+    /// Whether nothing was decided, since another node leads.
+    pub(crate) const fn is_not_decided(&self) -> bool {
+        matches!(self.undecided, Some(Undecided::All))
     }
 
     /// The details, to be completed by the caller.
@@ -86,8 +106,10 @@ impl IntoResponse for Failure {
             .and_then(|details| details.retry_after_seconds);
         let code = code.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = (code, axum::Json(self.to_json())).into_response();
-        if self.is_not_decided {
-            response.extensions_mut().insert(NotDecided);
+        match self.undecided {
+            Some(Undecided::All) => _ = response.extensions_mut().insert(NotDecided),
+            Some(Undecided::Part) => _ = response.extensions_mut().insert(OutcomeUnknown),
+            None => {}
         }
         if let Some(seconds) = retry {
             response

@@ -55,6 +55,7 @@ pub(super) async fn delete_collection(
     let scope = Arc::new(Scope::new(&path, &params)?);
     let mut listing = Listing::new(path.kind, shape, &params)?;
     let (mut after, mut version) = (Some(Position::default()), None);
+    let mut is_part_made = false;
     while let Some(position) = after {
         let page = kube.page(
             &removal.permit,
@@ -66,7 +67,10 @@ pub(super) async fn delete_collection(
         );
         let (keys, head, next) = page.await?;
         for key in keys {
-            if let Some(object) = removal.remove_if_there(&key).await? {
+            let removed = removal.remove_if_there(&key).await;
+            let removed = removed.map_err(|failure| failure.with_part_made(is_part_made))?;
+            if let Some(object) = removed {
+                is_part_made |= !removal.dry_run;
                 listing = listing.with(&removal.permit, object).await?;
             }
         }

@@ -192,6 +192,14 @@ impl Failure {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
     }
 
+    /// The same for a request of several decisions, of which some may be made, as [`Unavailable::with_part_made`].
+    pub(super) fn with_part_made(self, is_part_made: bool) -> Self {
+        match is_part_made && self.is_not_decided() {
+            true => Unavailable::OutcomeUnknown.into(),
+            false => self,
+        }
+    }
+
     pub(super) fn is_not_found(&self) -> bool {
         self.reason() == "NotFound"
     }
@@ -209,9 +217,8 @@ impl From<Unavailable> for Failure {
         match unavailable {
             Unavailable::Overloaded => Self::too_many(message),
             Unavailable::NotLeader => not_served(message).not_decided(),
-            Unavailable::DiskLow | Unavailable::OutcomeUnknown | Unavailable::Stopped => {
-                not_served(message)
-            }
+            Unavailable::OutcomeUnknown => not_served(message).outcome_unknown(),
+            Unavailable::DiskLow | Unavailable::Stopped => not_served(message),
         }
     }
 }
@@ -221,7 +228,7 @@ mod tests {
     use axum::response::IntoResponse as _;
     use serde_json::json;
 
-    use crate::problem::NotDecided;
+    use crate::problem::{NotDecided, OutcomeUnknown};
 
     use super::*;
 
@@ -232,6 +239,13 @@ mod tests {
         assert!(response.extensions().get::<NotDecided>().is_some());
         let response = Failure::from(Unavailable::Stopped).into_response();
         assert!(response.extensions().get::<NotDecided>().is_none());
+
+        let not_leader = || Failure::from(Unavailable::NotLeader);
+        let response = not_leader().with_part_made(false).into_response();
+        assert!(response.extensions().get::<NotDecided>().is_some());
+        let response = not_leader().with_part_made(true).into_response();
+        assert!(response.extensions().get::<NotDecided>().is_none());
+        assert!(response.extensions().get::<OutcomeUnknown>().is_some());
     }
 
     #[test]

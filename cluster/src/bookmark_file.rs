@@ -43,10 +43,23 @@ pub struct BookmarkFile {
 
 /// Why the file could not be read or written.
 #[derive(Debug, thiserror::Error)]
-#[error("{path}: {why}")]
-pub struct BookmarkFileError {
-    path: String,
-    why: String,
+pub enum BookmarkFileError {
+    /// The operating system refused it.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// The content is no position.
+    #[error("{}: {why}", path.display())]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        why: String,
+    },
 }
 
 impl BookmarkFile {
@@ -69,22 +82,25 @@ impl BookmarkFile {
         }
     }
 
-    fn error(&self, why: impl ToString) -> BookmarkFileError {
-        BookmarkFileError {
-            path: self.file.display().to_string(),
-            why: why.to_string(),
-        }
+    fn io(&self, source: io::Error) -> BookmarkFileError {
+        let path = self.file.clone();
+        BookmarkFileError::Io { path, source }
+    }
+
+    fn invalid(&self, why: impl ToString) -> BookmarkFileError {
+        let (path, why) = (self.file.clone(), why.to_string());
+        BookmarkFileError::Invalid { path, why }
     }
 
     /// Reads the position; none if this data directory has not been a replica yet.
     ///
     /// # Errors
-    /// The file exists and cannot be parsed. Without the file the log is read from its beginning.
+    /// The file exists and cannot be read, or not be parsed. Without the file the log is read from its beginning.
     pub fn read(&self) -> Result<Option<Position>, BookmarkFileError> {
         let text = match fs::read(&self.file) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(self.error(error)),
+            Err(error) => return Err(self.io(error)),
         };
         let written = self.parse(&text)?;
         let is_of_other = match (&self.created, &written.created) {
@@ -105,11 +121,11 @@ impl BookmarkFile {
         match fs::read(&self.file) {
             Ok(text) => {
                 let written = self.parse(&text)?;
-                let line = serde_json::to_string(&written).map_err(|error| self.error(error))?;
+                let line = serde_json::to_string(&written).map_err(|error| self.invalid(error))?;
                 Ok(Some(line))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(self.error(error)),
+            Err(error) => Err(self.io(error)),
         }
     }
 
@@ -124,15 +140,15 @@ impl BookmarkFile {
     }
 
     fn parse(&self, text: &[u8]) -> Result<Written, BookmarkFileError> {
-        let written: Written = serde_json::from_slice(text).map_err(|error| self.error(error))?;
+        let written: Written = serde_json::from_slice(text).map_err(|error| self.invalid(error))?;
         match written.version {
             1 => Ok(written),
-            version => Err(self.error(format!("unknown version {version}"))),
+            version => Err(self.invalid(format!("unknown version {version}"))),
         }
     }
 
     fn position(&self, written: Written) -> Result<Position, BookmarkFileError> {
-        let hash = written.hash.parse().map_err(|error| self.error(error))?;
+        let hash = written.hash.parse().map_err(|error| self.invalid(error))?;
         Ok(Position {
             ledger: Some(written.ledger),
             stream: written.stream,
@@ -173,7 +189,7 @@ impl BookmarkFile {
     }
 
     fn put(&self, written: &Written) -> Result<(), BookmarkFileError> {
-        let text = serde_json::to_vec_pretty(written).map_err(|error| self.error(error))?;
+        let text = serde_json::to_vec_pretty(written).map_err(|error| self.invalid(error))?;
         let new = self.file.with_extension("json.tmp");
         let write = || -> io::Result<()> {
             let mut file = File::create(&new)?;
@@ -183,7 +199,7 @@ impl BookmarkFile {
             // The stream is purged by what was stored: after a power loss the position must not be an earlier one.
             File::open(self.file.parent().unwrap_or(&self.file))?.sync_all()
         };
-        write().map_err(|error| self.error(error))
+        write().map_err(|error| self.io(error))
     }
 }
 
@@ -231,7 +247,19 @@ mod tests {
             Some(position)
         );
         assert!(BookmarkFile::of(other.path()).write_text("{}").is_err());
-        fs::write(directory.path().join(FILE), "{").unwrap();
-        assert!(file.read().is_err());
+        let path = directory.path().join(FILE);
+        fs::write(&path, "{").unwrap();
+        let read = file.read();
+        assert!(
+            matches!(read, Err(BookmarkFileError::Invalid { .. })),
+            "{read:?}"
+        );
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        let read = file.read();
+        assert!(
+            matches!(read, Err(BookmarkFileError::Io { .. })),
+            "{read:?}"
+        );
     }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::anyhow;
 use quota_cluster::{
-    ApplyError, Driver, Ended, Host,
+    ApplyError, BookmarkFileError, Driver, Ended, Host,
     skew::{self, Measured},
     stream,
 };
@@ -79,7 +79,11 @@ impl Cluster {
             .await
             .map_err(|why| refuse(Exit::Configuration, why))?;
         if let Err(error) = self.0.bookmark_file.read() {
-            return Err(refuse(Exit::Damaged, error.to_string()));
+            let exit = match error {
+                BookmarkFileError::Invalid { .. } => Exit::Damaged,
+                BookmarkFileError::Io { .. } => Exit::Failure,
+            };
+            return Err(refuse(exit, error.to_string()));
         }
         let stop = CancellationToken::new();
         let compared = self.clone().compare_digests();
@@ -133,7 +137,11 @@ impl Cluster {
                 ended => return failure(Exit::Damaged, ended),
             }
             if let Err(error) = self.forget().await {
-                return failure(Exit::Damaged, error);
+                let exit = match error.is_damage() {
+                    true => Exit::Damaged,
+                    false => Exit::Failure,
+                };
+                return failure(exit, error);
             }
         }
     }

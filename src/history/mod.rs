@@ -83,6 +83,20 @@ impl From<Error> for Problem {
     }
 }
 
+impl Error {
+    /// Whether stored data is damaged, or cannot be understood: to read it again is of no use.
+    pub(crate) fn is_damage(&self) -> bool {
+        match self {
+            Self::Replay(replay::Error::Journal(error)) => error.is_damage(),
+            Self::Replay(replay::Error::Entries { .. } | replay::Error::Snapshot { .. }) => true,
+            Self::Compacted { .. }
+            | Self::Future { .. }
+            | Self::TooFar { .. }
+            | Self::Overloaded => false,
+        }
+    }
+}
+
 /// The state at the durable end of a ledger, built from stored data. Blocks.
 ///
 /// # Errors

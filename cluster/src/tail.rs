@@ -1,11 +1,12 @@
 //! The end of a stream that may have to be recreated, and the claim of the one node that recreates it.
 
-use std::time::Duration;
+use std::{pin::pin, time::Duration};
 
 use async_nats::{
     Client, HeaderMap,
     jetstream::{self, stream::Stream},
 };
+use futures::StreamExt as _;
 use quota_journal::Durable;
 use quota_replication::{DecodeError, Kind, Message};
 use quota_semantics::Timestamp;
@@ -24,6 +25,9 @@ const CLAIMED: Duration = Duration::from_secs(120);
 
 /// How long after its claim a node may still delete the stream.
 pub const REMOVABLE: Duration = Duration::from_secs(30);
+
+/// How many messages are requested at a time: an idle leader ends the stream with heartbeats, hours of them.
+const AHEAD: usize = 128;
 
 /// The end of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,9 +48,15 @@ pub async fn read(client: &Client, names: &Names, found: &Found) -> Result<Tail,
         end: None,
         claimed_by: None,
     };
-    for sequence in (found.first.max(1)..=found.last).rev() {
+    let stream = &stream;
+    let backwards = futures::stream::iter((found.first.max(1)..=found.last).rev());
+    let read = backwards.map(|sequence| async move {
         let message = stream.get_raw_message(sequence).await;
-        let message = message.map_err(|error| server(&error))?;
+        message.map(|message| (sequence, message))
+    });
+    let mut read = pin!(read.buffered(AHEAD));
+    while let Some(message) = read.next().await {
+        let (sequence, message) = message.map_err(|error| server(&error))?;
         match Message::decode(&message.payload) {
             Ok(Message {
                 kind: Kind::Genesis { sequence, time },

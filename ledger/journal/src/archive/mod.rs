@@ -20,6 +20,9 @@ use file::{Opened, Writer, missing};
 
 const ENDING: &str = ".qla";
 
+/// The ending of a file that is being written.
+const UNFINISHED: &str = ".qla.tmp";
+
 /// A file of the archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArchiveFile {
@@ -130,24 +133,9 @@ impl Archive {
         let first = before.sequence.saturating_add(1);
         let name = format!("{first:020}-{:020}{ENDING}", last.sequence);
         let path = self.directory.join(name);
-        let mut writer = Writer::new(self.disk.create(&temporary(&path))?, before)?;
-        let mut position = *before;
-        while position.sequence < last.sequence {
-            let next = position.sequence.saturating_add(1);
-            let chunk = source.chunk(next)?;
-            let (frames, end) = chunk.behind(&position)?;
-            if frames.is_empty() {
-                return Err(missing(&chunk.file, next));
-            }
-            writer.block(&position, frames)?;
-            position = end;
-        }
-        if position != *last {
-            return Err(missing(&path, last.sequence));
-        }
-        let bytes = writer.finish(last)?;
-        self.disk.rename(&temporary(&path), &path)?;
-        self.disk.sync_directory(&self.directory)?;
+        let bytes = self
+            .write(&path, before, last, source)
+            .inspect_err(|_| self.remove_unfinished(&temporary(&path)))?;
         let file = ArchiveFile {
             first_sequence: first,
             last_sequence: last.sequence,
@@ -160,6 +148,53 @@ impl Archive {
         files.push(file.clone());
         files.sort_by_key(|file| file.first_sequence);
         Ok(file)
+    }
+
+    /// Removes the files that a killed process did not finish: they take the room that the archive needs.
+    ///
+    /// # Errors
+    /// [`Error::Io`]: the directory cannot be listed.
+    pub(super) fn clean_up(&self) -> Result<(), Error> {
+        for listed in self.disk.list(&self.directory)? {
+            if listed.name.ends_with(UNFINISHED) {
+                self.remove_unfinished(&self.directory.join(&listed.name));
+            }
+        }
+        Ok(())
+    }
+
+    fn remove_unfinished(&self, path: &Path) {
+        // A file that cannot be removed now is removed at the next start, or overwritten.
+        let _ = self.disk.remove_file(path);
+    }
+
+    /// Writes a file and installs it, durably. Returns its length.
+    fn write(
+        &self,
+        path: &Path,
+        before: &Durable,
+        last: &Durable,
+        source: &dyn Source,
+    ) -> Result<u64, Error> {
+        let mut writer = Writer::new(self.disk.create(&temporary(path))?, before)?;
+        let mut position = *before;
+        while position.sequence < last.sequence {
+            let next = position.sequence.saturating_add(1);
+            let chunk = source.chunk(next)?;
+            let (frames, end) = chunk.behind(&position)?;
+            if frames.is_empty() {
+                return Err(missing(&chunk.file, next));
+            }
+            writer.block(&position, frames)?;
+            position = end;
+        }
+        if position != *last {
+            return Err(missing(path, last.sequence));
+        }
+        let bytes = writer.finish(last)?;
+        self.disk.rename(&temporary(path), path)?;
+        self.disk.sync_directory(&self.directory)?;
+        Ok(bytes)
     }
 
     /// Reads a whole file: its hash, its head and foot, and every frame against the chain. Returns the chain before and
@@ -228,4 +263,44 @@ fn list(disk: &dyn Disk, directory: &Path) -> Result<Vec<ArchiveFile>, Error> {
     }
     files.sort_by_key(|file| file.first_sequence);
     Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::{super::disk::RealDisk, *};
+
+    struct Broken;
+
+    impl Source for Broken {
+        fn chunk(&self, _: u64) -> Result<Chunk, Error> {
+            Err(Error::Closed)
+        }
+    }
+
+    #[test]
+    fn files_that_are_not_finished_are_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let names = || {
+            let listed = RealDisk.list(directory.path()).unwrap();
+            listed.into_iter().map(|listed| listed.name)
+        };
+        let archive = Archive::open(Arc::new(RealDisk), directory.path()).unwrap();
+        let last = Durable {
+            sequence: 5,
+            ..Durable::NOTHING
+        };
+        let error = archive.store(&Durable::NOTHING, &last, &Broken).err();
+        assert!(matches!(error, Some(Error::Closed)), "{error:?}");
+        assert_eq!(names().count(), 0);
+
+        let unfinished = temporary(&directory.path().join("1-5.qla"));
+        assert!(unfinished.to_string_lossy().ends_with(UNFINISHED));
+        for path in [unfinished, directory.path().join("other.tmp")] {
+            fs::write(path, "").unwrap();
+        }
+        archive.clean_up().unwrap();
+        assert_eq!(names().collect::<Vec<_>>(), ["other.tmp"]);
+    }
 }

@@ -110,6 +110,7 @@ fn parts(disk: Arc<dyn Disk>, directory: &Path, options: Options) -> Result<Open
         None => None,
     };
     if let Some(archive) = &archive {
+        archive.clean_up()?;
         archive.is_not_ahead_of(&durable)?;
     }
     let missing_archive = archive

@@ -14,7 +14,7 @@
 //! Numbers are little-endian. The flags are not hashed, so that the chain depends on the entries and not on their
 //! grouping.
 
-use super::{Batch, Durable, Hash, MAX_PAYLOAD_BYTES, codec::Fields};
+use super::{Batch, Durable, Hash, MAX_PAYLOAD_BYTES, beginnings::Beginnings, codec::Fields};
 use quota_semantics::Timestamp;
 
 const MAGIC: [u8; 3] = *b"QLF";
@@ -34,6 +34,9 @@ const HASH_BYTES: usize = 32;
 
 /// The prefix of the chain's hash inputs, so that no other use of BLAKE3 gives the same hash.
 const DOMAIN: &[u8] = b"quota-ledger/1";
+
+/// Bytes of a hash input up to the number of entries: the domain, the previous hash, and two numbers.
+const HEAD_BYTES: usize = DOMAIN.len() + HASH_BYTES + COUNT_END - HASHED_FROM;
 
 /// Inputs up to this many bytes are hashed in one piece, on the stack.
 const SMALL_BYTES: usize = 512;
@@ -166,11 +169,7 @@ pub(super) fn parse(bytes: &[u8]) -> Parsed<'_> {
 /// behind the header, and the checksum, do not matter.
 #[must_use]
 pub(super) fn header(bytes: &[u8], expected: u64) -> Option<Header> {
-    let header = Header::read(bytes)?;
-    let is_possible = bytes.starts_with(&BEGINNING)
-        && header.payload_bytes <= MAX_PAYLOAD_BYTES
-        && header.has_possible_sequences();
-    (is_possible && header.first_sequence == expected).then_some(header)
+    possible_header(bytes).filter(|header| header.first_sequence == expected)
 }
 
 /// Whether a frame may begin somewhere in these bytes.
@@ -186,21 +185,55 @@ pub(super) fn hash_before(bytes: &[u8], at: usize) -> Option<Hash> {
     Fields::new(bytes.get(start..at)?).hash()
 }
 
-/// Whether `bytes` are the frame of `count` entries behind the hash `previous`, whatever its header gives as its length
-/// and its number of entries.
+/// The sequence with which a frame at the beginning of `bytes` begins, if its header is possible.
 #[must_use]
-pub(super) fn is_frame_of(bytes: &[u8], previous: &Hash, count: u32) -> bool {
-    let end = bytes.len().saturating_sub(HASH_BYTES);
-    let Some(behind_count) = bytes.get(COUNT_END..end) else {
-        return false;
-    };
-    let Ok(length) = u32::try_from(end.saturating_sub(PAYLOAD_AT)) else {
-        return false;
-    };
-    let mut hashed = length.to_le_bytes().to_vec();
-    hashed.extend_from_slice(&count.to_le_bytes());
-    hashed.extend_from_slice(behind_count);
-    hash_before(bytes, bytes.len()) == Some(link(previous, &hashed))
+pub(super) fn possible_sequence(bytes: &[u8]) -> Option<u64> {
+    possible_header(bytes).map(|header| header.first_sequence)
+}
+
+fn possible_header(bytes: &[u8]) -> Option<Header> {
+    let header = Header::read(bytes)?;
+    let is_possible = bytes.starts_with(&BEGINNING)
+        && header.payload_bytes <= MAX_PAYLOAD_BYTES
+        && header.has_possible_sequences();
+    is_possible.then_some(header)
+}
+
+/// A frame whose header may give a wrong length and number of entries.
+pub(super) struct Unbounded<'a> {
+    bytes: &'a [u8],
+    previous: Hash,
+    beginnings: Beginnings<'a>,
+}
+
+impl<'a> Unbounded<'a> {
+    /// The frame at the beginning of `bytes`, behind the hash `previous`.
+    pub(super) fn new(bytes: &'a [u8], previous: Hash) -> Self {
+        let behind_count = bytes.get(COUNT_END..).unwrap_or_default();
+        Self {
+            bytes,
+            previous,
+            beginnings: Beginnings::new(HEAD_BYTES, behind_count),
+        }
+    }
+
+    /// Whether the frame has this length and this number of entries. Takes about as long for any length.
+    #[must_use]
+    pub(super) fn is(&self, bytes: usize, count: u32) -> bool {
+        let payload_bytes = bytes.saturating_sub(OVERHEAD_BYTES);
+        let Ok(length) = u32::try_from(payload_bytes) else {
+            return false;
+        };
+        let mut head = [0; HEAD_BYTES];
+        head[..DOMAIN.len()].copy_from_slice(DOMAIN);
+        head[DOMAIN.len()..HEAD_BYTES - 8].copy_from_slice(self.previous.as_bytes());
+        head[HEAD_BYTES - 8..HEAD_BYTES - 4].copy_from_slice(&length.to_le_bytes());
+        head[HEAD_BYTES - 4..].copy_from_slice(&count.to_le_bytes());
+        let hashed = payload_bytes.saturating_add(PAYLOAD_AT - COUNT_END);
+        let hash = self.beginnings.hash(&head, hashed);
+        bytes >= OVERHEAD_BYTES
+            && hash.is_some_and(|hash| hash_before(self.bytes, bytes) == Some(hash.into()))
+    }
 }
 
 fn link(previous: &Hash, hashed: &[u8]) -> Hash {

@@ -7,6 +7,7 @@
 mod archive;
 mod backup;
 mod base;
+mod beginnings;
 mod codec;
 mod compact;
 pub mod disk;

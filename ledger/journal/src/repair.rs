@@ -9,13 +9,14 @@ use std::{
 
 use super::{
     Damage, Durable, Error, Offline, Operation, base,
-    disk::{Disk, parent},
+    disk::{Disk, File, parent},
     epoch::{self, Epoch, Seal},
     frame::{self, Parsed},
     reader::{Chunk, Source},
     recovery::LOCK,
     throttle::Throttle,
     wal::{self, scan},
+    watermark,
 };
 
 /// Directory in which epochs are rebuilt, in the data directory.
@@ -95,7 +96,7 @@ pub fn repair(disk: Arc<dyn Disk>, directory: &Path, from: Option<&Path>) -> Res
         left: Vec::new(),
     };
     disk.remove_directory(&directory.join(MAKING))?;
-    for hole in repairing.holes(&base.position)? {
+    for hole in repairing.holes(&base.position, None)? {
         let own = hole.epoch.as_ref().map(|epoch| OwnEpoch {
             epoch,
             disk: repairing.disk,
@@ -145,8 +146,9 @@ impl Repairing<'_> {
     }
 
     /// Entries that cannot be read, or might not be the next time: epochs that differ from their seals, and gaps
-    /// between epochs.
-    fn holes(&self, base: &Durable) -> Result<Vec<Hole>, Error> {
+    /// between epochs. What is missing behind the last epoch is determined by the log, or, without one, by the watermark
+    /// and by `until`, a position that the ledger has reached.
+    fn holes(&self, base: &Durable, until: Option<Durable>) -> Result<Vec<Hole>, Error> {
         let directory = self.epochs();
         let mut holes = Vec::new();
         let mut end = *base;
@@ -175,9 +177,14 @@ impl Repairing<'_> {
             }
             end = seal.last;
         }
-        if let Some(before) = self.log_begins_behind(&end)? {
-            holes.extend(gap(&directory, &end, &before));
-        }
+        let reached = match self.segment_behind(&end)? {
+            Some(segment) => scan::before(&scan::read(segment.as_ref())?),
+            None => {
+                let noted = watermark::read(self.disk, self.directory)?.position;
+                noted.into_iter().chain(until).max_by_key(|at| at.sequence)
+            }
+        };
+        holes.extend(reached.and_then(|reached| gap(&directory, &end, &reached)));
         Ok(holes)
     }
 
@@ -191,13 +198,12 @@ impl Repairing<'_> {
         }
     }
 
-    /// The beginning of the first segment of the write-ahead log that is not sealed.
-    fn log_begins_behind(&self, end: &Durable) -> Result<Option<Durable>, Error> {
+    /// The first segment of the write-ahead log that is not sealed.
+    fn segment_behind(&self, end: &Durable) -> Result<Option<Arc<dyn File>>, Error> {
         let directory = self.directory.join(wal::DIRECTORY);
         for listed in self.disk.list(&directory)? {
             if wal::first_of(&listed.name).is_some_and(|first| first > end.sequence) {
-                let file = self.disk.open(&directory.join(&listed.name))?;
-                return Ok(scan::before(&scan::read(file.as_ref())?));
+                return self.disk.open(&directory.join(&listed.name)).map(Some);
             }
         }
         Ok(None)
@@ -243,7 +249,7 @@ impl Repairing<'_> {
             if self.damage(&epoch, &seal)?.is_some() {
                 continue;
             }
-            let holes = self.holes(base)?;
+            let holes = self.holes(base, Some(seal.last))?;
             let Some(hole) = holes.into_iter().find(|hole| hole.takes(&seal)) else {
                 continue;
             };

@@ -95,3 +95,53 @@ fn what_was_not_made_to_the_end_is_made_anew() {
     assert_eq!(repaired(directory).made.len(), 1);
     assert_whole(directory);
 }
+
+/// Removes everything behind an epoch, and it too unless it is kept elsewhere.
+fn lose_the_end(directory: &Path, sealed: &[PathBuf]) {
+    fs::remove_dir_all(directory.join("log")).unwrap();
+    let last = sealed.last().unwrap();
+    for entry in fs::read_dir(directory.join("epochs")).unwrap() {
+        let path = entry.unwrap().path();
+        if path >= *last {
+            fs::remove_dir_all(path).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_missing_end_is_reported_and_made_again_from_a_copy() {
+    let (directory, sealed) = ledger();
+    let (directory, other) = (directory.path(), scratch());
+    copy(directory, &other.path().join("copy"));
+    lose_the_end(directory, &sealed);
+    let last = sealed.last().unwrap().file_name().unwrap();
+    let first: u64 = last.to_str().unwrap().parse().unwrap();
+    let repair = repaired(directory);
+    assert_eq!((repair.made.len(), repair.left.len()), (0, 1), "{repair:?}");
+    let left = &repair.left[0];
+    assert_eq!((left.sequence, left.through), (Some(first), Some(LAST)));
+
+    let from = other.path().join("copy");
+    let repair = crate::repair(Arc::new(RealDisk), directory, Some(&from)).unwrap();
+    assert_eq!((repair.made.len(), repair.left.len()), (1, 0), "{repair:?}");
+    assert_whole(directory);
+}
+
+#[test]
+fn a_last_epoch_that_was_made_again_is_put_in_its_place_later() {
+    for is_noted in [true, false] {
+        let (directory, sealed) = ledger();
+        let (directory, epoch) = (directory.path(), sealed.last().unwrap());
+        touch(epoch);
+        cut_off_behind_the_setting_aside(directory, epoch);
+        lose_the_end(directory, &sealed);
+        if !is_noted {
+            fs::remove_file(directory.join("anchor")).unwrap();
+        }
+        let repair = repaired(directory);
+        assert_eq!(repair.made.len(), 1, "{repair:?}");
+        assert_eq!(repair.made[0].from, making(directory, epoch));
+        assert_eq!(repair.left.len(), usize::from(is_noted), "{repair:?}");
+        assert!(epoch.join("SEAL").exists());
+    }
+}

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
-use crate::{Archive, Retention, Throttle, disk::RealDisk, golden};
+use crate::{Archive, Hash, Retention, Throttle, disk::RealDisk, golden};
 
 /// Files of values that were too large for sled's log.
 fn blobs(directory: &Path) -> usize {
@@ -263,6 +263,32 @@ fn version_1_of_an_archive_is_read() {
         .map(|stored| stored.unwrap().batch)
         .collect();
     assert_eq!(found, [1, 3, 5].map(|first| batch(first, 2, 40)));
+}
+
+#[test]
+fn a_position_of_the_ledger_is_told_from_another_one() {
+    let directory = scratch();
+    let (mut journal, reader, _) = open(directory.path());
+    for sequence in [300, 320] {
+        let position = fill_and_work(&mut journal, sequence, 400);
+        snapshot(&reader, position);
+    }
+    let ends: Vec<Durable> = reader.read(1).map(|stored| stored.unwrap().end()).collect();
+    let of_other_history = |end: &Durable| Durable {
+        hash: Hash::GENESIS,
+        ..*end
+    };
+    assert!(reader.has(&Durable::NOTHING).unwrap());
+    for end in &ends {
+        assert!(reader.has(end).unwrap(), "{end:?}");
+        assert!(!reader.has(&of_other_history(end)).unwrap(), "{end:?}");
+    }
+    reader.compact(time(10_000), &everything_old()).unwrap();
+    assert!(matches!(reader.has(&ends[0]), Err(Error::Compacted { .. })));
+    let base = reader.kept_from() - 1;
+    let base = ends.iter().find(|end| end.sequence == base).unwrap();
+    assert!(reader.has(base).unwrap());
+    assert!(!reader.has(&of_other_history(base)).unwrap());
 }
 
 #[test]

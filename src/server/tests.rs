@@ -17,7 +17,7 @@ use tokio::{
 use super::*;
 use crate::{
     auth::Access::Public,
-    routes::{self, Answering, BodyLimit, Route},
+    routes::{self, Answering, BodyLimit, Placed, Route},
 };
 
 /// Ends a test that would hang; not part of the assertions.
@@ -110,7 +110,10 @@ async fn one_answer(stream: &mut TcpStream) -> String {
 }
 
 /// A public route.
-fn get<T, H: Handler<T, (), Future = Answering>>(path: &'static str, handler: H) -> Route {
+fn get<T, H>(path: &'static str, handler: H) -> Route
+where
+    H: Handler<T, Placed<()>, Future = Answering>,
+{
     routes::get(path, Public, handler)
 }
 

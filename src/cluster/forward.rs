@@ -106,7 +106,9 @@ impl Cluster {
     }
 
     async fn read(self, request: Request, handler: Handler) -> Response {
-        let (mut parts, body) = request.into_parts();
+        // No read has a use for a body. Kept while this node catches up, an unread one would be memory that nothing
+        // counts: HTTP/2 receives as much of a body as the window has room for.
+        let (mut parts, _) = request.into_parts();
         if let Some(least) = take_min_sequence(&mut parts) {
             let Ok(least) = least.parse() else {
                 let detail = format!("min_sequence: {least:?} is no sequence");
@@ -139,7 +141,7 @@ impl Cluster {
             };
             return Problem::new(Reason::Behind, detail).into_response();
         };
-        let mut response = handler.call(Request::from_parts(parts, body)).await;
+        let mut response = handler.call(Request::from_parts(parts, Body::empty())).await;
         if let Ok(age) = HeaderValue::try_from(format!("{}ms", age.as_millis())) {
             response.headers_mut().insert("replica-age", age);
         }

@@ -122,14 +122,15 @@ impl Permit {
     pub(crate) fn to_read(principal: &Name) -> Result<Self, Problem> {
         ACTIVITY.note(Some(principal), Instant::now());
         let permit = Self::new(principal, &ANSWERS);
-        if permit.waiting() < WAITING {
+        if !permit.is_crowded() {
             return Ok(permit);
         }
         let detail = format!("{WAITING} large answers are being made for {principal}");
         Err(Problem::new(Reason::Overloaded, detail))
     }
 
-    /// The permission for a change: a decision is always answered, however many answers wait.
+    /// The permission for a change: a decision is always answered, however many answers wait. While these are too many,
+    /// the answer has to be a small one.
     pub(crate) fn to_change(principal: &Name) -> Self {
         Self::new(principal, &ANSWERS)
     }
@@ -143,6 +144,11 @@ impl Permit {
     pub(crate) fn of_past(principal: &Name) -> Self {
         ACTIVITY.note(Some(principal), Instant::now());
         Self::new(principal, &PAST)
+    }
+
+    /// Whether so many answers wait for the turn of the principal that no other one may.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.waiting() >= WAITING
     }
 
     /// How many answers wait for the turn of the principal.

@@ -193,6 +193,14 @@ impl Problem {
             .sum::<usize>()
     }
 
+    /// Leaves out the checked quotas, which take most of the memory of a denial.
+    pub(crate) fn omit_quotas(&mut self) {
+        let wire = &mut self.0.wire;
+        if let Some(quotas) = &mut wire.quotas {
+            wire.quotas_omitted += std::mem::take(quotas).len();
+        }
+    }
+
     /// When there will be room, if the expiry of reservations is enough for that.
     #[must_use]
     pub fn retry_after(&self) -> Option<Timestamp> {
@@ -271,18 +279,9 @@ impl From<quota_journal::Error> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let text = in_microseconds(|| serde_json::to_vec(&self));
-        self.respond(text)
-    }
-}
-
-impl Problem {
-    /// The response with this text.
-    pub(crate) fn respond(&self, text: serde_json::Result<Vec<u8>>) -> Response {
         let status = reason::status(self.0.reason);
         let content_type = [(header::CONTENT_TYPE, CONTENT_TYPE)];
-        let text = text.expect("a problem has text keys only");
-        let mut response = (status, content_type, text).into_response();
+        let mut response = (status, content_type, self.to_text()).into_response();
         match self.0.reason {
             Reason::NotLeader => _ = response.extensions_mut().insert(NotDecided),
             Reason::NotReady => _ = response.extensions_mut().insert(NotReady),

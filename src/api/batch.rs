@@ -78,7 +78,7 @@ pub(super) async fn reserve(
         }
     });
     match results.await {
-        Ok((results, head)) => {
+        Ok((mut results, head)) => {
             for result in &results {
                 match result {
                     Ok(granted) => decided(None, granted.replayed),
@@ -87,6 +87,9 @@ pub(super) async fn reserve(
                         limited(problem);
                     }
                 }
+            }
+            if permit.is_crowded() {
+                omit_quotas(&mut results);
             }
             let amounts = results.iter().map(amounts_of).sum();
             permit
@@ -284,6 +287,14 @@ fn amounts_of(result: &Result<Granted, Problem>) -> usize {
     result.as_ref().err().map_or(1, Problem::amounts)
 }
 
+/// Makes an answer that may not wait for a turn a small one.
+fn omit_quotas(results: &mut Results) {
+    let denied = results
+        .iter_mut()
+        .filter_map(|result| result.as_mut().err());
+    denied.for_each(Problem::omit_quotas);
+}
+
 fn respond(turn: &Turn, app: &App, results: &Results, head: Head) -> Response {
     let text = written(results, head, app.lags(), || turn.pause());
     answer::written(StatusCode::OK, text)
@@ -404,6 +415,30 @@ mod tests {
             let text = written(&results, head, lagging, || ());
             assert_eq!(serde_json::from_slice::<Value>(&text).unwrap(), expected);
         }
+    }
+
+    #[test]
+    fn a_denial_can_be_shown_without_the_numbers_of_quotas() {
+        let quota = quota_client::wire::CheckedQuota {
+            name: "compute".into(),
+            kind: quota_semantics::admission::LimitKind::ResourceQuota,
+            resources: Vec::new(),
+        };
+        let refusal = decide::Refusal::Denied(Box::new(decide::Denied {
+            denial: quota_semantics::admission::Denial::NoPreviousVersion,
+            detail: String::new(),
+            reserved: None,
+            quotas: vec![quota; 3],
+            quotas_omitted: 2,
+            retry_after: None,
+            fits_when_empty: true,
+        }));
+        let mut results = vec![Ok(granted("a", None, false)), Err(Problem::from(refusal))];
+        omit_quotas(&mut results);
+        let text = written(&results, Head::default(), false, || ());
+        let value: Value = serde_json::from_slice(&text).unwrap();
+        assert_eq!(value["items"][1]["quotas"], json!([]));
+        assert_eq!(value["items"][1]["quotasOmitted"], 5);
     }
 
     #[test]

@@ -4,7 +4,10 @@ mod body;
 
 use std::sync::Arc;
 
-use axum::{extract::State, response::Response};
+use axum::{
+    extract::State,
+    response::{IntoResponse as _, Response},
+};
 use http::{HeaderValue, StatusCode, header};
 use quota_client::wire::{AsOf, Reservation};
 use quota_core::{
@@ -13,7 +16,7 @@ use quota_core::{
     state::{self, Head, ReservationPlace, ReservationState, ReservationStatus, ReservationsView},
     transaction::WriteTransaction,
 };
-use quota_semantics::{Name, Timestamp, in_microseconds, uid::Uid};
+use quota_semantics::{Name, Timestamp, uid::Uid};
 use serde::Deserialize;
 
 use super::{
@@ -30,7 +33,7 @@ use crate::{
     auth::Principal,
     clock,
     denials::Denials,
-    large::{AMOUNTS_AT_ONCE, Permit, Turn},
+    large::{AMOUNTS_AT_ONCE, Turn},
     metrics,
     server::warn,
 };
@@ -138,7 +141,6 @@ pub(super) async fn create(
     text: JsonText,
 ) -> Response {
     let by = caller::by(&actor, &principal, &namespace);
-    let permit = Permit::to_change(&actor.principal);
     let granted = measured(Operation::Reserve, async {
         app.may_grant()?;
         let request = read(&app, &text, &namespace)?;
@@ -172,14 +174,8 @@ pub(super) async fn create(
     }
     match granted {
         Ok((granted, head)) => created(&app, &granted, head),
-        Err(problem) => {
-            let amounts = problem.amounts();
-            permit
-                .make(amounts, move |turn| {
-                    problem.respond(in_microseconds(|| turn.to_json(&problem, 0)))
-                })
-                .await
-        }
+        // What one denial shows is bounded, so that its answer need not wait for a turn.
+        Err(problem) => problem.into_response(),
     }
 }
 

@@ -9,13 +9,21 @@ use quota_core::{
     state::Head,
 };
 use quota_semantics::{
-    Timestamp, admission::CheckedQuota, quantity::Quantity, resource::ResourceList,
+    Timestamp,
+    admission::{CheckedLimit, CheckedQuota},
+    resource::ResourceList,
 };
 
 use crate::{log_limiter::cut, reason::of_refusal};
 
 /// Most quotas that a record keeps: those that the request counts against.
 const QUOTAS: usize = 32;
+
+/// Most limits of these quotas that a record keeps: denials wait in memory until their records are written.
+const LIMITS: usize = 256;
+
+/// A record of a request for more resources than this keeps none of them.
+const REQUESTED: usize = 1024;
 
 /// Approximate size limit of a record; details are dropped from a larger one.
 const RECORD_BYTES: usize = 32 * 1024;
@@ -39,6 +47,11 @@ impl NewDenial {
             Refusal::TooManyPending { .. } => None,
             _ => return None,
         };
+        let (quotas, lacks_limits) = denied
+            .map(|denied| wanted_of(&denied.quotas))
+            .unwrap_or_default();
+        let requested = &request.footprint.resources;
+        let lacks_amounts = requested.len() > REQUESTED;
         Some(Self(Denial {
             id: 0,
             time,
@@ -48,16 +61,17 @@ impl NewDenial {
                 uid: request.uid.clone(),
                 resource: request.resource.to_string(),
                 name: request.name.clone(),
-                requested: request.footprint.resources.clone(),
+                requested: match lacks_amounts {
+                    true => ResourceList::new(),
+                    false => requested.clone(),
+                },
             },
             reason: Cow::Borrowed(of_refusal(refusal).as_str()),
             detail: cut(&refusal.to_string(), DETAIL_BYTES).to_owned(),
-            quotas: denied
-                .map(|denied| wanted_of(&denied.quotas))
-                .unwrap_or_default(),
+            quotas,
             retry_after: denied.and_then(|denied| denied.retry_after),
             fits_when_empty: denied.map(|denied| denied.fits_when_empty),
-            shortened: false,
+            shortened: lacks_limits || lacks_amounts,
             as_of: AsOf { sequence, time },
         }))
     }
@@ -83,24 +97,29 @@ impl NewDenial {
     }
 }
 
-/// The limits that the request counts against.
-fn wanted_of(quotas: &[CheckedQuota]) -> Vec<CheckedQuota> {
+/// The limits that the request counts against, and whether there are more than are kept.
+fn wanted_of(quotas: &[CheckedQuota]) -> (Vec<CheckedQuota>, bool) {
     let mut wanted = Vec::new();
+    let mut room = LIMITS;
     for quota in quotas {
-        let is_wanted = |requested: &Quantity| !requested.is_zero();
-        let resources = quota
-            .resources
-            .iter()
-            .filter(|limit| is_wanted(&limit.requested));
-        let resources: Vec<_> = resources.cloned().collect();
-        if !resources.is_empty() && wanted.len() < QUOTAS {
-            let name = quota.name.clone();
-            wanted.push(CheckedQuota {
-                name,
-                kind: quota.kind,
-                resources,
-            });
+        let is_wanted = |limit: &&CheckedLimit| !limit.requested.is_zero();
+        let count = quota.resources.iter().filter(is_wanted).count();
+        if count == 0 {
+            continue;
         }
+        if wanted.len() == QUOTAS || room == 0 {
+            return (wanted, true);
+        }
+        let kept = quota.resources.iter().filter(is_wanted).take(room);
+        wanted.push(CheckedQuota {
+            name: quota.name.clone(),
+            kind: quota.kind,
+            resources: kept.cloned().collect(),
+        });
+        if count > room {
+            return (wanted, true);
+        }
+        room -= count;
     }
-    wanted
+    (wanted, false)
 }

@@ -283,3 +283,39 @@ fn of_a_long_denial_less_is_kept() {
     assert_eq!(record["shortened"], true);
     assert_eq!(record["object"]["uid"], "u");
 }
+
+/// Denials wait in memory until their records are written.
+#[test]
+fn of_a_wide_denial_few_limits_wait_for_the_log() {
+    let Refusal::Denied(denied) = refusal() else {
+        unreachable!()
+    };
+    let [looked, unwanted] = &denied.quotas[0].resources[..] else {
+        unreachable!()
+    };
+    let of_quota = |wanted: usize| CheckedQuota {
+        resources: [vec![looked.clone(); wanted], vec![unwanted.clone(); 100]].concat(),
+        ..denied.quotas[0].clone()
+    };
+    let noted = |quotas: Vec<CheckedQuota>, requested: usize| {
+        let mut denied = denied.clone();
+        denied.quotas = quotas;
+        let name = |number| format!("example.com/{number}").into();
+        let one = quota_semantics::quantity::Quantity::from_units(1);
+        let mut request = Request::clone(&request("a", "u"));
+        request.footprint.resources = (0..requested).map(|n| (name(n), one.clone())).collect();
+        let refusal = Refusal::Denied(denied);
+        NewDenial::of(&Actor::named("alice"), &request, &refusal, Head::default()).unwrap()
+    };
+    for (each, kept, shortened) in [(128, 256, false), (129, 256, true), (300, 256, true)] {
+        let NewDenial(denial) = noted(vec![of_quota(each), of_quota(0), of_quota(each)], 1);
+        let limits = denial.quotas.iter().map(|quota| quota.resources.len());
+        assert_eq!(
+            (limits.sum::<usize>(), denial.shortened),
+            (kept, shortened),
+            "{each}"
+        );
+    }
+    assert_eq!(noted(Vec::new(), 1025).0.object.requested.len(), 0);
+    assert!(noted(Vec::new(), 1025).0.shortened);
+}

@@ -35,7 +35,7 @@ pub struct Problem {
     /// The checked quotas and groups, if one of them denied the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quotas: Option<Vec<CheckedQuota>>,
-    /// The number of checked quotas that `quotas` leaves out: the denials of a batch share the space for quotas.
+    /// The number of checked quotas that `quotas` leaves out: the space for quotas is bounded, and the denials of a batch share it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub quotas_omitted: usize,
     /// The time at which the expiry of pending reservations alone makes room, if it can be computed.

@@ -1,5 +1,7 @@
 //! One reservation, from its request to its end.
 
+use quota_semantics::admission::CheckedQuota;
+
 use super::*;
 
 #[test]
@@ -87,6 +89,58 @@ fn the_search_for_room_is_bounded_and_shared() {
     assert_eq!(retry_after(&policy), Some(at(30)));
     assert_eq!(retry_after(&policy.shared_by(1000)), None);
     assert_eq!(retry_after(&policy.shared_by(2)), Some(at(30)));
+}
+
+/// A denial waits in memory for its answer. A check shows everything.
+#[test]
+fn a_denial_shows_a_bounded_number_of_limits_and_the_exceeded_ones_first() {
+    const QUOTAS: usize = 100;
+    const RESOURCES: usize = 64;
+    let mut given = Given::default();
+    let amounts = |amount: usize| {
+        let names = (0..RESOURCES).map(|number| format!("example.com/r{number:02}={amount}"));
+        names.collect::<Vec<_>>().join(",")
+    };
+    for number in 0..QUOTAS {
+        let hard = if number == QUOTAS - 1 { 1 } else { 1000 };
+        let change = QuotaChange {
+            name: format!("q{number:02}").into(),
+            fresh_uid: uid(&format!("q{number:02}")),
+            ..quota(&amounts(hard), None)
+        };
+        let events = decide::set_quota(&given.state, given.now(), &change).unwrap();
+        given.record(events);
+    }
+    let request = FingerprintedRequest::from(reserve_request("wide", &amounts(2)));
+    let by_policy = |policy: &Policy| {
+        denied(decide::reserve(
+            &given.state,
+            at(1),
+            &by(),
+            &request,
+            policy,
+        ))
+    };
+    let policy = Policy::default();
+    let refused = by_policy(&policy);
+    let shown = |quotas: &[CheckedQuota]| -> usize {
+        quotas.iter().map(|quota| quota.resources.len()).sum()
+    };
+    assert_eq!(&*refused.quotas[0].name, "q99");
+    assert!(
+        shown(&refused.quotas) <= policy.shown_max,
+        "{}",
+        shown(&refused.quotas)
+    );
+    assert_eq!(refused.quotas.len() + refused.quotas_omitted, QUOTAS);
+    let in_batch = by_policy(&policy.shared_by(1));
+    assert_eq!(in_batch.quotas.len(), refused.quotas.len());
+    let checked = decide::check(&given.state, at(1), &by(), &request, &policy);
+    let Err(Refusal::Denied(checked)) = checked else {
+        panic!("not denied");
+    };
+    assert_eq!((checked.quotas.len(), checked.quotas_omitted), (QUOTAS, 0));
+    assert_eq!(shown(&checked.quotas), QUOTAS * RESOURCES);
 }
 
 #[test]

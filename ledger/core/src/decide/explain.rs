@@ -10,7 +10,7 @@ use quota_semantics::{
 };
 
 /// With more limits than this, only limits that the request needs are reported.
-const LIMITS_MAX: usize = 1000;
+pub(super) const LIMITS_MAX: usize = 1000;
 
 /// With more pending reservations than this in a namespace, the time at which there will be room is not searched for.
 pub(super) const EXPLAINED_MAX: usize = 1024;

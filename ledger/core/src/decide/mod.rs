@@ -103,7 +103,7 @@ impl Default for Policy {
             max_pending_per_principal: 20_000,
             bounds: Bounds::default(),
             search_max: 1 << 15,
-            shown_max: usize::MAX,
+            shown_max: explain::LIMITS_MAX,
             limited: Vec::new(),
             unlimited: Unlimited::default(),
             adopts_quotas: false,
@@ -119,7 +119,9 @@ impl Policy {
     pub fn shared_by(&self, requests: usize) -> Self {
         Self {
             search_max: self.search_max / requests.max(1),
-            shown_max: (SHOWN_BY_ALL / requests.max(1)).max(SHOWN_MIN),
+            shown_max: (SHOWN_BY_ALL / requests.max(1))
+                .max(SHOWN_MIN)
+                .min(self.shown_max),
             ..self.clone()
         }
     }

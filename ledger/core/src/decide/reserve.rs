@@ -109,7 +109,12 @@ pub fn check(
     policy.bounds.check_request(state, &overlay, request)?;
     let case = Case::of(state, by, request, overlay);
     let limits = case.limits(state);
-    let charges = case.evaluate(state, &limits, now, policy)?;
+    // What a check shows is its purpose, so that nothing is omitted.
+    let shows_all = Policy {
+        shown_max: usize::MAX,
+        ..policy.clone()
+    };
+    let charges = case.evaluate(state, &limits, now, &shows_all)?;
     let unlimited = state::unlimited(&limits, &case.target);
     Ok(Checked {
         quotas: looked_at(&limits, &case.wanted(), usize::MAX).0,

@@ -2,32 +2,77 @@
 
 use axum::body::{Body, HttpBody as _};
 use bytes::Bytes;
+use futures::{StreamExt as _, stream::iter};
 use http_body_util::BodyExt as _;
 
-use crate::problem::{Problem, Reason};
+use crate::{
+    problem::{Problem, Reason},
+    server::is_not_kept,
+};
+
+/// A body that failed before its end.
+#[derive(Debug)]
+pub(crate) struct Broken {
+    begin: Vec<u8>,
+    error: axum::Error,
+    rest: Body,
+}
+
+impl Broken {
+    /// The body from its begin, with its failure, for a handler that can go on without keeping the body.
+    ///
+    /// # Errors
+    /// `Malformed` if the failure is another one.
+    pub(crate) fn resumed(self) -> Result<Body, Problem> {
+        if !is_not_kept(&self.error) {
+            return Err(self.into());
+        }
+        let failed = [Ok(Bytes::from(self.begin)), Err(self.error)];
+        Ok(Body::from_stream(
+            iter(failed).chain(self.rest.into_data_stream()),
+        ))
+    }
+}
+
+impl From<Broken> for Problem {
+    fn from(broken: Broken) -> Self {
+        let detail = format!("the body did not arrive: {}", broken.error);
+        Self::new(Reason::Malformed, detail)
+    }
+}
 
 /// All bytes of a body, which the listener limits. Usually they are available at once, and need not be copied.
 ///
 /// # Errors
 /// `Malformed` if the body does not arrive completely.
-pub(crate) async fn whole_body(mut body: Body) -> Result<Bytes, Problem> {
-    let not_arrived = |error: axum::Error| {
-        let detail = format!("the body did not arrive: {error}");
-        Problem::new(Reason::Malformed, detail)
-    };
-    let Some(first) = body.frame().await else {
-        return Ok(Bytes::new());
-    };
-    let first = first.map_err(not_arrived)?.into_data().unwrap_or_default();
-    if body.is_end_stream() {
-        return Ok(first);
-    }
-    // Copied as it arrives: a piece of one byte, if it was kept, would keep a buffer of the connection.
-    let mut all = Vec::from(first);
+pub(crate) async fn whole_body(body: Body) -> Result<Bytes, Problem> {
+    Ok(whole_or_broken(body).await?)
+}
+
+/// All bytes of a body; if it fails, its handler may still use a part.
+///
+/// # Errors
+/// The body does not arrive completely.
+pub(crate) async fn whole_or_broken(mut body: Body) -> Result<Bytes, Broken> {
+    let mut all = Vec::new();
+    let mut is_first = true;
     while let Some(frame) = body.frame().await {
-        if let Ok(piece) = frame.map_err(not_arrived)?.into_data() {
-            all.extend_from_slice(&piece);
+        let piece = match frame {
+            Ok(frame) => frame.into_data().unwrap_or_default(),
+            Err(error) => {
+                return Err(Broken {
+                    begin: all,
+                    error,
+                    rest: body,
+                });
+            }
+        };
+        if is_first && body.is_end_stream() {
+            return Ok(piece);
         }
+        is_first = false;
+        // Copied as it arrives: a piece of one byte, if it was kept, would keep a buffer of the connection.
+        all.extend_from_slice(&piece);
     }
     Ok(all.into())
 }
@@ -39,9 +84,8 @@ mod tests {
         atomic::{AtomicUsize, Ordering},
     };
 
-    use futures::{StreamExt as _, stream::iter};
-
     use super::*;
+    use crate::server::NotKept;
 
     /// A buffer of a connection, of which a piece is one byte.
     struct Buffer(Arc<AtomicUsize>);
@@ -56,6 +100,22 @@ mod tests {
         fn drop(&mut self) {
             self.0.fetch_sub(1, Ordering::Relaxed);
         }
+    }
+
+    #[tokio::test]
+    async fn a_body_without_room_is_resumed_with_its_failure() {
+        let pieces = |error: axum::BoxError| {
+            let pieces = [Ok("ab"), Ok("cd"), Err(error), Ok("ef")];
+            Body::from_stream(iter(pieces))
+        };
+        let broken = whole_or_broken(pieces(NotKept.into())).await.unwrap_err();
+        let mut body = broken.resumed().unwrap().into_data_stream();
+        assert_eq!(body.next().await.unwrap().unwrap(), "abcd");
+        assert!(is_not_kept(&body.next().await.unwrap().unwrap_err()));
+        assert_eq!(body.next().await.unwrap().unwrap(), "ef");
+        assert!(body.next().await.is_none());
+        let broken = whole_or_broken(pieces("gone".into())).await.unwrap_err();
+        assert_eq!(broken.resumed().unwrap_err().reason(), Reason::Malformed);
     }
 
     #[tokio::test]

@@ -31,6 +31,10 @@ const WARNINGS_MAX: usize = 8;
 /// Longest warning, in bytes. Longer ones may be cut by the API server.
 const WARNING_BYTES_MAX: usize = 256;
 
+/// Longest message of a denial, in bytes. With it an answer is a small body, for which there is always room: a denial
+/// must not become an error.
+const MESSAGE_BYTES_MAX: usize = 8 * 1024;
+
 /// Longest list of quotas in an audit annotation, in bytes.
 const ANNOTATION_BYTES_MAX: usize = 4096;
 
@@ -65,6 +69,7 @@ pub(super) fn undecidable(request: &Request<'_>, fault: &Fault) -> Response {
     );
     let (code, reason) = match fault.reason {
         Reason::TooLarge => (413, "RequestEntityTooLarge"),
+        Reason::Overloaded => (429, "TooManyRequests"),
         _ => (400, "BadRequest"),
     };
     send(&Answer {
@@ -246,7 +251,7 @@ fn status<'a>(request: &'a Request<'_>, name: &'a str, refusal: &Refusal) -> Sta
         status: "Failure",
         code,
         reason,
-        message,
+        message: cut(&message, MESSAGE_BYTES_MAX).to_owned(),
         details: details(request, name),
     }
 }

@@ -4,7 +4,8 @@
 //! that does not count (deletions, status, ignored kinds, namespaces without quotas) is allowed without a call to the
 //! writer.
 //!
-//! A review that is too large or cannot be parsed cannot be decided. It is denied wherever quotas limit anything: an
+//! A review that is too large or cannot be parsed, or for which other requests leave no memory, cannot be decided. It is
+//! denied wherever quotas limit anything: an
 //! error would let it pass wherever the webhook's `failurePolicy` is `Ignore`, and the author of the review controls
 //! its content. Only a body without a readable review uid is answered with an error.
 //!
@@ -24,10 +25,11 @@ use std::{
 };
 
 use axum::{
-    body::Body,
+    body::{Body, HttpBody as _},
     extract::{FromRef, Query, Request, State},
     response::{IntoResponse as _, Response},
 };
+use bytes::Bytes;
 use http::{HeaderMap, request::Parts};
 use http_body_util::BodyExt as _;
 use quota_core::{
@@ -59,6 +61,7 @@ use crate::{
     problem::{Problem, Reason},
     request_headers::media_type,
     routes::{BodyLimit, Placed, Route, post},
+    server::is_not_kept,
     writer::{DecisionContext, Ledger, Unavailable},
 };
 
@@ -247,10 +250,10 @@ impl Hook {
         if !is_json(&parts.headers) {
             return Err(Failure::NotJson);
         }
-        let (body, is_whole) = gather(body).await?;
-        let understood = match is_whole {
-            true => self.understand(&body),
-            false => Err(Fault::too_large("the review", BODY_BYTES_MAX)),
+        let (body, not_kept) = gather(body).await?;
+        let understood = match not_kept {
+            None => self.understand(&body),
+            Some(fault) => Err(fault),
         };
         let (review, question) = match understood {
             Ok((review, Question::None)) => return Ok(answer::pass(&review)),
@@ -378,27 +381,36 @@ impl Hook {
     }
 }
 
-/// Reads the body; also whether it is complete. Of a body above [`BODY_BYTES_MAX`] only the skeleton is kept.
-async fn gather(mut body: Body) -> Result<(Vec<u8>, bool), Failure> {
-    let mut whole = Vec::new();
-    let mut too_large = None;
+/// Reads the body. Of a body above [`BODY_BYTES_MAX`], and of one for which other bodies leave no room, only the
+/// skeleton is kept; then also why.
+async fn gather(mut body: Body) -> Result<(Vec<u8>, Option<Fault>), Failure> {
+    let too_large = || Fault::too_large("the review", BODY_BYTES_MAX);
+    let (mut whole, mut skeleton) = (Vec::new(), Skeleton::default());
+    let mut not_kept = (body.size_hint().lower() > BODY_BYTES_MAX as u64).then(too_large);
     while let Some(frame) = body.frame().await {
-        // The listener answers a body that arrives too slowly or is far too large.
-        let frame = frame.map_err(|error| Failure::Malformed(error.to_string()))?;
-        let Ok(bytes) = frame.into_data() else {
-            continue;
+        let bytes = match frame {
+            Ok(frame) => frame.into_data().unwrap_or_default(),
+            Err(error) if is_not_kept(&error) => {
+                metrics::limit_reached(metrics::Limit::BodiesBytes);
+                not_kept = Some(Fault::no_room());
+                Bytes::new()
+            }
+            // The listener answers a body that arrives too slowly or is far too large.
+            Err(error) => return Err(Failure::Malformed(error.to_string())),
         };
-        if too_large.is_none() && whole.len() + bytes.len() <= BODY_BYTES_MAX {
+        if not_kept.is_none() && whole.len() + bytes.len() > BODY_BYTES_MAX {
+            not_kept = Some(too_large());
+        }
+        if not_kept.is_none() {
             whole.extend_from_slice(&bytes);
             continue;
         }
-        let skeleton = too_large.get_or_insert_with(Skeleton::default);
         skeleton.push(&std::mem::take(&mut whole));
         skeleton.push(&bytes);
     }
-    Ok(match too_large {
-        None => (whole, true),
-        Some(skeleton) => (skeleton.into_json(), false),
+    Ok(match not_kept {
+        None => (whole, None),
+        Some(fault) => (skeleton.into_json(), Some(fault)),
     })
 }
 

@@ -50,6 +50,13 @@ impl Fault {
         }
     }
 
+    pub(super) fn no_room() -> Self {
+        Self {
+            reason: Reason::Overloaded,
+            detail: "other requests leave no room for the review; try again".to_owned(),
+        }
+    }
+
     fn too_complex() -> Self {
         Self {
             reason: Reason::TooLarge,

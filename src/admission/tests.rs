@@ -1,29 +1,45 @@
-//! A node of a cluster that does not know whether it still leads.
+//! A node of a cluster that does not know whether it still leads, and a listener without memory.
 
-use std::{future::Future, pin::Pin, sync::atomic::AtomicBool, sync::atomic::Ordering};
+use std::{
+    future::Future, net::SocketAddr, pin::Pin, sync::atomic::AtomicBool, sync::atomic::Ordering,
+};
 
 use http::{StatusCode, header};
-use quota_core::decide::Policy;
+use quota_core::decide::{Policy, QuotaChange};
 use quota_journal::{Batch, Durable, Error, Journal};
+use quota_semantics::{quota::spec::Spec, uid::Uid};
+use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
 use crate::{
+    config::Config,
     intake::sources::NoSources,
+    metrics::Listener,
+    peer::Peer,
     router::Router,
     routes::with_state,
-    writer::{self, Lease, Watermark},
+    server::{BodyBudget, Options, serve_stream},
+    writer::{self, Lease, Threads, Watermark},
 };
 
 /// A journal that accepts everything.
-struct Memory;
+#[derive(Default)]
+struct Memory {
+    last: u64,
+}
 
 impl Journal for Memory {
-    fn append(&mut self, _: Batch) -> Result<(), Error> {
+    fn append(&mut self, batch: Batch) -> Result<(), Error> {
+        self.last = batch.last_sequence();
         Ok(())
     }
 
     fn sync(&mut self) -> Result<Durable, Error> {
-        Ok(Durable::NOTHING)
+        Ok(Durable {
+            sequence: self.last,
+            ..Durable::NOTHING
+        })
     }
 }
 
@@ -47,35 +63,105 @@ const REVIEW: &str = r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionRev
 
 const POD: &str = r#"{"metadata":{"name":"a","uid":"u-1"},"spec":{"containers":[{"name":"c"}]}}"#;
 
-/// Another leader may have set a quota, of which this node has not heard.
-#[tokio::test]
-async fn a_leader_that_is_cut_off_does_not_take_a_namespace_for_unlimited() {
+fn ledger() -> (Ledger, Threads<Memory>) {
     let options = writer::Options {
         policy: Policy::default(),
         queue: 8,
         max_batch_entries: 8,
     };
-    let (ledger, threads) = writer::start(
+    writer::start(
         LedgerState::default(),
-        Memory,
+        Memory::default(),
         Durable::NOTHING,
         Arc::new(Watermark::without_sources()),
         options,
         |error| panic!("{error}"),
     )
-    .unwrap();
-    let leads = Arc::new(AtomicBool::new(true));
-    ledger.confirm_reads_by(Box::new(Switch(leads.clone())));
+    .unwrap()
+}
+
+fn router(ledger: &Ledger) -> Router {
     let rules = Rules {
         charging: Charging::default(),
         warn_ratio: 0.9,
         allow_when_behind: false,
         request_timeout: Duration::from_secs(10),
     };
-    let router = Router::new(with_state(
-        routes(),
-        &Hook::new(ledger.clone(), Arc::new(NoSources), rules),
-    ));
+    let hook = Hook::new(ledger.clone(), Arc::new(NoSources), rules);
+    Router::new(with_state(routes(), &hook))
+}
+
+/// An error would let the object in wherever the webhook's `failurePolicy` is `Ignore`.
+#[tokio::test]
+async fn a_review_that_other_bodies_leave_no_room_for_is_denied() {
+    let (ledger, threads) = ledger();
+    let limit = |context: &mut DecisionContext<'_>| {
+        let transaction = &mut context.transaction;
+        let hard = [("pods".into(), "1".parse().unwrap())];
+        let change = QuotaChange {
+            namespace: "team-a".into(),
+            name: "q".into(),
+            fresh_uid: Uid::new("q").unwrap(),
+            spec: Spec {
+                hard: hard.into_iter().collect(),
+                ..Spec::default()
+            },
+            metadata: Box::default(),
+            precondition: None,
+        };
+        let events = decide::set_quota(transaction.state(), transaction.now(), &change).unwrap();
+        transaction.record(&Actor::named("test"), events);
+    };
+    ledger.decide(limit).await.unwrap();
+    let (mut client, theirs) = tokio::io::duplex(1 << 10);
+    let options = Options {
+        budget: BodyBudget::new(0),
+        ..Options::new(Listener::Admission, &Config::default())
+    };
+    let peer = Peer {
+        address: SocketAddr::from(([127, 0, 0, 1], 1)),
+        names: Arc::new([]),
+    };
+    tokio::spawn(serve_stream(theirs, peer, router(&ledger), options));
+    let mut send = async |padding: usize| -> Value {
+        let pod = POD.replace("spec", &format!("{}\":1,\"spec", "x".repeat(padding)));
+        let review = REVIEW.replace("OBJECT", &pod);
+        let head = format!(
+            "POST {ROUTE} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            review.len()
+        );
+        client.write_all((head + &review).as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        loop {
+            answer.push(client.read_u8().await.unwrap());
+            let text = std::str::from_utf8(&answer).unwrap();
+            let body = text.split_once("\r\n\r\n").map(|(_, body)| body);
+            if let Some(Ok(review)) = body.map(serde_json::from_str::<Value>) {
+                assert!(text.starts_with("HTTP/1.1 200 "), "{text}");
+                return review["response"].clone();
+            }
+        }
+    };
+    for padding in [17_000, 1 << 20, 9 << 20] {
+        let denied = send(padding).await;
+        let code = if padding > BODY_BYTES_MAX { 413 } else { 429 };
+        assert_eq!(denied["allowed"], false, "{denied}");
+        assert_eq!(denied["status"]["code"], code, "{denied}");
+    }
+    // For a small review there is always room.
+    let admitted = send(15_000).await;
+    assert_eq!(admitted["allowed"], true, "{admitted}");
+    ledger.close();
+    threads.join().unwrap();
+}
+
+/// Another leader may have set a quota, of which this node has not heard.
+#[tokio::test]
+async fn a_leader_that_is_cut_off_does_not_take_a_namespace_for_unlimited() {
+    let (ledger, threads) = ledger();
+    let leads = Arc::new(AtomicBool::new(true));
+    ledger.confirm_reads_by(Box::new(Switch(leads.clone())));
+    let router = router(&ledger);
     let send = async |object: &str| {
         let body = Body::from(REVIEW.replace("OBJECT", object));
         let request = Request::post(ROUTE)

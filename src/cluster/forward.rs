@@ -21,7 +21,7 @@ use crate::{
     metrics,
     problem::{NotDecided, NotReady, OutcomeUnknown, Problem, Reason},
     routes::{Answering, BodyLimit, Handle, Placed, Spec},
-    whole_body::whole_body,
+    whole_body::whole_or_broken,
 };
 
 /// Poll interval while there is no leader.
@@ -141,7 +141,9 @@ impl Cluster {
             };
             return Problem::new(Reason::Behind, detail).into_response();
         };
-        let mut response = handler.call(Request::from_parts(parts, Body::empty())).await;
+        let mut response = handler
+            .call(Request::from_parts(parts, Body::empty()))
+            .await;
         if let Ok(age) = HeaderValue::try_from(format!("{}ms", age.as_millis())) {
             response.headers_mut().insert("replica-age", age);
         }
@@ -154,10 +156,14 @@ impl Cluster {
             return handler.call(request).await;
         }
         let (parts, body) = request.into_parts();
-        let body = match whole_body(body).await {
+        let body = match whole_or_broken(body).await {
             Ok(body) => body,
-            // If the body exceeded a limit, the listener answers with that.
-            Err(problem) => return problem.into_response(),
+            Err(broken) => match broken.resumed() {
+                // This node answers by what the handler can keep, whether it leads or not.
+                Ok(body) => return handler.call(Request::from_parts(parts, body)).await,
+                // If the body exceeded a limit, the listener answers with that.
+                Err(problem) => return problem.into_response(),
+            },
         };
         let is_forwarded = parts.extensions.get::<FromNode>().is_some();
         let here = || handler.call(with_body(&parts, body.clone()));

@@ -65,7 +65,8 @@ pub enum BodyLimit {
     Events,
     /// A fixed size.
     Fixed {
-        /// Bytes that are kept in memory.
+        /// Bytes of a body that is kept in memory. The bytes of a longer body are dropped; if `dropped` is not 0, so are
+        /// those of a body for which `limits.bodies_bytes` has no room.
         kept: u64,
         /// Further bytes that the handler reads and drops, so that the caller can finish sending and read the response.
         dropped: u64,

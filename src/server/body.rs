@@ -1,6 +1,7 @@
 //! Bodies: a request's body is limited in size and time, a response's body reports its completion.
 
 use std::{
+    error::Error as _,
     future::Future,
     pin::Pin,
     sync::{
@@ -78,17 +79,28 @@ impl Progress {
     }
 }
 
-/// How many bytes of a request's body are read, and how many of these are kept: kept bytes count against the budget.
+/// How many bytes of a request's body are read, and how many a body may have that is kept: kept bytes count against the
+/// budget. Of a longer body, and of one that the budget has no room for, the handler keeps no bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lengths {
     pub(super) most: u64,
     pub(super) kept: u64,
 }
 
+impl Lengths {
+    /// Whether the handler can do without the bytes of a body.
+    fn may_be_dropped(&self) -> bool {
+        self.most > self.kept
+    }
+}
+
 /// A request's body that fails when it is too large, pauses for too long, or exceeds the budget.
 pub(super) struct Bounded<B> {
     body: B,
     left: Lengths,
+    may_be_dropped: bool,
+    /// The bytes that did not fit into the budget, until the handler reads on after [`NotKept`].
+    not_kept: Option<Frame<Bytes>>,
     pause: Duration,
     /// Set while no bytes arrive.
     waiting: Option<Pin<Box<Sleep>>>,
@@ -111,9 +123,16 @@ impl<B: HttpBody> Bounded<B> {
             state: AtomicU8::new(state),
             share: Share::of(budget),
         }));
+        let may_be_dropped = lengths.may_be_dropped();
+        let mut left = lengths;
+        if body.size_hint().lower() > left.kept {
+            left.kept = 0;
+        }
         let bounded = Self {
             body,
-            left: lengths,
+            left,
+            may_be_dropped,
+            not_kept: None,
             pause,
             waiting: None,
             progress: progress.clone(),
@@ -137,6 +156,18 @@ struct TooLarge;
 #[error("there is no room for the body")]
 struct OutOfBodyBudget;
 
+/// Other bodies use the whole budget, and the bytes of this body were returned to it. Its handler need not keep the
+/// body: if the handler drops what it has and reads on, the remaining bytes arrive, and do not count.
+#[derive(Debug, thiserror::Error)]
+#[error("there is no room to keep the body")]
+pub(crate) struct NotKept;
+
+/// Whether this error of a body is [`NotKept`].
+pub(crate) fn is_not_kept(error: &axum::Error) -> bool {
+    let mut sources = std::iter::successors(error.source(), |&error| error.source());
+    sources.any(|error| error.is::<NotKept>())
+}
+
 impl<B> HttpBody for Bounded<B>
 where
     B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Unpin,
@@ -149,6 +180,11 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         self.progress.begin();
+        if let Some(frame) = self.not_kept.take() {
+            let ends = self.body.is_end_stream();
+            self.progress.set(if ends { COMPLETE } else { ARRIVING });
+            return Poll::Ready(Some(Ok(frame)));
+        }
         let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {
             let pause = self.pause;
             let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(pause)));
@@ -175,11 +211,29 @@ where
                 return Poll::Ready(Some(Err(TooLarge.into())));
             }
         }
-        let kept = length.min(self.left.kept);
-        self.left.kept -= kept;
-        if !self.progress.0.share.grow(kept) {
+        let share = &self.progress.0.share;
+        let fits = match self.left.kept.checked_sub(length) {
+            Some(left) => {
+                let fits = share.grow(length);
+                self.left.kept = left;
+                fits
+            }
+            // Too much arrives to be kept: then the handler keeps nothing.
+            None => {
+                share.give_back();
+                self.left.kept = 0;
+                true
+            }
+        };
+        if !fits {
             self.progress.set(CROWDED_OUT);
-            return Poll::Ready(Some(Err(OutOfBodyBudget.into())));
+            if !self.may_be_dropped {
+                return Poll::Ready(Some(Err(OutOfBodyBudget.into())));
+            }
+            self.progress.give_back();
+            self.left.kept = 0;
+            self.not_kept = Some(frame);
+            return Poll::Ready(Some(Err(NotKept.into())));
         }
         if self.body.is_end_stream() {
             self.progress.set(COMPLETE);
@@ -188,11 +242,14 @@ where
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.not_kept.is_none() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        match self.not_kept {
+            None => self.body.size_hint(),
+            Some(_) => SizeHint::default(),
+        }
     }
 }
 

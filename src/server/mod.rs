@@ -34,6 +34,9 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+#[cfg(test)]
+pub(crate) use body::NotKept;
+pub(crate) use body::is_not_kept;
 pub use body_budget::BodyBudget;
 use context::RequestContext;
 use ends::Ends;

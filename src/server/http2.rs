@@ -68,12 +68,23 @@ pub(super) async fn serve<S, F>(
         let open = open.clone();
         service_fn(move |request| answer(request, open.enter(&slots), &requests))
     };
+    let ends = Ends {
+        stop: ends.stop,
+        // The peer may begin requests until it has answered the ping that follows GOAWAY.
+        invalid: {
+            let (open, invalid) = (open.clone(), ends.invalid);
+            async move {
+                invalid.await;
+                open.refuse();
+            }
+        },
+    };
     let streams = Streams {
         idle: options.keep_alive,
         longest: options.request_timeout + options.keep_alive,
         address,
     };
-    let (idle, longest) = (streams.idle, streams.longest);
+    let idle = streams.idle;
     let mut builder = http2::Builder::new(streams);
     builder
         .timer(TokioTimer::new())
@@ -86,7 +97,8 @@ pub(super) async fn serve<S, F>(
         open.idle_for(idle).await;
         ("idle", PONG)
     };
-    ends.serve(connection, address, longest, given_up).await;
+    ends.serve(connection, address, options.request_timeout, given_up)
+        .await;
 }
 
 impl<S, V> Drain for http2::Connection<TokioIo<S>, V, Streams>
@@ -103,14 +115,20 @@ where
 
 fn answer(
     request: Request<Incoming>,
-    held: Option<Held>,
+    held: Result<Held, Refused>,
     requests: &RequestContext,
 ) -> impl Future<Output = Result<Response<TrackedBody>, Infallible>> + Send + use<> {
     let answered = match &held {
-        Some(_) => Either::Left(requests.answer(request, &requests.bounds())),
-        None => Either::Right(ready(too_many(requests.retry_after(&request)))),
+        Ok(_) => Either::Left(requests.answer(request, &requests.bounds())),
+        Err(Refused::TooMany) => Either::Right(ready(too_many(requests.retry_after(&request)))),
+        Err(Refused::Invalid) => Either::Right(ready(invalid())),
     };
-    answered.map(|response| Ok(response.map(|body| TrackedBody::new(body, held))))
+    answered.map(|response| Ok(response.map(|body| TrackedBody::new(body, held.ok()))))
+}
+
+fn invalid() -> Response {
+    let detail = "the certificate of this connection is no longer valid";
+    Problem::new(Reason::Unauthorized, detail).into_response()
 }
 
 fn too_many(retry_after: bool) -> Response {
@@ -132,6 +150,16 @@ struct Requests {
     open: usize,
     /// Since when there have been none.
     idle_since: Instant,
+    /// Whether further requests are refused, since the caller's certificate is no longer valid.
+    refuses: bool,
+}
+
+/// Why a request is not answered.
+enum Refused {
+    /// There is no slot for it.
+    TooMany,
+    /// The caller's certificate is no longer valid.
+    Invalid,
 }
 
 impl Default for Requests {
@@ -139,22 +167,34 @@ impl Default for Requests {
         Self {
             open: 0,
             idle_since: Instant::now(),
+            refuses: false,
         }
     }
 }
 
 impl Open {
-    /// Begins a request; none if there is no slot for it.
-    fn enter(&self, slots: &Arc<Semaphore>) -> Option<Held> {
+    /// Refuses further requests.
+    fn refuse(&self) {
+        self.0.lock().refuses = true;
+    }
+
+    /// Begins a request, unless it is to be refused.
+    fn enter(&self, slots: &Arc<Semaphore>) -> Result<Held, Refused> {
         let mut requests = self.0.lock();
+        if requests.refuses {
+            return Err(Refused::Invalid);
+        }
         let slot = match requests.open {
             // The first request uses the slot of the connection.
             0 => None,
-            _ => Some(slots.clone().try_acquire_owned().ok()?),
+            _ => {
+                let slot = slots.clone().try_acquire_owned();
+                Some(slot.map_err(|_| Refused::TooMany)?)
+            }
         };
         requests.open += 1;
         let open = self.clone();
-        Some(Held { open, slot })
+        Ok(Held { open, slot })
     }
 
     /// Ends when the connection has had no request for this time.

@@ -1,12 +1,18 @@
 //! HTTP/2, over a stream in memory.
 
-use std::net::Ipv4Addr;
+use std::{
+    net::Ipv4Addr,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use tokio::{io::DuplexStream, sync::Notify};
+use tokio::{
+    io::DuplexStream,
+    sync::{Notify, RwLock},
+};
 
 use super::*;
 use crate::server::http2;
@@ -221,6 +227,78 @@ async fn a_stop_and_a_certificate_that_does_not_count_any_more_let_requests_end(
             assert_eq!(within(request).await.unwrap(), hello());
         }
         connection.ended().await;
+    }
+}
+
+/// A peer that does not answer pings may begin requests after GOAWAY.
+#[tokio::test]
+async fn requests_that_begin_after_the_certificate_has_ended_are_refused() {
+    let (ours, near) = tokio::io::duplex(1 << 16);
+    let (far, theirs) = tokio::io::duplex(1 << 16);
+    let (_, _, invalid, _served) = serve(theirs, length_of(), options());
+    let (sent, received) = (Arc::new(Progress::default()), Arc::new(Progress::default()));
+    let (near_read, near_write) = tokio::io::split(near);
+    let (far_read, far_write) = tokio::io::split(far);
+    tokio::spawn(sent.clone().pass_on(near_read, far_write));
+    tokio::spawn(received.clone().pass_on(far_read, near_write));
+    let (mut requests, driven) = handshake(TokioExecutor::new(), TokioIo::new(ours))
+        .await
+        .unwrap();
+    tokio::spawn(driven);
+    let hello = || {
+        Request::get("https://x/")
+            .body(Empty::<Bytes>::new())
+            .unwrap()
+    };
+    let first = within(requests.send_request(hello())).await.unwrap();
+    assert_eq!(first.status(), StatusCode::OK);
+    first.into_body().collect().await.unwrap();
+
+    // From here on the peer receives nothing, so that its request begins before it has answered the ping.
+    let held_back = received.gate.write().await;
+    let before = received.bytes();
+    invalid.notify_one();
+    within(received.beyond(before)).await;
+    let before = sent.bytes();
+    let late = tokio::spawn(requests.send_request(hello()));
+    within(sent.beyond(before)).await;
+    drop(held_back);
+    let late = within(late).await.unwrap().unwrap();
+    assert_eq!(late.status(), StatusCode::UNAUTHORIZED);
+}
+
+/// The bytes that one side of a connection has sent. They are passed on while nobody holds the gate.
+#[derive(Default)]
+struct Progress {
+    bytes: AtomicUsize,
+    gate: RwLock<()>,
+}
+
+impl Progress {
+    async fn pass_on(
+        self: Arc<Self>,
+        mut from: impl AsyncRead + Unpin,
+        mut to: impl AsyncWrite + Unpin,
+    ) {
+        let mut buffer = vec![0; 1 << 16];
+        while let Ok(length @ 1..) = from.read(&mut buffer).await {
+            self.bytes.fetch_add(length, Ordering::Relaxed);
+            let _open = self.gate.read().await;
+            if to.write_all(&buffer[..length]).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Waits for further bytes.
+    async fn beyond(&self, before: usize) {
+        while self.bytes() == before {
+            tokio::task::yield_now().await;
+        }
     }
 }
 

@@ -2,13 +2,11 @@
 
 use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
-use http::{HeaderMap, Uri, header};
+use http::{HeaderMap, header};
 use serde::Deserialize;
 
 use super::problem::{Problem, Reason};
-use crate::{
-    foreign_page::is_foreign_page, request_headers::media_type, whole_body::whole_body, yaml,
-};
+use crate::{request_headers::media_type, whole_body::whole_body, yaml};
 use quota_semantics::yaml::Object;
 
 const JSON: &str = "application/json";
@@ -46,7 +44,7 @@ impl<S: Send + Sync> FromRequest<S> for JsonText {
     type Rejection = Problem;
 
     fn from_request(request: Request, _: &S) -> impl Future<Output = Result<Self, Problem>> + Send {
-        let checked = must_be_json(request.uri(), request.headers());
+        let checked = must_be_json(request.headers());
         let body = request.into_body();
         async {
             checked?;
@@ -60,9 +58,8 @@ impl<S: Send + Sync> FromRequest<S> for ObjectText {
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
         let yaml = YAML.contains(&&*media_type(request.headers()));
-        match yaml {
-            true => refuse_foreign_pages(request.uri(), request.headers())?,
-            false => must_be_json(request.uri(), request.headers())?,
+        if !yaml {
+            must_be_json(request.headers())?;
         }
         let bytes = whole_body(request.into_body()).await?;
         let text = JsonText(bytes);
@@ -98,7 +95,6 @@ impl<S: Send + Sync> FromRequest<S> for ManifestText {
     type Rejection = Problem;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
-        refuse_foreign_pages(request.uri(), request.headers())?;
         let media_type = media_type(request.headers());
         let is_yaml = YAML.contains(&&*media_type);
         let unspecified = media_type.is_empty() || UNSPECIFIED.contains(&&*media_type);
@@ -148,9 +144,8 @@ impl JsonText {
     }
 }
 
-/// Refuses a body of another media type, and a body that a page of another origin sends.
-fn must_be_json(uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
-    refuse_foreign_pages(uri, headers)?;
+/// Refuses a body of another media type.
+fn must_be_json(headers: &HeaderMap) -> Result<(), Problem> {
     let content_type = headers.get(header::CONTENT_TYPE);
     // The usual spelling, compared first.
     if content_type.is_some_and(|value| value == JSON) {
@@ -170,15 +165,4 @@ fn is_json(media_type: &str) -> bool {
 fn unsupported(media_type: &str, wanted: &str) -> Problem {
     let detail = format!("the body must be {wanted}, not {media_type:?}");
     Problem::new(Reason::UnsupportedMediaType, detail)
-}
-
-/// Refuses requests of web pages of other origins.
-pub(super) fn refuse_foreign_pages(uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
-    if !is_foreign_page(uri, headers) {
-        return Ok(());
-    }
-    Err(Problem::new(
-        Reason::CrossOrigin,
-        "the request comes from a page of another origin",
-    ))
 }

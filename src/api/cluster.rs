@@ -1,16 +1,14 @@
 //! The cluster that this node is part of.
 
 use axum::{Extension, extract::State, response::Response};
-use http::{HeaderMap, StatusCode, Uri};
+use http::StatusCode;
 use quota_client::wire::{HealRequest, RemoveRequest, ReplicatedLedger, TransferRequest};
 use quota_replication::LedgerId;
 
-use super::page::Params;
 use super::{
     App, answer,
-    body::{JsonText, refuse_foreign_pages},
+    body::JsonText,
     problem::{Problem, Reason},
-    status::NoQuery,
 };
 use crate::cluster::{Cluster, Error, FromNode};
 
@@ -43,7 +41,6 @@ impl From<Error> for Problem {
 pub(super) async fn status(
     State(app): State<App>,
     asker: Option<Extension<FromNode>>,
-    Params(NoQuery {}): Params<NoQuery>,
 ) -> Result<Response, Problem> {
     let cluster = cluster(&app)?;
     Ok(answer::ok(&match asker {
@@ -58,12 +55,7 @@ fn begun(ledger: LedgerId) -> Response {
 }
 
 /// `POST /v1/cluster/init`
-pub(super) async fn initialise(
-    State(app): State<App>,
-    uri: Uri,
-    headers: HeaderMap,
-) -> Result<Response, Problem> {
-    refuse_foreign_pages(&uri, &headers)?;
+pub(super) async fn initialise(State(app): State<App>) -> Result<Response, Problem> {
     let ledger = cluster(&app)?.initialise().await?;
     Ok(begun(ledger))
 }

@@ -20,7 +20,6 @@ use crate::{
 };
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct EntriesQuery {
     from: Option<Sequence>,
     limit: Option<usize>,

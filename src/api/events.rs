@@ -1,13 +1,11 @@
 //! Ingests events over HTTP.
 
 use axum::{body::Body, extract::State, response::Response};
-use http::{HeaderMap, Uri};
 use quota_client::wire::{EventsAnswer, RejectedEvent};
 use quota_core::state::State as LedgerState;
 
 use super::{
     App, Caller, answer,
-    body::refuse_foreign_pages,
     measure::{Operation, measured},
     problem::Problem,
 };
@@ -17,12 +15,9 @@ use crate::{intake, whole_body::whole_body};
 pub(super) async fn accept(
     State(app): State<App>,
     Caller(actor): Caller,
-    uri: Uri,
-    headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
     let (answer, as_of) = measured(Operation::Events, async {
-        refuse_foreign_pages(&uri, &headers)?;
         let text = whole_body(body).await?;
         let most = app.max_batch_entries;
         let answer = intake::http::accept(&app.ledger, &app.events, &actor, most, text).await?;

@@ -19,7 +19,6 @@ use super::{
 };
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct ExplainQuery {
     /// The resource, as named in a quota.
     resource: String,

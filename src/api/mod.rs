@@ -35,6 +35,7 @@ mod replacing;
 mod reservations;
 mod reserve_request;
 mod routes;
+mod rules;
 mod series;
 mod status;
 mod usage;

@@ -28,7 +28,6 @@ const PLACES: u32 = 16_384;
 const HOLDS: usize = 64;
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct ObjectsQuery {
     limit: Option<usize>,
     #[serde(rename = "continue")]

@@ -30,7 +30,6 @@ use crate::{
 const LIMITS_AT_ONCE: usize = 10_000;
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct OverviewQuery {
     /// Only namespaces whose names contain this text.
     search: Option<String>,
@@ -223,7 +222,6 @@ async fn of_now(
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct TrendQuery {
     /// Names, separated by commas.
     namespaces: String,

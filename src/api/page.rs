@@ -11,7 +11,7 @@ use crate::label_selector::LabelSelector;
 pub(super) use crate::routes::Target;
 pub(super) use quota_client::wire::Page;
 
-/// The query of a request. Unknown parameters are refused, so that a mistyped one is not silently ignored.
+/// The query of a request. Its route has refused unknown parameters.
 #[derive(Clone, Debug)]
 pub(super) struct Params<T>(pub T);
 
@@ -28,7 +28,6 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
 
 /// Selects a page of a list.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct PageQuery {
     /// Most items; none for the largest allowed page.
     pub limit: Option<usize>,
@@ -57,7 +56,7 @@ impl PageQuery {
 
 /// Selects a page of a list of labelled items.
 #[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[serde(rename_all = "camelCase")]
 pub(super) struct LabelledQuery {
     limit: Option<usize>,
     #[serde(rename = "continue")]

@@ -16,7 +16,6 @@ use crate::{
 
 /// The moment that a query refers to; none for now.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct When {
     pub(super) at: Option<Timestamp>,
     pub(super) sequence: Option<Sequence>,

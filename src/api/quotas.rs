@@ -6,7 +6,7 @@ use axum::{
     extract::State,
     response::{IntoResponse as _, Response},
 };
-use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use quota_core::{
     decide::{self, Precondition, QuotaChange},
     event::{Actor, QuotaRecord},
@@ -190,10 +190,9 @@ pub(super) async fn delete(
     State(app): State<App>,
     Target((namespace, name)): Target<(String, String)>,
     Caller(actor): Caller,
-    uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    replacing::delete(&app, actor, (&uri, &headers), move |state, precondition| {
+    replacing::delete(&app, actor, &headers, move |state, precondition| {
         decide::delete_quota(state, &namespace.into(), &name.into(), precondition)
     })
     .await

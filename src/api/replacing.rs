@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::response::{IntoResponse as _, Response};
-use http::{HeaderMap, StatusCode, Uri};
+use http::{HeaderMap, StatusCode};
 use quota_core::{
     decide::{self, Precondition, Refusal},
     event::{Actor, Event, Sequence},
@@ -12,7 +12,7 @@ use quota_core::{
 use quota_semantics::{Name, quota::manifest::Metadata};
 
 use super::{
-    App, body,
+    App,
     measure::{Operation, measured},
     precondition,
     problem::{FieldProblem, Problem, Reason},
@@ -108,11 +108,10 @@ pub(super) fn refused(refusal: Refusal) -> Problem {
 pub(super) async fn delete(
     app: &App,
     actor: Arc<Actor>,
-    (uri, headers): (&Uri, &HeaderMap),
+    headers: &HeaderMap,
     deletion: impl FnOnce(&State, Option<Precondition>) -> Result<Vec<Event>, Refusal> + Send + 'static,
 ) -> Response {
     let deleted = measured(Operation::Quota, async {
-        body::refuse_foreign_pages(uri, headers)?;
         let precondition = precondition::of(headers)?;
         let principal = actor.principal.clone();
         let decision = app.ledger.decide_always(&principal, move |context| {

@@ -233,7 +233,6 @@ pub(super) async fn get(
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct ListQuery {
     #[serde(default)]
     state: ReservationState,

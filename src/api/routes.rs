@@ -13,8 +13,8 @@ use serde_json::Value;
 
 use super::{
     App, backup, batch, check, cluster, corrections, denials, drift, entries, events, explain,
-    groups, lifecycle, objects, openapi, overview, quotas, relist, reservations, series, status,
-    usage, watch,
+    groups, lifecycle, objects, openapi, overview, quotas, relist, reservations, rules, series,
+    status, usage, watch,
 };
 use crate::{
     auth::{
@@ -60,9 +60,14 @@ async fn description() -> Response {
 /// The media types of manifests.
 const JSON_OR_YAML: &[&str] = &["application/json", "application/yaml"];
 
-/// The routes of the API. Routes of one path stand together.
+/// The routes of the API.
 #[must_use]
 pub fn routes() -> Vec<Route<App>> {
+    table().into_iter().map(rules::enforced).collect()
+}
+
+/// Routes of one path stand together.
+fn table() -> Vec<Route<App>> {
     vec![
         get("/", Authenticated, index).operation("index", &[(200, "Index")]).about("the paths"),
         get("/openapi.json", Authenticated, description)

@@ -27,7 +27,6 @@ pub(super) const FIGURES_MAX: usize = 200_000;
 
 /// Selects the points of a series.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct SeriesQuery {
     pub(super) from: Timestamp,
     pub(super) to: Option<Timestamp>,

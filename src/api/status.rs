@@ -12,7 +12,6 @@ use std::time::Instant;
 use super::{
     App, answer,
     history::{Walk, walk},
-    page::Params,
     problem::Problem,
 };
 use crate::{
@@ -23,10 +22,6 @@ use crate::{
 
 /// Failures to read the oldest entry that are logged per second.
 static UNREAD: LogLimiter = LogLimiter::new(1);
-
-#[derive(Debug, Default, serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct NoQuery {}
 
 fn member(cluster: &Cluster) -> ClusterMember {
     let view = cluster.view();
@@ -39,11 +34,7 @@ fn member(cluster: &Cluster) -> ClusterMember {
 }
 
 /// `GET /v1/status`
-pub(super) async fn status(
-    State(app): State<App>,
-    caller: Principal,
-    Params(NoQuery {}): Params<NoQuery>,
-) -> Result<Response, Problem> {
+pub(super) async fn status(State(app): State<App>, caller: Principal) -> Result<Response, Problem> {
     let read = app.ledger.read(|state| (sources(state), state.head()));
     let (sources, as_of) = read.await?;
     let first: Sequence = app.reader.first_sequence();

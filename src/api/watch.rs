@@ -44,7 +44,6 @@ const PAGE: Most = Most {
 };
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct WatchQuery {
     /// The first entry to send; none for the next entry.
     from: Option<Sequence>,

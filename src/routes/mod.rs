@@ -6,15 +6,23 @@
 
 mod target;
 
-use std::{future::Future, pin::Pin, sync::Arc};
+use std::{
+    future::{Future, ready},
+    pin::Pin,
+    sync::Arc,
+};
 
-use axum::{extract::Request, handler::Handler, response::Response};
+use axum::{
+    extract::Request,
+    handler::Handler,
+    response::{IntoResponse as _, Response},
+};
 use http::Method;
 
 pub(crate) use target::{Gaps, Places};
 pub use target::{Placed, Target};
 
-use crate::auth::Access;
+use crate::{auth::Access, problem::Problem};
 
 /// The properties of a route, without its handler.
 #[derive(Clone, Debug)]
@@ -211,6 +219,25 @@ impl<S: 'static> Route<S> {
     pub fn of_node(mut self) -> Self {
         self.spec.is_of_node = true;
         self
+    }
+
+    /// The same route, which refuses requests that do not pass this check before its handler sees them.
+    #[must_use]
+    pub(crate) fn checked(
+        self,
+        check: impl Fn(&Request) -> Result<(), Problem> + Send + Sync + 'static,
+    ) -> Self {
+        let Self { spec, handle } = self;
+        let checked = move |request: Request, placed: Placed<S>| -> Answering {
+            match check(&request) {
+                Ok(()) => handle(request, placed),
+                Err(problem) => Box::pin(ready(problem.into_response())),
+            }
+        };
+        Self {
+            spec,
+            handle: Arc::new(checked),
+        }
     }
 
     /// The properties of the route.

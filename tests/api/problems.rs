@@ -119,6 +119,14 @@ async fn pages_of_other_origins_cannot_write() {
         events.is_refused(403, "CrossOrigin");
         let init = world.call("POST", INIT, &headers, "").await;
         init.is_refused(403, "CrossOrigin");
+        for path in [
+            "/v1/namespaces/a/reservations/u",
+            "/v1/namespaces/a/quotas/q",
+            "/v1/groups/g",
+        ] {
+            let deleted = world.call("DELETE", path, &headers, "").await;
+            deleted.is_refused(403, "CrossOrigin");
+        }
     }
     let own = [host, ("origin", "http://127.0.0.1:8480")];
     world.call("POST", ALL, &own, text).await.is(201);
@@ -146,6 +154,33 @@ async fn over_http2_the_uri_names_the_own_origin() {
     world.call("POST", &uri(ALL), &own, text).await.is(201);
     let missing = world.call("DELETE", &quota, &own, "").await;
     missing.is_refused(404, "NotFound");
+}
+
+#[tokio::test]
+async fn a_parameter_that_a_route_does_not_declare_is_refused() {
+    let world = World::new();
+    world.quota(json!({"pods": "3"})).await;
+    let quota = "/v1/namespaces/a/quotas/q";
+    for (method, path) in [
+        ("GET", format!("{quota}?at=2020-01-01T00:00:00Z")),
+        ("DELETE", format!("{quota}?dryRun=All")),
+        ("PUT", format!("{quota}?fieldManager=me")),
+        ("POST", format!("{ALL}?ttl=5m")),
+        ("DELETE", format!("{ALL}/u?force")),
+        ("POST", "/v1/reservations:batch?atomic=true".to_owned()),
+        ("GET", "/v1/status?verbose=1".to_owned()),
+        ("GET", "/v1/entries?fromSequence=1".to_owned()),
+    ] {
+        let refused = world
+            .call(method, &path, &[], pods("u", 1).to_string())
+            .await;
+        refused.is_refused(400, "Malformed");
+        let detail = refused.body["detail"].as_str().unwrap();
+        assert!(detail.starts_with("unknown query parameter"), "{detail}");
+    }
+    world.get(quota).await.is(200);
+    world.get("/v1/status?").await.is(200);
+    assert!(world.get(ALL).await.items().is_empty());
 }
 
 #[tokio::test]

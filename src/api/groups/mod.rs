@@ -9,7 +9,7 @@ use axum::{
     extract::State,
     response::{IntoResponse as _, Response},
 };
-use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use quota_client::wire;
 use quota_core::{
     decide::{self, GroupChange, Precondition, Refusal},
@@ -215,10 +215,9 @@ pub(super) async fn delete(
     State(app): State<App>,
     Target(name): Target<String>,
     Caller(actor): Caller,
-    uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    replacing::delete(&app, actor, (&uri, &headers), move |state, precondition| {
+    replacing::delete(&app, actor, &headers, move |state, precondition| {
         decide::delete_group(state, &name.into(), precondition)
     })
     .await

@@ -101,16 +101,24 @@ fn in_path(path: &str) -> impl Iterator<Item = Value> {
     })
 }
 
-/// A parameter by its name in the table of parameters; the suffix `!` makes it required.
-fn in_query(name: &str) -> Value {
-    let (key, required) = match name.strip_suffix('!') {
+/// The key of a declared parameter in the table of parameters, and whether the suffix `!` makes it required.
+fn parameter_key(declared: &'static str) -> (&'static str, bool) {
+    match declared.strip_suffix('!') {
         Some(key) => (key, true),
-        None => (name, false),
-    };
-    let mut parameter = PARAMETERS[key].clone();
-    if parameter["name"].is_null() {
-        parameter["name"] = key.into();
+        None => (declared, false),
     }
+}
+
+/// The name that a declared parameter has in a query.
+pub(super) fn parameter_name(declared: &'static str) -> &'static str {
+    let (key, _) = parameter_key(declared);
+    PARAMETERS[key]["name"].as_str().unwrap_or(key)
+}
+
+fn in_query(declared: &'static str) -> Value {
+    let (key, required) = parameter_key(declared);
+    let mut parameter = PARAMETERS[key].clone();
+    parameter["name"] = parameter_name(declared).into();
     parameter["in"] = "query".into();
     parameter["required"] = required.into();
     parameter

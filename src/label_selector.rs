@@ -4,9 +4,19 @@ use std::collections::BTreeMap;
 
 use quota_semantics::quota::syntax;
 
+use crate::large::BYTES_PER_AMOUNT;
+
+/// Most requirements of a selector, and most values in its sets.
+const REQUIREMENTS_MAX: usize = 100;
+const VALUES_MAX: usize = 1000;
+
 /// Requirements that labels must all meet; without requirements every object matches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LabelSelector(Vec<Requirement>);
+pub(crate) struct LabelSelector {
+    requirements: Vec<Requirement>,
+    /// The length of the text.
+    bytes: usize,
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Requirement {
@@ -26,21 +36,35 @@ enum Operator {
 
 impl LabelSelector {
     /// Parses `a=b,c!=d,e in (f, g),h notin (i),j,!k,l>1,m<2`.
+    ///
+    /// # Errors
+    /// The text is not a selector, or a long one.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         if text.trim().is_empty() {
             return Ok(Self::default());
         }
+        check_length("labelSelector", text)?;
         let parts = split(text)?.into_iter();
         let requirements: Result<_, _> = parts.map(Requirement::parse).collect();
-        requirements.map(Self)
+        Ok(Self {
+            requirements: requirements?,
+            bytes: text.len(),
+        })
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.requirements.is_empty()
+    }
+
+    /// How many more amounts an object costs because it is compared with the selector.
+    pub(crate) fn weight(&self) -> usize {
+        self.bytes / BYTES_PER_AMOUNT
     }
 
     pub(crate) fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
-        self.0.iter().all(|requirement| requirement.matches(labels))
+        self.requirements
+            .iter()
+            .all(|requirement| requirement.matches(labels))
     }
 }
 
@@ -121,6 +145,34 @@ impl Requirement {
     }
 }
 
+/// Checks that a selector of labels or fields has few requirements and values, since each object is compared with all of
+/// them.
+///
+/// # Errors
+/// It has many.
+pub(crate) fn check_length(name: &str, selector: &str) -> Result<(), String> {
+    let (mut requirements, mut values, mut is_inside) = (1, 1, false);
+    for byte in selector.bytes() {
+        match byte {
+            b'(' => is_inside = true,
+            b')' => is_inside = false,
+            b',' if is_inside => values += 1,
+            b',' => requirements += 1,
+            _ => {}
+        }
+    }
+    let bounds = [
+        (requirements, REQUIREMENTS_MAX, "requirements"),
+        (values, VALUES_MAX, "values in sets"),
+    ];
+    match bounds.into_iter().find(|(count, most, _)| count > most) {
+        None => Ok(()),
+        Some((count, most, what)) => Err(format!(
+            "{name} has {count} {what}: at most {most} are allowed"
+        )),
+    }
+}
+
 /// Splits at commas outside of parentheses.
 fn split(text: &str) -> Result<Vec<&str>, String> {
     let (mut parts, mut begin, mut inside) = (Vec::new(), 0, false);
@@ -147,6 +199,28 @@ fn split(text: &str) -> Result<Vec<&str>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_selector_is_refused_and_one_of_many_bytes_has_a_weight() {
+        let labels = |count| vec!["!a"; count].join(",");
+        let values = |count| format!("a notin ({})", vec!["x"; count].join(","));
+        for (text, wrong) in [
+            (
+                labels(101),
+                "labelSelector has 101 requirements: at most 100 are allowed",
+            ),
+            (
+                values(1001),
+                "labelSelector has 1001 values in sets: at most 1000 are allowed",
+            ),
+        ] {
+            assert_eq!(LabelSelector::parse(&text).unwrap_err(), wrong);
+        }
+        let weight = |text: &str| LabelSelector::parse(text).unwrap().weight();
+        assert_eq!(weight(&labels(100)), 299 / BYTES_PER_AMOUNT);
+        assert!(weight(&values(1000)) > 30);
+        assert_eq!(weight("a=b"), 0);
+    }
 
     #[test]
     fn labels_are_selected_as_kubernetes_selects_them() {

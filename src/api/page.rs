@@ -78,7 +78,7 @@ impl LabelledQuery {
     /// The label selector.
     ///
     /// # Errors
-    /// `Malformed` if the text is not a selector.
+    /// `Malformed` if the text is not a selector, or a long one.
     pub(super) fn labels(&self) -> Result<LabelSelector, Problem> {
         let text = self.label_selector.as_deref().unwrap_or_default();
         LabelSelector::parse(text).map_err(|why| Problem::new(Reason::Malformed, why))

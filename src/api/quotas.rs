@@ -250,7 +250,7 @@ async fn finish(
     next: Option<String>,
     head: Head,
 ) -> Response {
-    let amounts = amounts(&view);
+    let amounts = amounts(&view) + view.len() * labels.weight();
     let make = move |turn: &Turn| respond(turn, &app, &view, &labels, next, head);
     permit.make(amounts, make).await
 }

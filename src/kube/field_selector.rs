@@ -2,6 +2,8 @@
 
 use quota_semantics::Name;
 
+use crate::label_selector::check_length;
+
 /// Requirements on name and namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct FieldSelector(Vec<(Field, bool, Name)>);
@@ -14,7 +16,11 @@ enum Field {
 
 impl FieldSelector {
     /// Parses `metadata.name=x,metadata.namespace!=y`.
+    ///
+    /// # Errors
+    /// The text is not a selector, or a long one.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
+        check_length("fieldSelector", text)?;
         let parts = text
             .split(',')
             .map(str::trim)

@@ -220,7 +220,7 @@ impl Kube {
                 let some = some.within(scope);
                 let (more_objects, more_amounts) = some.size();
                 objects += more_objects;
-                amounts += more_amounts;
+                amounts += more_amounts + more_objects * scope.labels.weight();
                 copied.push((some, head));
                 let Some(next) = next else { break false };
                 after = next;

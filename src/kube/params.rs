@@ -17,10 +17,6 @@ const MANAGER_MAX_BYTES: usize = 128;
 /// Most objects of one list; the rest is left for `continue`, regardless of `limit`.
 const LIST_MAX: usize = 10_000;
 
-/// Most requirements of a selector, and most values in its sets.
-const REQUIREMENTS_MAX: usize = 100;
-const VALUES_MAX: usize = 1000;
-
 /// All parameters of all requests; unknown ones are ignored, as in Kubernetes.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -76,12 +72,10 @@ impl Params {
     }
 
     pub(super) fn labels(&self) -> Result<LabelSelector> {
-        check_length("labelSelector", &self.label_selector)?;
         LabelSelector::parse(&self.label_selector).map_err(Failure::bad_request)
     }
 
     pub(super) fn fields(&self) -> Result<FieldSelector> {
-        check_length("fieldSelector", &self.field_selector)?;
         FieldSelector::parse(&self.field_selector).map_err(Failure::bad_request)
     }
 
@@ -217,30 +211,6 @@ impl Params {
     /// Checks that server-side apply names its manager.
     pub(super) fn has_manager(&self) -> bool {
         !self.field_manager.is_empty()
-    }
-}
-
-/// Checks that a selector has few requirements and values, since each object is compared with all of them.
-fn check_length(name: &str, selector: &str) -> Result<()> {
-    let (mut requirements, mut values, mut is_inside) = (1, 1, false);
-    for byte in selector.bytes() {
-        match byte {
-            b'(' => is_inside = true,
-            b')' => is_inside = false,
-            b',' if is_inside => values += 1,
-            b',' => requirements += 1,
-            _ => {}
-        }
-    }
-    let bounds = [
-        (requirements, REQUIREMENTS_MAX, "requirements"),
-        (values, VALUES_MAX, "values in sets"),
-    ];
-    match bounds.into_iter().find(|(count, most, _)| count > most) {
-        None => Ok(()),
-        Some((count, most, what)) => Err(Failure::bad_request(format!(
-            "{name} has {count} {what}: at most {most} are allowed"
-        ))),
     }
 }
 

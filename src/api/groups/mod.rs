@@ -240,7 +240,7 @@ pub(super) async fn list(
     let ((page, more), head) = page.await?;
     let last = page.last().filter(|_| more);
     let next = last.map(|group| token(&&*group.record.name)).transpose()?;
-    let amounts = page.iter().map(amounts_of).sum();
+    let amounts = page.iter().map(amounts_of).sum::<usize>() + page.len() * labels.weight();
     let make = move |turn: &Turn| {
         let groups = page.into_iter().map(|group| {
             turn.pause();

@@ -68,6 +68,11 @@ impl<S: Send + Sync> FromRequest<S> for ObjectText {
 }
 
 impl ObjectText {
+    /// Its bytes.
+    pub(super) fn len(&self) -> usize {
+        self.text.len()
+    }
+
     /// The text in JSON.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use axum::{
 };
 use quota_client::wire::Verdict;
 use quota_core::{
-    decide::{self, Checked, Refusal},
+    decide::{self, By, Checked, FingerprintedRequest, Refusal},
     state::Head,
 };
 use quota_semantics::{Name, uid::Uid};
@@ -26,7 +26,7 @@ use super::{
 use crate::{
     auth::Principal,
     clock,
-    large::{self, Turn},
+    large::{self, BYTES_PER_AMOUNT, Turn},
     server::warn,
 };
 
@@ -39,20 +39,20 @@ pub(super) async fn check(
     text: ObjectText,
 ) -> Response {
     let checked = measured(Operation::Check, async {
-        // A hypothetical object has no uid.
-        let fresh = Uid::from_uuid(uuid::Uuid::new_v4().into_bytes());
-        let text = text.into_json()?;
-        let request = text.read::<ReserveRequest<'_>>()?;
-        let request = request.request(&app, &namespace, clock::now(), Some(fresh))?;
+        let (reading, place) = (app.clone(), namespace.clone());
+        let amounts = text.len() / BYTES_PER_AMOUNT;
+        let read = move |_: &Turn| read(&reading, &place, text);
+        let request = large::make_sized(&actor.principal, amounts, read).await??;
         let by = caller::by(&actor, &principal, &namespace);
-        let question = app.ledger.read(|state| {
-            let now = clock::now().max(state.head().time);
-            (
-                decide::check(state, now, &by, &request, app.ledger.policy()),
-                state.head(),
-            )
-        });
-        let (checked, head) = question.await?;
+        // A request beside many limits is decided in the turn of the principal, too.
+        let before = app.ledger.before_peeks();
+        let amounts = app
+            .ledger
+            .peek(|state| decide::amounts_to_check(state, &request));
+        let deciding = app.clone();
+        let work = move |_: &Turn| decided(&deciding, &by, &request);
+        let (checked, head) = large::make_sized(&actor.principal, amounts, work).await?;
+        app.ledger.read_after(before, |_| ()).await?;
         let checked = checked.map(|checked| {
             let warnings = warnings(&namespace, &checked.notices, &checked.warn_of);
             (checked, warnings)
@@ -68,6 +68,23 @@ pub(super) async fn check(
         }
         Err(problem) => problem.into_response(),
     }
+}
+
+fn read(app: &App, namespace: &Name, text: ObjectText) -> Result<FingerprintedRequest, Problem> {
+    // A hypothetical object has no uid.
+    let fresh = Uid::from_uuid(uuid::Uuid::new_v4().into_bytes());
+    let text = text.into_json()?;
+    let request = text.read::<ReserveRequest<'_>>()?;
+    request.request(app, namespace, clock::now(), Some(fresh))
+}
+
+/// The decision by the state as it is, and the head of that state; neither is confirmed.
+fn decided(app: &App, by: &By, request: &FingerprintedRequest) -> (Result<Checked, Refusal>, Head) {
+    app.ledger.peek(|state| {
+        let now = clock::now().max(state.head().time);
+        let checked = decide::check(state, now, by, request, app.ledger.policy());
+        (checked, state.head())
+    })
 }
 
 /// How many amounts the verdict lists.

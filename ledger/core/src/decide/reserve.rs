@@ -94,6 +94,14 @@ pub fn reserve_all(
     Ok(all)
 }
 
+/// How many amounts [`check`] compares and shows: those of all quotas and groups that may count the request. Not included
+/// is the search for the time when there will be room, which has a bound of its own and is rarely needed.
+#[must_use]
+pub fn amounts_to_check(state: &State, request: &Request) -> usize {
+    let (quotas, limits) = state.count_limits(&request.namespace);
+    limits + quotas * request.footprint.resources.len()
+}
+
 /// Decides a request as [`reserve`] does, without reserving.
 ///
 /// # Errors

@@ -308,6 +308,19 @@ impl State {
         limits
     }
 
+    /// The number of quotas of a namespace and of groups that count it, and the number of their limits.
+    pub(crate) fn count_limits(&self, namespace: &Name) -> (usize, usize) {
+        let found = self.namespaces.find(namespace).into_iter();
+        let quotas = found.flat_map(|namespace| namespace.quotas.values());
+        let quotas = quotas.map(|quota| quota.hard().len());
+        let chain = self.chain_of(namespace);
+        let groups = chain
+            .iter()
+            .map(|link| self.groups.get(link.group).hard().len());
+        let add = |(count, limits), more| (count + 1, limits + more);
+        quotas.chain(groups).fold((0, 0), add)
+    }
+
     fn add_groups<'a>(
         &'a self,
         name: &Name,

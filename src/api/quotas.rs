@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use quota_core::{
     decide::{self, Precondition, QuotaChange},
     event::{Actor, QuotaRecord},
-    state::{self as ledger, Head, QuotaView, QuotasView},
+    state::{self as ledger, CopiedQuota, Head, QuotaView, QuotasView},
 };
 use quota_semantics::{
     quota::{
@@ -33,7 +33,7 @@ use super::{
 };
 use crate::{
     label_selector::LabelSelector,
-    large::{BYTES_PER_AMOUNT, Permit, Turn},
+    large::{BYTES_PER_AMOUNT, Permit, Turn, make_sized},
     server::warn,
     writer::DecisionContext,
 };
@@ -46,33 +46,30 @@ pub(super) async fn put(
     headers: HeaderMap,
     text: ManifestText,
 ) -> Response {
+    let principal = actor.principal.clone();
     let changed = measured(Operation::Quota, async {
         let precondition = precondition::of(&headers)?;
-        let Read {
-            mut manifest,
-            unknown,
-        } = manifest::read(&text)?;
-        let metadata = &mut manifest.metadata;
-        take_from_path("metadata.namespace", &mut metadata.namespace, &namespace)?;
-        take_from_path("metadata.name", &mut metadata.name, &name)?;
-        let mut warnings = validation::warnings(&manifest.spec);
-        warnings.extend(unknown);
-        warnings.extend(not_enforced(&manifest.spec.hard, app.ledger.coverage()));
-        // The decider, on which all others wait, does not look for what is wrong with a manifest alone.
-        let checked = Checked::of(&manifest);
-        let principal = actor.principal.clone();
+        let (reading, amounts) = (app.clone(), text.text.len() / BYTES_PER_AMOUNT);
+        let read = move |_: &Turn| read(&reading, &text, &namespace, &name);
+        let (sent, warnings) = make_sized(&principal, amounts, read).await??;
         let decision = app.ledger.decide_for(&principal, move |context| {
-            let set = set(context, &actor, (manifest, checked), precondition);
+            let set = set(context, &actor, sent, precondition);
             (set, context.transaction.state().head())
         });
         let (set, head) = decision.await?;
-        let (view, created) = set.map_err(|problem| problem.as_of(head))?;
-        Ok((view, created, head, warnings))
+        let (copied, created) = set.map_err(|problem| problem.as_of(head))?;
+        Ok((copied, created, head, warnings))
     });
     match changed.await {
-        Ok((view, created, head, warnings)) => {
-            let mut response = show(&app, status_of(created), &view, head);
-            if created && let Some(location) = location(&view) {
+        Ok((copied, created, head, warnings)) => {
+            let (amounts, record) = (amounts_of(&copied), copied.record().clone());
+            let make = move |turn: &Turn| show(turn, &app, &copied, head, None);
+            let permit = Permit::to_change(&principal);
+            let mut response = permit.make(amounts, make).await;
+            if created {
+                *response.status_mut() = StatusCode::CREATED;
+            }
+            if created && let Some(location) = location(&record) {
                 response.headers_mut().insert(header::LOCATION, location);
             }
             warn(response.headers_mut(), &warnings);
@@ -82,17 +79,32 @@ pub(super) async fn put(
     }
 }
 
-const fn status_of(created: bool) -> StatusCode {
-    match created {
-        true => StatusCode::CREATED,
-        false => StatusCode::OK,
-    }
+/// Reads a quota, and checks what can be checked without the state: the decider, on which all others wait, does not look
+/// for what is wrong with a manifest alone. Also answers the warnings.
+fn read(
+    app: &App,
+    text: &ManifestText,
+    namespace: &str,
+    name: &str,
+) -> Result<((Manifest, Checked), Vec<String>), Problem> {
+    let Read {
+        mut manifest,
+        unknown,
+    } = manifest::read(text)?;
+    let metadata = &mut manifest.metadata;
+    take_from_path("metadata.namespace", &mut metadata.namespace, namespace)?;
+    take_from_path("metadata.name", &mut metadata.name, name)?;
+    let mut warnings = validation::warnings(&manifest.spec);
+    warnings.extend(unknown);
+    warnings.extend(not_enforced(&manifest.spec.hard, app.ledger.coverage()));
+    let checked = Checked::of(&manifest);
+    Ok(((manifest, checked), warnings))
 }
 
-fn location(view: &QuotaView) -> Option<HeaderValue> {
+fn location(record: &QuotaRecord) -> Option<HeaderValue> {
     let QuotaRecord {
         namespace, name, ..
-    } = &*view.record;
+    } = record;
     answer::location(&[("/v1/namespaces/", namespace), ("/quotas/", name)])
 }
 
@@ -102,7 +114,7 @@ fn set(
     actor: &Arc<Actor>,
     (mut manifest, checked): (Manifest, Checked),
     precondition: Option<Precondition>,
-) -> Result<(QuotaView, bool), Problem> {
+) -> Result<(CopiedQuota, bool), Problem> {
     let namespace = manifest.metadata.namespace.clone();
     let name = manifest.metadata.name.clone();
     let state = context.transaction.state();
@@ -119,7 +131,7 @@ fn set(
             let place = (Some(&namespace), &name);
             let repeats = || manifest.repeats(&stored);
             if is_no_edit(context, &subject, place, entry, precondition, repeats)? {
-                return Ok((set_view(state, &namespace, &name)?, false));
+                return Ok((copied(state, &namespace, &name)?, false));
             }
             refuse_stale(&subject, &mut manifest.metadata, &stored.metadata)?;
             manifest.inherit(&stored);
@@ -149,18 +161,30 @@ fn set(
         decide::set_quota(transaction.state(), transaction.now(), &change).map_err(refused)?;
     let events = decide::unless_adopted(transaction.state(), context.policy, events)?;
     transaction.record(actor, events);
-    Ok((set_view(transaction.state(), &namespace, &name)?, created))
+    Ok((copied(transaction.state(), &namespace, &name)?, created))
 }
 
-fn set_view(state: &ledger::State, namespace: &str, name: &str) -> Result<QuotaView, Problem> {
-    let view = state.quota(namespace, name);
-    view.ok_or_else(|| Problem::internal(&"a quota that was set is not there"))
+fn copied(state: &ledger::State, namespace: &str, name: &str) -> Result<CopiedQuota, Problem> {
+    let copied = state.copied_quota(namespace, name);
+    copied.ok_or_else(|| Problem::internal(&"a quota that was set is not there"))
 }
 
-fn show(app: &App, status: StatusCode, view: &QuotaView, head: Head) -> Response {
-    let quota = ResourceQuota::of(view, app.ledger.coverage()).as_of(head, app.lags());
-    let mut response = answer::json(status, &quota);
-    response.headers_mut().insert(header::ETAG, quota.tag());
+/// The response with a quota; 304 without it if the caller's headers are given and have its tag.
+fn show(
+    turn: &Turn,
+    app: &App,
+    copied: &CopiedQuota,
+    head: Head,
+    headers: Option<&HeaderMap>,
+) -> Response {
+    let view = copied.view();
+    let quota = ResourceQuota::of(&view, app.ledger.coverage());
+    let tag = quota.tag();
+    let mut response = match headers.is_some_and(|headers| precondition::has(headers, &tag)) {
+        true => StatusCode::NOT_MODIFIED.into_response(),
+        false => answer::large(turn, &quota.as_of(head, app.lags())),
+    };
+    response.headers_mut().insert(header::ETAG, tag);
     response
 }
 
@@ -168,21 +192,20 @@ fn show(app: &App, status: StatusCode, view: &QuotaView, head: Head) -> Response
 pub(super) async fn get(
     State(app): State<App>,
     Target((namespace, name)): Target<(String, String)>,
+    Caller(actor): Caller,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let read = app
         .ledger
-        .read(|state| (state.quota(&namespace, &name), state.head()));
-    let (view, head) = read.await?;
-    let view = view.ok_or_else(|| {
+        .read(|state| (state.copied_quota(&namespace, &name), state.head()));
+    let (copied, head) = read.await?;
+    let copied = copied.ok_or_else(|| {
         let detail = format!("quota {namespace}/{name} not found");
         Problem::new(Reason::NotFound, detail)
     })?;
-    let tag = ResourceQuota::of(&view, app.ledger.coverage()).tag();
-    if precondition::has(&headers, &tag) {
-        return Ok((StatusCode::NOT_MODIFIED, [(header::ETAG, tag)]).into_response());
-    }
-    Ok(show(&app, StatusCode::OK, &view, head))
+    let amounts = amounts_of(&copied);
+    let make = move |turn: &Turn| show(turn, &app, &copied, head, Some(&headers));
+    make_sized(&actor.principal, amounts, make).await
 }
 
 /// `DELETE /v1/namespaces/{namespace}/quotas/{name}`
@@ -253,6 +276,11 @@ async fn finish(
     let amounts = amounts(&view) + view.len() * labels.weight();
     let make = move |turn: &Turn| respond(turn, &app, &view, &labels, next, head);
     permit.make(amounts, make).await
+}
+
+/// How many amounts an answer with a quota shows; its metadata is read and shown, too.
+fn amounts_of(copied: &CopiedQuota) -> usize {
+    copied.amounts() + copied.record().metadata.len() / BYTES_PER_AMOUNT
 }
 
 /// How many amounts an answer with these quotas shows; their metadata is read and shown, too.

@@ -22,8 +22,6 @@ const GROUP_AMOUNTS: usize = 20_000;
 pub(super) enum Copied {
     Quotas(Vec<QuotasView>),
     Groups(Vec<groups::Copied>),
-    /// With figures already.
-    Views(Vec<View>),
 }
 
 impl Copied {
@@ -38,7 +36,6 @@ impl Copied {
             Self::Groups(groups) => {
                 groups.retain(|copied| scope.is_about_group(&copied.group.record.name));
             }
-            Self::Views(views) => views.retain(|view| scope.is_about(&view.key())),
         }
         self
     }
@@ -57,10 +54,6 @@ impl Copied {
                 let amounts = groups.iter().map(groups::Copied::amounts).sum();
                 (groups.len(), amounts)
             }
-            Self::Views(views) => {
-                let amounts = views.iter().map(|view| 1 + view.work()).sum();
-                (views.len(), amounts)
-            }
         }
     }
 
@@ -77,7 +70,6 @@ impl Copied {
                     .map(|copied| copied.seen(|| turn.pause()));
                 Box::new(views.map(View::Group))
             }
-            Self::Views(views) => Box::new(views.into_iter()),
         }
     }
 }

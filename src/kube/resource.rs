@@ -11,7 +11,7 @@ use quota_core::{
         delete_quota, set_group, set_quota, unless_adopted,
     },
     event::{Event, GroupRecord, QuotaRecord, Sequence},
-    state::{QuotaView, State},
+    state::{CopiedQuota, QuotaView, State},
 };
 use quota_semantics::{
     Name, Timestamp,
@@ -94,7 +94,7 @@ impl Key {
     pub(super) fn copied(&self, state: &State) -> Option<CopiedView> {
         match self.kind {
             Kind::Quota => state
-                .quota(&self.namespace, &self.name)
+                .copied_quota(&self.namespace, &self.name)
                 .map(CopiedView::Quota),
             Kind::Group => groups::Copied::of(state, &self.name).map(CopiedView::Group),
         }
@@ -283,10 +283,10 @@ impl Change {
     }
 }
 
-/// An object as of one moment. The numbers of a group, which may have many members, are computed while the state goes on.
+/// An object as of one moment. Its numbers are computed while the state goes on.
 #[derive(Clone, Debug)]
 pub(super) enum CopiedView {
-    Quota(QuotaView),
+    Quota(CopiedQuota),
     Group(groups::Copied),
 }
 
@@ -294,7 +294,9 @@ impl CopiedView {
     /// How many amounts it shows.
     pub(super) fn amounts(&self) -> usize {
         match self {
-            Self::Quota(view) => 1 + work_of_quota(view),
+            Self::Quota(copied) => {
+                copied.amounts() + copied.record().metadata.len() / BYTES_PER_AMOUNT
+            }
             Self::Group(copied) => copied.amounts(),
         }
     }
@@ -302,7 +304,7 @@ impl CopiedView {
     /// The object with its numbers, made with pauses.
     pub(super) fn view(self, turn: &Turn) -> View {
         match self {
-            Self::Quota(view) => View::Quota(view),
+            Self::Quota(copied) => View::Quota(copied.view()),
             Self::Group(copied) => View::Group(copied.seen(|| turn.pause())),
         }
     }
@@ -310,7 +312,8 @@ impl CopiedView {
 
 /// How many amounts a quota has; its metadata is read and shown, too.
 fn work_of_quota(view: &QuotaView) -> usize {
-    view.figures.len() + view.holds.len() + view.record.metadata.len() / BYTES_PER_AMOUNT
+    let holds = view.holds.iter().map(|(_, amounts)| 1 + amounts.len());
+    view.figures.len() + holds.sum::<usize>() + view.record.metadata.len() / BYTES_PER_AMOUNT
 }
 
 /// An object with its numbers.

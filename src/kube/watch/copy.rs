@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use quota_core::{event::Sequence, state::State};
+use quota_core::{
+    event::Sequence,
+    state::{QuotasView, State},
+};
 use quota_semantics::Name;
 
 use super::{
@@ -11,7 +14,7 @@ use super::{
         changes::Change,
         copied::Copied,
         kind::Kind,
-        resource::{CopiedView, Key, View},
+        resource::{CopiedView, Key},
         status::Result,
     },
     events::Purpose,
@@ -22,9 +25,7 @@ use crate::large::BYTES_PER_AMOUNT;
 const CHANGES_AT_ONCE: usize = 100;
 const AMOUNTS: usize = 10_000;
 
-/// The figures of a single quota are computed under the lock, which takes longer than to copy them. And the sums of its
-/// namespace are copied for it alone.
-const COMPUTED: usize = 5;
+/// The sums of the namespace of a single quota are copied for it alone.
 const SUMS: usize = 500;
 
 /// A member of a group costs as much as so many amounts to copy.
@@ -84,11 +85,11 @@ pub(super) fn some_of(
 /// An object, if it is there, and as many amounts as it costs to copy it.
 fn one(state: &State, key: &Key) -> (Copied, usize) {
     match key.copied(state) {
-        None => (Copied::Views(Vec::new()), 1),
+        None => (Copied::Quotas(Vec::new()), 1),
         Some(CopiedView::Quota(quota)) => {
-            let view = View::Quota(quota);
-            let work = SUMS + COMPUTED * (1 + view.work());
-            (Copied::Views(vec![view]), work)
+            let quotas = QuotasView::from(quota);
+            let work = SUMS + quotas.amounts() + quotas.metadata_bytes() / BYTES_PER_AMOUNT;
+            (Copied::Quotas(vec![quotas]), work)
         }
         Some(CopiedView::Group(group)) => {
             let work = group.amounts().max(MEMBER * group.places());

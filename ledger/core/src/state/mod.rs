@@ -47,7 +47,7 @@ pub use image::{Image, ImageError};
 pub use namespaces::ObservedNamespace;
 pub use objects_view::ObjectsView;
 pub use progress::WatermarkView;
-pub use quotas_view::QuotasView;
+pub use quotas_view::{CopiedQuota, QuotasView};
 pub use relisting::RelistView;
 pub use reservations_view::{ReservationsPage, ReservationsView};
 pub use tracked::{End, ReservationPlace, ReservationState};

@@ -24,7 +24,14 @@ const PAGE_METADATA_BYTES: usize = 1 << 20;
 /// Quotas, and the data for their numbers. Taking the view copies pointers.
 #[derive(Clone, Debug, Default)]
 pub struct QuotasView {
-    quotas: Vec<(Arc<Beside>, QuotaState)>,
+    quotas: Vec<CopiedQuota>,
+}
+
+/// A quota, and the data for its numbers. Taking the copy copies pointers.
+#[derive(Clone, Debug)]
+pub struct CopiedQuota {
+    beside: Arc<Beside>,
+    quota: QuotaState,
 }
 
 /// The data that the quotas of a namespace share.
@@ -33,6 +40,8 @@ struct Beside {
     sums: Arc<Sums>,
     /// The first of its pending reservations, and the observed footprints of their objects.
     pending: Vec<(Arc<Reservation>, Option<Arc<Footprint>>)>,
+    /// The amounts of these reservations.
+    pending_amounts: usize,
     /// How many more are pending.
     omitted: usize,
 }
@@ -41,9 +50,18 @@ impl State {
     /// A quota's numbers.
     #[must_use]
     pub fn quota(&self, namespace: &str, name: &str) -> Option<QuotaView> {
+        self.copied_quota(namespace, name).map(|quota| quota.view())
+    }
+
+    /// A quota, to compute its numbers later.
+    #[must_use]
+    pub fn copied_quota(&self, namespace: &str, name: &str) -> Option<CopiedQuota> {
         let namespace = self.namespaces.find(namespace)?;
         let quota = namespace.quotas.get(name)?;
-        Some(self.beside_quotas(namespace, HOLDS_MAX).view(quota))
+        Some(CopiedQuota {
+            beside: Arc::new(self.beside_quotas(namespace, HOLDS_MAX)),
+            quota: quota.clone(),
+        })
     }
 
     /// The quotas of a namespace, by name.
@@ -67,7 +85,10 @@ impl State {
         let quotas = namespace.quotas.values();
         QuotasView {
             quotas: quotas
-                .map(|quota| (beside.clone(), quota.clone()))
+                .map(|quota| CopiedQuota {
+                    beside: beside.clone(),
+                    quota: quota.clone(),
+                })
                 .collect(),
         }
     }
@@ -94,18 +115,24 @@ impl State {
             let range = (Bound::Excluded(from), Bound::Unbounded);
             let mut beside = None;
             for (_, quota) in namespace.quotas.range::<str, _>(range) {
-                work += quota.record.spec.hard.len() + namespace.pending.len().min(HOLDS_MAX);
-                if beside.is_none() {
-                    work += namespace.sums.used.len() + namespace.sums.reserved.len();
-                }
-                bytes += quota.record.metadata.len();
-                let is_much = work > PAGE_WORK || bytes > PAGE_METADATA_BYTES;
-                if page.len() == limit || (is_much && !page.is_empty()) {
+                if page.len() == limit {
                     return (page, true);
                 }
-                let copy = || Arc::new(self.beside_quotas(namespace, HOLDS_MAX));
-                let beside = beside.get_or_insert_with(copy);
-                page.quotas.push((beside.clone(), quota.clone()));
+                let beside = beside.get_or_insert_with(|| {
+                    work += namespace.sums.used.len() + namespace.sums.reserved.len();
+                    Arc::new(self.beside_quotas(namespace, HOLDS_MAX))
+                });
+                let copied = CopiedQuota {
+                    beside: beside.clone(),
+                    quota: quota.clone(),
+                };
+                work += copied.amounts();
+                bytes += quota.record.metadata.len();
+                let is_much = work > PAGE_WORK || bytes > PAGE_METADATA_BYTES;
+                if is_much && !page.is_empty() {
+                    return (page, true);
+                }
+                page.quotas.push(copied);
             }
         }
         (page, false)
@@ -120,9 +147,14 @@ impl State {
             )
         };
         let some = namespace.pending.iter().take(holds);
+        let pending: Vec<_> = some.map(pending).collect();
+        let amounts = pending
+            .iter()
+            .map(|(reservation, _)| reservation.footprint.resources.len());
         Beside {
             sums: namespace.sums.clone(),
-            pending: some.map(pending).collect(),
+            pending_amounts: amounts.sum(),
+            pending,
             omitted: namespace.pending.len().saturating_sub(holds),
         }
     }
@@ -144,15 +176,7 @@ impl QuotasView {
     /// The most amounts that they show.
     #[must_use]
     pub fn amounts(&self) -> usize {
-        self.amounts_of_each().map(|(_, amounts)| amounts).sum()
-    }
-
-    /// The quotas as they were set, and the most amounts that each of them shows.
-    pub fn amounts_of_each(&self) -> impl Iterator<Item = (&Arc<QuotaRecord>, usize)> {
-        self.quotas.iter().map(|(beside, quota)| {
-            let amounts = 1 + quota.hard().len() + beside.pending.len();
-            (&quota.record, amounts)
-        })
+        self.quotas.iter().map(CopiedQuota::amounts).sum()
     }
 
     /// The bytes of their metadata.
@@ -163,39 +187,72 @@ impl QuotasView {
 
     /// The quotas as they were set.
     pub fn records(&self) -> impl DoubleEndedIterator<Item = &Arc<QuotaRecord>> {
-        self.quotas.iter().map(|(_, quota)| &quota.record)
+        self.quotas.iter().map(CopiedQuota::record)
     }
 
     /// The quotas with their numbers.
     pub fn figures(&self) -> impl Iterator<Item = (&Arc<QuotaRecord>, Vec<Figure>)> {
         let quotas = self.quotas.iter();
-        quotas.map(|(beside, quota)| (&quota.record, beside.figures(quota)))
+        quotas.map(|copied| (copied.record(), copied.beside.figures(&copied.quota)))
     }
 
     /// The quotas with their numbers and the holders of reservations.
     pub fn views(&self) -> impl Iterator<Item = QuotaView> {
-        self.quotas.iter().map(|(beside, quota)| beside.view(quota))
+        self.quotas.iter().map(CopiedQuota::view)
     }
 
     /// The same; each is released as soon as its numbers are computed.
     pub fn into_views(self) -> impl Iterator<Item = QuotaView> {
         let quotas = self.quotas.into_iter();
-        quotas.map(|(beside, quota)| beside.view(&quota))
+        quotas.map(|copied| copied.view())
     }
 
     /// Keeps only these quotas.
     pub fn retain(&mut self, is_wanted: impl Fn(&QuotaRecord) -> bool) {
-        self.quotas.retain(|(_, quota)| is_wanted(&quota.record));
+        self.quotas.retain(|copied| is_wanted(copied.record()));
     }
 
     /// The amounts in the sums of their namespaces.
     #[must_use]
     pub fn sums(&self) -> usize {
-        let by_namespace = self.quotas.chunk_by(|(a, _), (b, _)| Arc::ptr_eq(a, b));
+        let is_beside = |a: &CopiedQuota, b: &CopiedQuota| Arc::ptr_eq(&a.beside, &b.beside);
+        let by_namespace = self.quotas.chunk_by(is_beside);
         let first = by_namespace.filter_map(|quotas| quotas.first());
-        let amounts =
-            |(beside, _): &(Arc<Beside>, _)| beside.sums.used.len() + beside.sums.reserved.len();
+        let amounts = |CopiedQuota { beside, .. }: &CopiedQuota| {
+            beside.sums.used.len() + beside.sums.reserved.len()
+        };
         first.map(amounts).sum()
+    }
+}
+
+impl From<CopiedQuota> for QuotasView {
+    fn from(quota: CopiedQuota) -> Self {
+        Self {
+            quotas: vec![quota],
+        }
+    }
+}
+
+impl CopiedQuota {
+    /// The quota as it was set.
+    #[must_use]
+    pub const fn record(&self) -> &Arc<QuotaRecord> {
+        &self.quota.record
+    }
+
+    /// The most amounts that it shows: of each of its pending reservations those that it limits.
+    #[must_use]
+    pub fn amounts(&self) -> usize {
+        let (beside, limits) = (&*self.beside, self.quota.hard().len());
+        let pending = beside.pending.len();
+        let held = beside.pending_amounts.min(pending * limits);
+        1 + limits + held.max(pending)
+    }
+
+    /// The quota with its numbers and the holders of reservations.
+    #[must_use]
+    pub fn view(&self) -> QuotaView {
+        self.beside.view(&self.quota)
     }
 }
 

@@ -42,6 +42,10 @@ fn observed(number: u64) -> Event {
 }
 
 fn granted(number: u64) -> Event {
+    granted_for(number, footprint())
+}
+
+fn granted_for(number: u64, footprint: Footprint) -> Event {
     Event::ReservationGranted(Arc::new(Reservation {
         uid: uid("reservation", number),
         namespace: "team-a".into(),
@@ -49,7 +53,7 @@ fn granted(number: u64) -> Event {
         name: format!("r-{number}").into(),
         api_version: "v1".into(),
         kind: "Pod".into(),
-        footprint: footprint(),
+        footprint,
         created: Timestamp::EPOCH,
         expiration: Timestamp::MAX,
         after_version: 0,
@@ -94,6 +98,30 @@ fn folded(events: impl Iterator<Item = Event>) -> State {
         });
     }
     state
+}
+
+#[test]
+fn each_amount_of_a_reservation_that_a_quota_shows_counts() {
+    let amount = |number| {
+        let name = Name::from(format!("example.com/r{number:03}"));
+        (name, "1".parse().unwrap())
+    };
+    let wide = Footprint {
+        resources: (0..64).map(amount).collect(),
+        ..Footprint::default()
+    };
+    let wide = (0..100).map(|number| granted_for(number, wide.clone()));
+    let state = folded((0..3).map(set).chain(wide));
+    let copied = state.copied_quota("team-a", "q000").unwrap();
+    let shown = copied.view();
+    let held: usize = shown.holds.iter().map(|(_, amounts)| amounts.len()).sum();
+    assert_eq!((held, shown.figures.len()), (6400, 256));
+    assert_eq!(copied.amounts(), 1 + 256 + 6400);
+    assert_eq!(state.count_limits(&"team-a".into()), (3, 3 * 256));
+    assert_eq!(state.count_limits(&"team-b".into()), (0, 0));
+    // A page ends where its amounts are many.
+    let (page, more) = state.quotas_page(Some("team-a"), None, 500);
+    assert_eq!((page.len(), page.amounts(), more), (1, 6657, true));
 }
 
 #[test]

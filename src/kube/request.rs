@@ -27,8 +27,9 @@ use super::{
 };
 use crate::{
     clock::now,
-    large::Permit,
+    large::{BYTES_PER_AMOUNT, Permit, Turn, make_sized},
     metrics::{Limit, limit_reached},
+    writer::Unavailable,
 };
 
 /// How often a change is retried after a concurrent change.
@@ -73,6 +74,18 @@ impl Request {
             manager: params.manager(headers)?,
             dry_run: params.dry_run()?,
         })
+    }
+
+    /// Reads a text of this many bytes, a long one in the turn of the principal. Nothing is decided yet, and a waiting
+    /// request holds its text in memory, so the number of waiting requests is bounded.
+    pub(super) async fn read<R: Send + 'static>(
+        &self,
+        bytes: usize,
+        read: impl FnOnce() -> Result<R> + Send + 'static,
+    ) -> Result<R> {
+        let amounts = bytes / BYTES_PER_AMOUNT;
+        let read = make_sized(&self.actor.principal, amounts, move |_: &Turn| read());
+        read.await.map_err(|_| Unavailable::Overloaded)?
     }
 
     /// Parses an object, and completes it with the path's namespace and name.

@@ -30,8 +30,7 @@ pub(super) async fn create(
     body: Body,
 ) -> Result<Response> {
     let request = Request::new(kube, caller, &path, &headers, &params)?;
-    let (json, mut warnings) =
-        Sent::object(path.kind, &body)?.check(path.kind, params.field_validation()?)?;
+    let (json, mut warnings) = object(&request, body, params.field_validation()?).await?;
     let mut manifest = request.decode(&json)?;
     let metadata = manifest.metadata_mut();
     if !metadata.resource_version.is_empty() {
@@ -67,8 +66,7 @@ pub(super) async fn replace(
     body: Body,
 ) -> Result<Response> {
     let request = Request::new(kube, caller, &path, &headers, &params)?;
-    let (json, warnings) =
-        Sent::object(path.kind, &body)?.check(path.kind, params.field_validation()?)?;
+    let (json, warnings) = object(&request, body, params.field_validation()?).await?;
     if name_of(&json).is_empty() {
         return Err(Failure::bad_request(format!(
             "the name of the object ({} based on URL) was undeterminable: name must be provided",
@@ -94,7 +92,8 @@ pub(super) async fn patch(
     let request = Request::new(kube, caller, &path, &headers, &params)?;
     let validation = params.field_validation()?;
     let mut odd = Vec::new();
-    let patched: Box<dyn Fn(Value) -> Result<Value> + Send + Sync> = match Patch::read(&body)? {
+    let read = request.read(body.bytes.len(), move || Patch::read(&body));
+    let patched: Box<dyn Fn(Value) -> Result<Value> + Send + Sync> = match read.await? {
         Patch::Apply(config) => return apply(&request, config, validation, shape, &params).await,
         _ if params.force => return Err(Failure::bad_request("force is for apply patches only")),
         Patch::Merge(patch) => {
@@ -133,6 +132,17 @@ pub(super) async fn patch(
         &params,
     )
     .await
+}
+
+/// The object in a body, checked, and warnings about its fields.
+async fn object(
+    request: &Request,
+    body: Body,
+    validation: FieldValidation,
+) -> Result<(Value, Warnings)> {
+    let (kind, bytes) = (request.key.kind, body.bytes.len());
+    let read = move || Sent::object(kind, &body)?.check(kind, validation);
+    request.read(bytes, read).await
 }
 
 /// The name in an object: an update without it is not about the object, whatever the path says.

@@ -184,6 +184,18 @@ async fn a_parameter_that_a_route_does_not_declare_is_refused() {
 }
 
 #[tokio::test]
+async fn a_long_selector_is_refused() {
+    let world = World::new();
+    let selector = |count| vec!["!a"; count].join(",");
+    for list in ["/v1/quotas", "/v1/namespaces/a/quotas", "/v1/groups"] {
+        let path = |count| format!("{list}?labelSelector={}", selector(count));
+        world.get(&path(100)).await.is(200);
+        let refused = world.get(&path(101)).await;
+        refused.is_refused(400, "Malformed");
+    }
+}
+
+#[tokio::test]
 async fn a_reason_that_cannot_be_kept_is_refused() {
     let world = World::new();
     let long = "x".repeat(600);

@@ -30,7 +30,7 @@ use super::{
     replacing::{self, begin, is_no_edit, refuse_revival, refuse_stale, refused, take_from_path},
 };
 use crate::{
-    large::{Permit, Turn, make_sized},
+    large::{BYTES_PER_AMOUNT, Permit, Turn, make_sized},
     server::warn,
     writer::DecisionContext,
 };
@@ -52,21 +52,11 @@ pub(super) async fn put(
     let principal = actor.principal.clone();
     let changed = measured(Operation::Quota, async {
         let precondition = precondition::of(&headers)?;
-        let mut sent = read::read(&text)?;
-        let field = match sent.form {
-            Form::Fields => "name",
-            Form::Manifest => "metadata.name",
-        };
-        take_from_path(field, &mut sent.manifest.metadata.name, &name)?;
-        let limits = &sent.manifest.spec.quota;
-        let mut warnings = of_quotas::warnings(limits);
-        warnings.append(&mut sent.unknown);
-        warnings.extend(not_enforced(&limits.hard, app.ledger.coverage()));
-        // The decider, on which all others wait, does not look for what is wrong with a manifest alone.
-        let checked = Checked::of(&sent.manifest);
-        let actor = actor.clone();
+        let (reading, amounts) = (app.clone(), text.text.len() / BYTES_PER_AMOUNT);
+        let read = move |_: &Turn| read(&reading, &text, &name);
+        let (sent, warnings) = make_sized(&principal, amounts, read).await??;
         let decision = app.ledger.decide_for(&principal, move |context| {
-            let set = set(context, &actor, (sent, checked), precondition);
+            let set = set(context, &actor, sent, precondition);
             (set, context.transaction.state().head())
         });
         let (set, head) = decision.await?;
@@ -90,6 +80,27 @@ pub(super) async fn put(
         }
         Err(problem) => problem.into_response(),
     }
+}
+
+/// Reads a group, and checks what can be checked without the state: the decider, on which all others wait, does not look
+/// for what is wrong with a manifest alone. Also answers the warnings.
+fn read(
+    app: &App,
+    text: &ManifestText,
+    name: &str,
+) -> Result<((Sent, Checked), Vec<String>), Problem> {
+    let mut sent = read::read(text)?;
+    let field = match sent.form {
+        Form::Fields => "name",
+        Form::Manifest => "metadata.name",
+    };
+    take_from_path(field, &mut sent.manifest.metadata.name, name)?;
+    let limits = &sent.manifest.spec.quota;
+    let mut warnings = of_quotas::warnings(limits);
+    warnings.append(&mut sent.unknown);
+    warnings.extend(not_enforced(&limits.hard, app.ledger.coverage()));
+    let checked = Checked::of(&sent.manifest);
+    Ok(((sent, checked), warnings))
 }
 
 /// Sets a group in the transaction; answers the group, and whether it is new.

@@ -82,11 +82,62 @@ fn lists_of_few_wide_items_are_large_answers() {
         ["reservations", "objects", "denials"].map(|list| (namespace, list, large))
     });
     assert_eq!(made, expected.collect::<Vec<_>>());
-    for list in ["/v1/objects", "/v1/denials", "/v1/entries?namespace=wide"] {
+    for path in [
+        "/v1/objects",
+        "/v1/denials",
+        "/v1/entries?namespace=wide",
+        // A quota shows each amount of its reservations.
+        "/v1/namespaces/wide/quotas/q",
+        "/api/v1/namespaces/wide/resourcequotas/q",
+    ] {
         let before = metric(&daemon, "quota_ledger_large_answers_total");
-        daemon.get(list);
+        daemon.get(path);
         let after = metric(&daemon, "quota_ledger_large_answers_total");
-        assert_eq!(after - before, 1, "{list}");
+        assert_eq!(after - before, 1, "{path}");
+    }
+}
+
+/// What takes long is not done where others wait, even if its answer is short.
+#[test]
+fn long_manifests_and_checks_beside_many_limits_are_made_as_large_answers_are() {
+    let directory = TempDir::new().unwrap();
+    let daemon = Quotad::start(directory.path(), &[]);
+    let large = |work: &dyn Fn()| {
+        let before = metric(&daemon, "quota_ledger_large_answers_total");
+        work();
+        metric(&daemon, "quota_ledger_large_answers_total") - before
+    };
+    let put = |path: &str, body: &Value| {
+        let url = format!("{}/v1/{path}", daemon.api);
+        let set = agent(REQUEST).put(url).send_json(body).unwrap();
+        assert_eq!(set.status(), 201);
+    };
+    let hard: Map<_, _> = (0..64)
+        .map(|number| (format!("example.com/r{number}"), json!("20")))
+        .collect();
+    for number in 0..16 {
+        let body = json!({"spec": {"hard": hard}});
+        put(&format!("namespaces/wide/quotas/q{number}"), &body);
+    }
+    let check = |namespace: &str| {
+        let body = json!({"reservedBy": {"uid": "u"}, "reserved": {"example.com/r1": "1"}});
+        let path = format!("/v1/namespaces/{namespace}/check");
+        assert_eq!(post(&daemon, &path, &body), 200);
+    };
+    assert_eq!(large(&|| check("narrow")), 0);
+    assert_eq!(large(&|| check("wide")), 1);
+
+    let noted = |bytes: usize| json!({"annotations": {"note": "x".repeat(bytes)}});
+    for (bytes, expected) in [(1000, 0), (100_000, 2)] {
+        let quota = json!({"metadata": noted(bytes), "spec": {"hard": {"pods": "1"}}});
+        let group = json!({"apiVersion": "quota.openshift.io/v1", "kind": "ClusterResourceQuota",
+            "metadata": noted(bytes), "spec": {"selector": {"annotations": {"a": "b"}},
+            "quota": {"hard": {"pods": "1"}}}});
+        // The manifest is read, and the answer shows it.
+        let quotas = || put(&format!("namespaces/noted/quotas/q{bytes}"), &quota);
+        assert_eq!(large(&quotas), expected);
+        let groups = || put(&format!("groups/g{bytes}"), &group);
+        assert_eq!(large(&groups), expected);
     }
 }
 

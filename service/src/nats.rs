@@ -11,7 +11,10 @@ use std::{
 use async_nats::{ConnectOptions, ReconnectToServer, ServerAddr};
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Finding, Period, blank};
+use crate::{
+    config::{Finding, Period, blank},
+    rules,
+};
 
 /// How long a request to the server may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -92,17 +95,9 @@ impl Connection {
         if let [first, .., last] = chosen[..] {
             findings.push((last, format!("cannot be used together with {first}")));
         }
-        if self.user.is_some() != self.password_file.is_some() {
-            findings.push((
-                "nats.password_file",
-                "goes together with nats.user".to_owned(),
-            ));
-        }
-        if self.tls_cert.is_some() != self.tls_key.is_some() {
-            findings.push((
-                "nats.tls_key",
-                "goes together with nats.tls_cert".to_owned(),
-            ));
+        rules! { findings;
+            "nats.password_file": self.user.is_some() == self.password_file.is_some() => "goes together with nats.user";
+            "nats.tls_key": self.tls_cert.is_some() == self.tls_key.is_some() => "goes together with nats.tls_cert";
         }
         findings
     }

@@ -3,7 +3,7 @@
 use quota_semantics::{admission::Charging, quota::syntax};
 use tracing_subscriber::EnvFilter;
 
-use quota_service::config::Finding;
+use quota_service::{config::Finding, rules};
 
 use super::{ALL_KINDS, Config, Period, RESERVATION_RESOURCES_MAX, Size};
 
@@ -14,39 +14,22 @@ mod nats;
 /// Warns about valid settings that may admit more callers than intended.
 pub(super) fn warnings(config: &Config) -> Vec<Finding> {
     let mut findings = Vec::new();
-    check(
-        &mut findings,
-        "admin.listen",
-        !config.admin.listen.ip().is_unspecified(),
-        "tells names of namespaces and quotas, and amounts, on all addresses of this host, to everybody",
-    );
     let demands = config.tls.client_ca.is_some();
-    check(
-        &mut findings,
-        "admission.listen",
-        config.admission.listen.is_none() || demands,
-        "takes reviews from everybody who reaches it, since tls.client_ca is not set: they can hold capacity",
-    );
     let is_asked_for = config.admission.listen.is_some() || config.tls.api;
-    check(
-        &mut findings,
-        "tls.client_ca",
-        !demands || is_asked_for,
-        "asks nobody for a certificate: neither admission.listen is set, which demands one, nor tls.api",
-    );
-    check(
-        &mut findings,
-        "tls.client_ca",
-        !(demands && config.tls.api) || config.auth.tokens_file.is_some(),
-        "keeps nobody away from the API: its callers may show a certificate and need none. What a certificate may do \
-         belongs in auth.tokens_file, which is not set, so that everybody may do everything",
-    );
-    check(
-        &mut findings,
-        "auth.allow_anonymous_non_loopback",
-        !config.auth.allow_anonymous_non_loopback || config.auth.tokens_file.is_some(),
-        "lets everybody who reaches the API do everything, if it listens on others than loopback",
-    );
+    let has_tokens = config.auth.tokens_file.is_some();
+    rules! { findings;
+        "admin.listen": !config.admin.listen.ip().is_unspecified() =>
+            "tells names of namespaces and quotas, and amounts, on all addresses of this host, to everybody";
+        "admission.listen": config.admission.listen.is_none() || demands =>
+            "takes reviews from everybody who reaches it, since tls.client_ca is not set: they can hold capacity";
+        "tls.client_ca": !demands || is_asked_for =>
+            "asks nobody for a certificate: neither admission.listen is set, which demands one, nor tls.api";
+        "tls.client_ca": !(demands && config.tls.api) || has_tokens =>
+            "keeps nobody away from the API: its callers may show a certificate and need none. What a certificate may \
+             do belongs in auth.tokens_file, which is not set, so that everybody may do everything";
+        "auth.allow_anonymous_non_loopback": !config.auth.allow_anonymous_non_loopback || has_tokens =>
+            "lets everybody who reaches the API do everything, if it listens on others than loopback";
+    }
     findings
 }
 
@@ -66,34 +49,21 @@ pub(super) fn validate(config: &Config) -> Vec<Finding> {
     findings
 }
 
-fn check(findings: &mut Vec<Finding>, key: &'static str, holds: bool, message: impl Into<String>) {
-    if !holds {
-        findings.push((key, message.into()));
-    }
-}
-
 fn listeners(config: &Config, findings: &mut Vec<Finding>) {
     let guarded = config.auth.tokens_file.is_some() || config.auth.allow_anonymous_non_loopback;
-    check(
-        findings,
-        "listen",
-        config.listen.ip().is_loopback() || guarded,
-        "serves others than this host without tokens: set auth.tokens_file, or say that this is \
-         wanted by auth.allow_anonymous_non_loopback = true",
-    );
     let clash = "is the address of another listener as well";
-    let taken = |address: std::net::SocketAddr, other: std::net::SocketAddr| {
+    let is_taken = |address: std::net::SocketAddr, other: std::net::SocketAddr| {
         address.port() != 0 && address == other
     };
-    check(
-        findings,
-        "admin.listen",
-        !taken(config.admin.listen, config.listen),
-        clash,
-    );
+    rules! { findings;
+        "listen": config.listen.ip().is_loopback() || guarded =>
+            "serves others than this host without tokens: set auth.tokens_file, or say that this is \
+             wanted by auth.allow_anonymous_non_loopback = true";
+        "admin.listen": !is_taken(config.admin.listen, config.listen) => clash;
+    }
     if let Some(address) = config.admission.listen {
-        let free = !taken(address, config.listen) && !taken(address, config.admin.listen);
-        check(findings, "admission.listen", free, clash);
+        let is_free = !is_taken(address, config.listen) && !is_taken(address, config.admin.listen);
+        rules! { findings; "admission.listen": is_free => clash; }
     }
 }
 
@@ -123,17 +93,12 @@ fn periods(config: &Config, findings: &mut Vec<Finding>) {
         ("shutdown.grace", config.shutdown.grace),
     ];
     for (key, period) in positive {
-        check(findings, key, !period.is_zero(), "must be longer than 0s");
+        rules! { findings; key: !period.is_zero() => "must be longer than 0s"; }
     }
-    check(
-        findings,
-        "reservations.default_ttl",
-        reservations.default_ttl <= reservations.max_ttl,
-        format!(
-            "is longer than reservations.max_ttl ({})",
-            reservations.max_ttl
-        ),
-    );
+    rules! { findings;
+        "reservations.default_ttl": reservations.default_ttl <= reservations.max_ttl =>
+            format!("is longer than reservations.max_ttl ({})", reservations.max_ttl);
+    }
 }
 
 fn sizes(config: &Config, findings: &mut Vec<Finding>) {
@@ -159,13 +124,8 @@ fn sizes(config: &Config, findings: &mut Vec<Finding>) {
         journal.epoch_bytes: MIB, Size::from_mib(64 * 1024);
     };
     for (key, size, least, most) in ranges {
-        let inside = (least..=most).contains(&size);
-        check(
-            findings,
-            key,
-            inside,
-            format!("must be from {least} to {most}, is {size}"),
-        );
+        let is_inside = (least..=most).contains(&size);
+        rules! { findings; key: is_inside => format!("must be from {least} to {most}, is {size}"); }
     }
 }
 
@@ -196,55 +156,26 @@ fn counts(config: &Config, findings: &mut Vec<Finding>) {
         limits.metrics_series: 1_000_000,
     };
     for (key, count, most) in most {
-        check(
-            findings,
-            key,
-            count <= most,
-            format!("must be at most {most}, is {count}"),
-        );
+        rules! { findings; key: count <= most => format!("must be at most {most}, is {count}"); }
     }
 }
 
 fn webhook(config: &Config, findings: &mut Vec<Finding>) {
     let tls = &config.tls;
-    check(
-        findings,
-        "tls.key",
-        tls.cert.is_some() == tls.key.is_some(),
-        "goes together with tls.cert",
-    );
-    check(
-        findings,
-        "admission.listen",
-        config.admission.listen.is_none() || tls.cert.is_some(),
-        "needs tls.cert and tls.key: the API server calls webhooks by TLS only",
-    );
-    check(
-        findings,
-        "tls.allowed_names",
-        tls.client_ca.is_some() || tls.allowed_names.is_empty(),
-        "needs tls.client_ca: without it no certificate is asked for",
-    );
-    let demands = config.admission.listen.is_some() && tls.client_ca.is_some();
-    check(
-        findings,
-        "tls.allowed_names",
-        !(demands && tls.allowed_names.is_empty()),
-        "is needed with tls.client_ca and admission.listen: a CA often signs more than the API server's certificate",
-    );
-    check(
-        findings,
-        "tls.api",
-        !tls.api || tls.cert.is_some(),
-        "needs tls.cert and tls.key",
-    );
+    let calls = config.admission.listen.is_some();
     let ratio = config.admission.warn_ratio;
-    check(
-        findings,
-        "admission.warn_ratio",
-        (0.0..=1.0).contains(&ratio),
-        "must be from 0 to 1",
-    );
+    rules! { findings;
+        "tls.key": tls.cert.is_some() == tls.key.is_some() => "goes together with tls.cert";
+        "admission.listen": !calls || tls.cert.is_some() =>
+            "needs tls.cert and tls.key: the API server calls webhooks by TLS only";
+        "tls.allowed_names": tls.client_ca.is_some() || tls.allowed_names.is_empty() =>
+            "needs tls.client_ca: without it no certificate is asked for";
+        "tls.allowed_names": !(calls && tls.client_ca.is_some() && tls.allowed_names.is_empty()) =>
+            "is needed with tls.client_ca and admission.listen: a CA often signs more than the API server's \
+             certificate";
+        "tls.api": !tls.api || tls.cert.is_some() => "needs tls.cert and tls.key";
+        "admission.warn_ratio": (0.0..=1.0).contains(&ratio) => "must be from 0 to 1";
+    }
 }
 
 /// Keys in `groups.object_labels`: each is recorded with every object that has it.
@@ -252,48 +183,47 @@ const OBJECT_LABELS: usize = 16;
 
 fn object_labels(config: &Config, findings: &mut Vec<Finding>) {
     let keys = &config.groups.object_labels;
-    let message = format!("has {} keys; at most {OBJECT_LABELS}", keys.len());
-    let fits = keys.len() <= OBJECT_LABELS;
-    check(findings, "groups.object_labels", fits, message);
+    rules! { findings;
+        "groups.object_labels": keys.len() <= OBJECT_LABELS =>
+            format!("has {} keys; at most {OBJECT_LABELS}", keys.len());
+    }
     for key in keys {
         let wrong = syntax::qualified_name(key);
-        let message = format!("{key:?} is no key of a label: {}", wrong.join("; "));
-        check(findings, "groups.object_labels", wrong.is_empty(), message);
+        rules! { findings;
+            "groups.object_labels": wrong.is_empty() => format!("{key:?} is no key of a label: {}", wrong.join("; "));
+        }
     }
 }
 
 fn names(config: &Config, findings: &mut Vec<Finding>) {
     object_labels(config, findings);
     for resource in &config.admission.charge {
-        let message = format!("{resource:?} is no resource such as \"deployments.apps\"");
-        check(findings, "admission.charge", is_dns_name(resource), message);
+        rules! { findings;
+            "admission.charge": is_dns_name(resource) =>
+                format!("{resource:?} is no resource such as \"deployments.apps\"");
+        }
         if let Err(error) = Charging::new([resource.as_str()]) {
             findings.push(("admission.charge", error.to_string()));
         }
     }
     for resource in &config.admission.count {
-        let holds = resource == ALL_KINDS || is_dns_name(resource);
-        let message =
-            format!("{resource:?} is no resource such as \"deployments.apps\", nor \"*\"");
-        check(findings, "admission.count", holds, message);
+        rules! { findings;
+            "admission.count": resource == ALL_KINDS || is_dns_name(resource) =>
+                format!("{resource:?} is no resource such as \"deployments.apps\", nor \"*\"");
+        }
     }
     for (kind, plural) in &config.kinds {
         let (name, group) = kind.split_once('.').unwrap_or((kind, "core"));
         let is_kind = name.starts_with(|c: char| c.is_ascii_uppercase())
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric())
             && is_dns_name(group);
-        let message = format!("{kind:?} is no kind such as \"Widget.example.com\"");
-        check(findings, "kinds", is_kind, message);
         let is_plural = is_dns_name(plural) && !plural.contains('.');
-        check(
-            findings,
-            "kinds",
-            is_plural,
-            format!("{plural:?} is no plural such as \"widgets\""),
-        );
+        rules! { findings;
+            "kinds": is_kind => format!("{kind:?} is no kind such as \"Widget.example.com\"");
+            "kinds": is_plural => format!("{plural:?} is no plural such as \"widgets\"");
+        }
     }
-    let has_directory = !config.data_dir.as_os_str().is_empty();
-    check(findings, "data_dir", has_directory, "must name a directory");
+    rules! { findings; "data_dir": !config.data_dir.as_os_str().is_empty() => "must name a directory"; }
     if let Err(error) = EnvFilter::try_new(&config.log.level) {
         findings.push(("log.level", format!("is no level or filter: {error}")));
     }
@@ -309,18 +239,10 @@ fn is_address(url: &str) -> bool {
 
 fn traces(config: &Config, findings: &mut Vec<Finding>) {
     let traces = &config.traces;
-    check(
-        findings,
-        "traces.otlp_url",
-        traces.otlp_url.as_deref().is_none_or(is_address),
-        "must be an address of http or https",
-    );
-    check(
-        findings,
-        "traces.sample_ratio",
-        (0.0..=1.0).contains(&traces.sample_ratio),
-        "must be between 0 and 1",
-    );
+    rules! { findings;
+        "traces.otlp_url": traces.otlp_url.as_deref().is_none_or(is_address) => "must be an address of http or https";
+        "traces.sample_ratio": (0.0..=1.0).contains(&traces.sample_ratio) => "must be between 0 and 1";
+    }
 }
 
 /// Lower-case labels separated by dots (RFC 1123 subdomain).

@@ -5,6 +5,17 @@ use serde::{Serialize, de::DeserializeOwned};
 /// A key and the error of its value.
 pub type Finding = (&'static str, String);
 
+/// Adds a finding for each rule that is broken: `rules! { findings; "key": condition => message; … }`. The message is a
+/// text that begins after the key, as in `"must be longer than 0s"`, and is evaluated only if it is needed.
+#[macro_export]
+macro_rules! rules {
+    ($findings:expr; $($key:tt: $holds:expr => $message:expr;)*) => {$(
+        if !$holds {
+            $findings.push(($key, $message.into()));
+        }
+    )*};
+}
+
 /// The configuration of a program: its keys. The defaults are those of the shipped file.
 pub trait Schema: Clone + Default + Serialize + DeserializeOwned {
     /// The program's name.

@@ -1,54 +1,29 @@
 //! Dependencies between the keys `cluster.*`.
 
 use quota_replication::NodeName;
-use quota_service::config::Finding;
+use quota_service::{config::Finding, rules};
 
-use super::{Config, check};
+use super::Config;
 
 /// Largest request body: its entries have to fit into a message together with a batch that is about to be sealed.
 const BODY_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 pub(super) fn validate(config: &Config, findings: &mut Vec<Finding>) {
     let cluster = &config.cluster;
-    let is_name = |name: &str| name.parse::<NodeName>().is_ok();
-    let name = "must have 1 to 63 characters, each a letter, a digit, - or _";
-    check(findings, "cluster.ledger", is_name(&cluster.ledger), name);
-    check(
-        findings,
-        "cluster.replicas",
-        (1..=5).contains(&cluster.replicas) && (cluster.replicas >= 3 || cluster.is_unsafe),
-        "must be 3 to 5: with fewer, a server that is lost takes the ledger with it",
-    );
-    check(
-        findings,
-        "cluster.lease",
-        cluster.lease.get().mul_f64(1.2) <= cluster.silence.get(),
-        "must be at most five sixths of cluster.silence: clocks may differ in speed",
-    );
-    check(
-        findings,
-        "cluster.heartbeat",
-        !cluster.heartbeat.is_zero() && cluster.heartbeat.get() * 2 <= cluster.lease.get(),
-        "must be longer than 0s and at most half of cluster.lease",
-    );
-    check(
-        findings,
-        "cluster.ack_wait",
-        !cluster.ack_wait.is_zero(),
-        "must be longer than 0s",
-    );
-    check(
-        findings,
-        "cluster.digest_interval",
-        !cluster.digest_interval.is_zero(),
-        "must be longer than 0s",
-    );
-    check(
-        findings,
-        "cluster.forget_after",
-        !cluster.forget_after.is_zero(),
-        "must be longer than 0s",
-    );
+    let (lease, heartbeat) = (cluster.lease.get(), cluster.heartbeat.get());
+    rules! { findings;
+        "cluster.ledger": cluster.ledger.parse::<NodeName>().is_ok() =>
+            "must have 1 to 63 characters, each a letter, a digit, - or _";
+        "cluster.replicas": (1..=5).contains(&cluster.replicas) && (cluster.replicas >= 3 || cluster.is_unsafe) =>
+            "must be 3 to 5: with fewer, a server that is lost takes the ledger with it";
+        "cluster.lease": lease.mul_f64(1.2) <= cluster.silence.get() =>
+            "must be at most five sixths of cluster.silence: clocks may differ in speed";
+        "cluster.heartbeat": !heartbeat.is_zero() && heartbeat * 2 <= lease =>
+            "must be longer than 0s and at most half of cluster.lease";
+        "cluster.ack_wait": !cluster.ack_wait.is_zero() => "must be longer than 0s";
+        "cluster.digest_interval": !cluster.digest_interval.is_zero() => "must be longer than 0s";
+        "cluster.forget_after": !cluster.forget_after.is_zero() => "must be longer than 0s";
+    }
     if cluster.is_on() {
         members(config, findings);
     }
@@ -57,12 +32,7 @@ pub(super) fn validate(config: &Config, findings: &mut Vec<Finding>) {
 fn members(config: &Config, findings: &mut Vec<Finding>) {
     let cluster = &config.cluster;
     let node = cluster.node.as_deref().unwrap_or_default();
-    check(
-        findings,
-        "cluster.node",
-        cluster.peers.contains_key(node),
-        "must be one of cluster.peers",
-    );
+    rules! { findings; "cluster.node": cluster.peers.contains_key(node) => "must be one of cluster.peers"; }
     for (name, url) in &cluster.peers {
         let scheme = match cluster.tls_cert {
             Some(_) => "https",
@@ -71,51 +41,29 @@ fn members(config: &Config, findings: &mut Vec<Finding>) {
         let is_url = url.parse::<http::Uri>().is_ok_and(|url| {
             url.scheme_str() == Some(scheme) && url.authority().is_some() && url.path() == "/"
         });
-        let holds = name.parse::<NodeName>().is_ok() && is_url;
-        let message =
-            format!("{name} = {url:?} must be a name and an address as {scheme}://host:port");
-        check(findings, "cluster.peers", holds, message);
+        rules! { findings;
+            "cluster.peers": name.parse::<NodeName>().is_ok() && is_url =>
+                format!("{name} = {url:?} must be a name and an address as {scheme}://host:port");
+        }
     }
-    check(
-        findings,
-        "cluster.token_file",
-        cluster.token_file.is_some(),
-        "is needed: nodes know each other by it",
-    );
     let keys = [&cluster.tls_key, &cluster.tls_ca];
     let is_complete = keys
         .iter()
         .all(|key| key.is_some() == cluster.tls_cert.is_some());
-    check(
-        findings,
-        "cluster.tls_cert",
-        is_complete,
-        "goes together with cluster.tls_key and cluster.tls_ca",
-    );
-    check(
-        findings,
-        "limits.request_body_bytes",
-        config.limits.request_body_bytes.bytes() <= BODY_BYTES_MAX,
-        "must be at most 4MiB in a cluster: what a request changes has to fit into a message of the log",
-    );
+    rules! { findings;
+        "cluster.token_file": cluster.token_file.is_some() => "is needed: nodes know each other by it";
+        "cluster.tls_cert": is_complete => "goes together with cluster.tls_key and cluster.tls_ca";
+        "limits.request_body_bytes": config.limits.request_body_bytes.bytes() <= BODY_BYTES_MAX =>
+            "must be at most 4MiB in a cluster: what a request changes has to fit into a message of the log";
+        "cluster.listen": cluster.listen.is_some() => "is needed: the other nodes send writes there";
+    }
     let Some(listen) = cluster.listen else {
-        return check(
-            findings,
-            "cluster.listen",
-            false,
-            "is needed: the other nodes send writes there",
-        );
+        return;
     };
-    check(
-        findings,
-        "cluster.listen",
-        listen.ip().is_loopback() || cluster.tls_cert.is_some(),
-        "serves others than this host: cluster.tls_cert is needed",
-    );
-    check(
-        findings,
-        "cluster.monitoring",
-        !cluster.monitoring.is_empty() || cluster.is_unsafe,
-        "is needed: only there servers say whether they sync what they acknowledge",
-    );
+    rules! { findings;
+        "cluster.listen": listen.ip().is_loopback() || cluster.tls_cert.is_some() =>
+            "serves others than this host: cluster.tls_cert is needed";
+        "cluster.monitoring": !cluster.monitoring.is_empty() || cluster.is_unsafe =>
+            "is needed: only there servers say whether they sync what they acknowledge";
+    }
 }

@@ -2,7 +2,7 @@
 
 use quota_client::server::may_send_token;
 use quota_semantics::{admission::Charging, object::GroupResource};
-use quota_service::config::Finding;
+use quota_service::{config::Finding, rules};
 use tracing_subscriber::EnvFilter;
 
 use super::Config;
@@ -18,41 +18,18 @@ pub(super) fn validate(config: &Config) -> Vec<Finding> {
     certificates(config, &mut findings);
     status(config, &mut findings);
     let room = config.queue.bytes.bytes();
-    check(
-        &mut findings,
-        "queue.bytes",
-        (1 << 20..=1 << 30).contains(&room),
-        "is not between 1MiB and 1GiB",
-    );
-    let level = EnvFilter::try_new(&config.log.level);
-    check(
-        &mut findings,
-        "log.level",
-        level.is_ok(),
-        "is no level or filter",
-    );
+    rules! { findings;
+        "queue.bytes": (1 << 20..=1 << 30).contains(&room) => "is not between 1MiB and 1GiB";
+        "log.level": EnvFilter::try_new(&config.log.level).is_ok() => "is no level or filter";
+    }
     findings
 }
 
-fn check(findings: &mut Vec<Finding>, key: &'static str, holds: bool, message: &str) {
-    if !holds {
-        findings.push((key, message.to_owned()));
-    }
-}
-
 fn api(config: &Config, findings: &mut Vec<Finding>) {
-    check(
-        findings,
-        "kubeconfig",
-        config.api.is_none() || config.kubeconfig.is_none(),
-        "cannot be used together with api",
-    );
-    check(
-        findings,
-        "context",
-        config.context.is_none() || config.kubeconfig.is_some(),
-        "goes together with kubeconfig",
-    );
+    rules! { findings;
+        "kubeconfig": config.api.is_none() || config.kubeconfig.is_none() => "cannot be used together with api";
+        "context": config.context.is_none() || config.kubeconfig.is_some() => "goes together with kubeconfig";
+    }
 }
 
 fn nats(config: &Config, findings: &mut Vec<Finding>) {
@@ -60,20 +37,15 @@ fn nats(config: &Config, findings: &mut Vec<Finding>) {
         let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         !text.is_empty() && text.chars().all(fits)
     };
-    check(
-        findings,
-        "cluster",
-        is_token(&config.cluster),
-        "is a part of a subject: letters, digits, - and _",
-    );
-    let has_server = !config.nats.url.is_empty();
-    check(findings, "nats.url", has_server, "names no server");
+    rules! { findings;
+        "cluster": is_token(&config.cluster) => "is a part of a subject: letters, digits, - and _";
+        "nats.url": !config.nats.url.is_empty() => "names no server";
+    }
     for (key, prefix) in [
         ("nats.subject_prefix", &config.nats.subject_prefix),
         ("nats.control_prefix", &config.nats.control_prefix),
     ] {
-        let is_subject = prefix.split('.').all(is_token);
-        check(findings, key, is_subject, "is no subject");
+        rules! { findings; key: prefix.split('.').all(is_token) => "is no subject"; }
     }
 }
 
@@ -83,80 +55,46 @@ fn resources(config: &Config, findings: &mut Vec<Finding>) {
         ("resources.exclude", &config.resources.exclude),
     ] {
         let are_kinds = kinds.iter().all(|kind| is_kind(kind));
-        let message = "is no list of kinds such as deployments.apps";
-        check(findings, key, are_kinds, message);
+        rules! { findings; key: are_kinds => "is no list of kinds such as deployments.apps"; }
     }
     let charged = Charging::new(config.resources.charge.iter().map(String::as_str));
     if let Err(error) = charged {
-        check(findings, "resources.charge", false, &error.to_string());
+        findings.push(("resources.charge", error.to_string()));
     }
-    let whole_seconds = config.watch.timeout.get().as_secs() >= 1;
-    check(
-        findings,
-        "watch.timeout",
-        whole_seconds,
-        "is shorter than 1s",
-    );
+    rules! { findings; "watch.timeout": config.watch.timeout.get().as_secs() >= 1 => "is shorter than 1s"; }
 }
 
 fn lease(config: &Config, findings: &mut Vec<Finding>) {
     let lease = &config.lease;
-    check(
-        findings,
-        "lease.renew",
-        lease.renew < lease.duration,
-        "is not shorter than lease.duration",
-    );
-    check(
-        findings,
-        "lease.retry",
-        lease.retry < lease.renew,
-        "is not shorter than lease.renew",
-    );
-    check(
-        findings,
-        "lease.duration",
-        lease.duration.get().as_secs() >= 1,
-        "is shorter than 1s",
-    );
+    rules! { findings;
+        "lease.renew": lease.renew < lease.duration => "is not shorter than lease.duration";
+        "lease.retry": lease.retry < lease.renew => "is not shorter than lease.renew";
+        "lease.duration": lease.duration.get().as_secs() >= 1 => "is shorter than 1s";
+    }
 }
 
 fn certificates(config: &Config, findings: &mut Vec<Finding>) {
     let certificates = &config.certificates;
     let is_kept = certificates.secret.is_some();
-    check(
-        findings,
-        "certificates.webhook",
-        certificates.webhook.is_some() == is_kept,
-        "goes together with certificates.secret",
-    );
     let are_names = (certificates.names.iter())
         .all(|name| rustls::pki_types::ServerName::try_from(name.as_str()).is_ok());
-    check(
-        findings,
-        "certificates.names",
-        are_names && certificates.names.is_empty() != is_kept,
-        "are DNS names, and go together with certificates.secret",
-    );
+    rules! { findings;
+        "certificates.webhook": certificates.webhook.is_some() == is_kept => "goes together with certificates.secret";
+        "certificates.names": are_names && certificates.names.is_empty() != is_kept =>
+            "are DNS names, and go together with certificates.secret";
+    }
 }
 
 fn status(config: &Config, findings: &mut Vec<Finding>) {
     let status = &config.status;
     let is_alone = status.token_file.is_none() && status.tls_ca.is_none();
-    check(
-        findings,
-        "status.quotad",
-        status.quotad.is_some() || is_alone,
-        "goes together with status.token_file and status.tls_ca",
-    );
     let shows_token =
         status.token_file.is_some() && status.quotad.as_deref().is_some_and(shows_token);
-    check(
-        findings,
-        "status.quotad",
-        !shows_token,
-        "would send the token in plain text to another machine: use https",
-    );
+    rules! { findings;
+        "status.quotad": status.quotad.is_some() || is_alone =>
+            "goes together with status.token_file and status.tls_ca";
+        "status.quotad": !shows_token => "would send the token in plain text to another machine: use https";
+    }
 }
 
 /// Whether a token that is sent to this URL could be read on the way.

@@ -191,7 +191,7 @@ fn turned_away(
         return;
     };
     tracing::warn!(
-        reason = metrics::Label::value(reason),
+        reason = reason.value(),
         principal = principal.map(|principal| principal.name().as_str()),
         peer = %peer.address,
         held_back,

@@ -6,7 +6,7 @@ use quota_core::{
     state::End,
 };
 
-use super::{Decision, Label as _, Limit, Outcome, decisions, limit_reached, reservation_outcomes};
+use super::{Decision, Limit, Outcome, decisions, limit_reached, reservation_outcomes};
 use crate::reason::of_refusal;
 
 /// Counts how reservations ended, from durable entries.

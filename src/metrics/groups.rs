@@ -10,8 +10,7 @@ use serde::Deserialize;
 use super::{
     labels::Limit,
     quotas::{QuotaSource, choose},
-    record::limit_reached,
-    table,
+    table::{self, limit_reached},
     text::{head, labelled, sample},
 };
 

@@ -1,28 +1,23 @@
 //! The values of labels: closed sets, so that the number of series is bounded in advance.
 
+use std::borrow::Cow;
+
+use quota_service::metrics::Label;
+
 use crate::reason::Reason;
 
-/// A label with a closed set of values.
-pub trait Label: Copy {
-    /// The label's name.
-    const NAME: &'static str;
-    /// Every value.
-    const VALUES: &'static [&'static str];
-    /// This value.
-    fn value(self) -> &'static str;
-}
-
 /// Why a request was not carried out; none if it was.
-impl Label for Option<Reason> {
-    const NAME: &'static str = "reason";
+pub(super) struct DecisionReason(pub(super) Option<Reason>);
+
+impl Label for DecisionReason {
     const VALUES: &'static [&'static str] = Reason::NAMES_OR_NONE;
-    fn value(self) -> &'static str {
-        self.map_or("None", Reason::as_str)
+    fn text(self) -> Cow<'static, str> {
+        self.0.map_or("None", Reason::as_str).into()
     }
 }
 
 macro_rules! labels {
-    ($($(#[$about:meta])* $type:ident $name:literal {
+    ($($(#[$about:meta])* $type:ident {
         $($(#[$meaning:meta])* $variant:ident = $value:literal,)*
     })*) => {$(
         $(#[$about])*
@@ -32,13 +27,18 @@ macro_rules! labels {
         impl $type {
             /// All values.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// The text of this value.
+            #[must_use]
+            pub const fn value(self) -> &'static str {
+                match self { $(Self::$variant => $value,)* }
+            }
         }
 
         impl Label for $type {
-            const NAME: &'static str = $name;
             const VALUES: &'static [&'static str] = &[$($value),*];
-            fn value(self) -> &'static str {
-                match self { $(Self::$variant => $value,)* }
+            fn text(self) -> Cow<'static, str> {
+                self.value().into()
             }
         }
     )*};
@@ -46,7 +46,7 @@ macro_rules! labels {
 
 labels! {
     /// How a request for capacity ended.
-    Decision "decision" {
+    Decision {
         /// Capacity is reserved.
         Granted = "granted",
         /// It does not fit, or may not be requested.
@@ -58,7 +58,7 @@ labels! {
     }
 
     /// The operation that the writer decides.
-    Operation "operation" {
+    Operation {
         /// A reservation.
         Reserve = "reserve",
         /// Several reservations at once.
@@ -84,7 +84,7 @@ labels! {
     }
 
     /// Corrections without an event of a source.
-    Correction "correction" {
+    Correction {
         /// An object that was missing, or had another footprint.
         Set = "set",
         /// An object that was gone.
@@ -92,7 +92,7 @@ labels! {
     }
 
     /// How the difference was found.
-    CorrectionCause "cause" {
+    CorrectionCause {
         /// A comparison with a listing.
         Drift = "drift",
         /// A relist of a source.
@@ -100,7 +100,7 @@ labels! {
     }
 
     /// The outcome of a relist.
-    Relisted "outcome" {
+    Relisted {
         /// Objects that were not listed were ended.
         Complete = "complete",
         /// The listing was empty, and nothing was ended.
@@ -116,7 +116,7 @@ labels! {
     }
 
     /// The outcome for an audit event of the API server.
-    AuditEvent "outcome" {
+    AuditEvent {
         /// The request failed, and the reservation for its object was released.
         Released = "released",
         /// The request failed, but the reservation had ended already, as when the event is repeated.
@@ -132,7 +132,7 @@ labels! {
     }
 
     /// The outcome of a relist request to publishers.
-    RelistRequest "outcome" {
+    RelistRequest {
         /// A publisher is subscribed.
         Heard = "heard",
         /// No publisher is subscribed; the request is repeated.
@@ -140,7 +140,7 @@ labels! {
     }
 
     /// The state of a reservation that has not ended.
-    ReservationState "state" {
+    ReservationState {
         /// Not yet observed, committed, released or expired.
         Pending = "pending",
         /// Past its expiration time, kept because the sources lag.
@@ -150,7 +150,7 @@ labels! {
     }
 
     /// How a reservation ended.
-    Outcome "outcome" {
+    Outcome {
         /// A source reported its object.
         Observed = "observed",
         /// Its holder reported that the object exists.
@@ -166,7 +166,7 @@ labels! {
     }
 
     /// The holder of the state's lock.
-    StateLock "by" {
+    StateLock {
         /// The writer, while it decides a group of requests.
         Writer = "writer",
         /// A reader, while it copies what its answer needs.
@@ -174,7 +174,7 @@ labels! {
     }
 
     /// Parts of the ledger on disk.
-    Part "part" {
+    Part {
         /// The newest batches.
         CommitLog = "commit_log",
         /// The older, sealed parts of the ledger.
@@ -186,7 +186,7 @@ labels! {
     }
 
     /// The kind of a checkpoint's destination.
-    CheckpointPlace "place" {
+    CheckpointPlace {
         /// `checkpoint.nats_subject`.
         Nats = "nats",
         /// `checkpoint.copy_dir`.
@@ -196,7 +196,7 @@ labels! {
     }
 
     /// Where events come from.
-    Source "source" {
+    Source {
         /// A JetStream stream.
         Nats = "nats",
         /// `POST /v1/events`.
@@ -204,7 +204,7 @@ labels! {
     }
 
     /// Why an event was rejected.
-    Rejection "reason" {
+    Rejection {
         /// Not JSON.
         Malformed = "malformed",
         /// JSON, but none of the supported shapes.
@@ -220,7 +220,7 @@ labels! {
     }
 
     /// A configured limit that was hit, by its key in the configuration.
-    Limit "limit" {
+    Limit {
         /// Open connections.
         Connections = "limits.connections",
         /// Time for a request's head.
@@ -286,7 +286,7 @@ labels! {
     }
 
     /// A listener.
-    Listener "listener" {
+    Listener {
         /// The HTTP API.
         Api = "api",
         /// Health and metrics.
@@ -298,7 +298,7 @@ labels! {
     }
 
     /// The role of a node of a cluster.
-    ClusterRole "role" {
+    ClusterRole {
         /// Waits for its cluster, or rebuilds its state.
         Starting = "starting",
         /// Applies the decisions of the leader.
@@ -310,7 +310,7 @@ labels! {
     }
 
     /// Unusual events of appends to the log of a cluster.
-    ClusterAppend "was" {
+    ClusterAppend {
         /// The outcome was ambiguous.
         Ambiguous = "ambiguous",
         /// The outcome was ambiguous, and the append turned out to be stored.
@@ -322,7 +322,7 @@ labels! {
     }
 
     /// The result of comparing the states of nodes.
-    Digest "outcome" {
+    Digest {
         /// All compared states are equal.
         Same = "same",
         /// Another node's state differs.
@@ -332,7 +332,7 @@ labels! {
     }
 
     /// The outcome of a request forwarded to the leader.
-    Forwarded "outcome" {
+    Forwarded {
         /// The leader answered.
         Answered = "answered",
         /// No node led in time: the request was not carried out.
@@ -342,7 +342,7 @@ labels! {
     }
 
     /// Why a caller was rejected.
-    AuthRefusal "reason" {
+    AuthRefusal {
         /// The caller presented neither token nor certificate.
         Missing = "missing",
         /// The presented text cannot be a token.

@@ -1,4 +1,4 @@
-//! Metrics: one table lists them, one function per metric records it.
+//! Metrics: one table lists them, and makes the functions that record them.
 
 mod cluster;
 mod domain;
@@ -16,23 +16,21 @@ mod tests;
 
 use std::sync::{Arc, OnceLock};
 
-use ::metrics::{counter, gauge};
-use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
+use metrics_exporter_prometheus::{BuildError, PrometheusHandle};
 use parking_lot::RwLock;
+use quota_service::metrics::{Metric, builder};
 
-pub use cluster::{
-    cluster, cluster_clock_skew, cluster_deposed, cluster_digest, cluster_forwarded,
-    cluster_storage_used, cluster_stream, cluster_term_began,
-};
+pub use cluster::{cluster, cluster_clock_skew, cluster_stream};
 pub use domain::{recorded, refused};
 pub use labels::{
     AuditEvent, AuthRefusal, CheckpointPlace, ClusterAppend, ClusterRole, Correction,
-    CorrectionCause, Decision, Digest, Forwarded, Label, Limit, Listener, Operation, Outcome, Part,
+    CorrectionCause, Decision, Digest, Forwarded, Limit, Listener, Operation, Outcome, Part,
     Rejection, RelistRequest, Relisted, ReservationState, Source, StateLock,
 };
 pub use quotas::{QuotaSample, QuotaSource, ResourceSample};
 pub use record::*;
 pub use requests::{decision_duration, decisions, http_request, state_lock};
+pub use table::*;
 
 /// The label value for everything without a series of its own.
 const OTHER: &str = "_other_";
@@ -54,7 +52,7 @@ struct Inner {
 /// # Errors
 /// This process has a recorder already.
 pub fn install(series: usize) -> Result<Metrics, BuildError> {
-    let handle = builder()?.install_recorder()?;
+    let handle = builder(table::ALL)?.install_recorder()?;
     initialise();
     Ok(Metrics(Arc::new(Inner {
         handle,
@@ -64,50 +62,12 @@ pub fn install(series: usize) -> Result<Metrics, BuildError> {
     })))
 }
 
-fn builder() -> Result<PrometheusBuilder, BuildError> {
-    let mut builder = PrometheusBuilder::new();
-    for metric in table::ALL {
-        if let table::Kind::Histogram(buckets) = metric.kind {
-            builder =
-                builder.set_buckets_for_metric(Matcher::Full(metric.name.to_owned()), buckets)?;
-        }
-    }
-    Ok(builder)
-}
-
 fn initialise() {
-    for metric in table::ALL {
-        match metric.kind {
-            table::Kind::Counter => ::metrics::describe_counter!(metric.name, metric.help),
-            table::Kind::Gauge => ::metrics::describe_gauge!(metric.name, metric.help),
-            table::Kind::Histogram(_) => ::metrics::describe_histogram!(metric.name, metric.help),
-        }
-        let is_read_at_scrape = metric.name.starts_with("process_");
-        if matches!(metric.kind, table::Kind::Counter) && !is_read_at_scrape {
-            for labels in combinations(metric.labels) {
-                counter!(metric.name, &labels).absolute(0);
-            }
-        }
-    }
-    gauge!(table::POISONED.name).set(0.0);
-    let revision = env!("BUILD_COMMIT");
-    let version = env!("CARGO_PKG_VERSION");
-    gauge!(table::BUILD_INFO.name, "version" => version, "revision" => revision).set(1.0);
-}
-
-/// Every combination of label values; none if a label has an open set of values.
-fn combinations(labels: &[table::LabelKey]) -> Vec<Vec<(&'static str, &'static str)>> {
-    labels.iter().fold(vec![Vec::new()], |shorter, label| {
-        let longer = |labels: &Vec<_>| {
-            let labels = labels.clone();
-            label.values.iter().map(move |value| {
-                let mut labels = labels.clone();
-                labels.push((label.name, *value));
-                labels
-            })
-        };
-        shorter.iter().flat_map(longer).collect()
-    })
+    // Those of the process are read at each scrape instead.
+    let is_recorded = |metric: &&Metric| !metric.name.starts_with("process_");
+    quota_service::metrics::initialise(table::ALL.iter().filter(is_recorded));
+    table::POISONED.record([], false);
+    build_info(env!("CARGO_PKG_VERSION"), env!("BUILD_COMMIT"));
 }
 
 impl Metrics {

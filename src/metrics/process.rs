@@ -2,8 +2,10 @@
 
 use std::fs;
 
+use quota_service::metrics::Metric;
+
 use super::{
-    table::{self, Metric},
+    table,
     text::{head, sample},
 };
 

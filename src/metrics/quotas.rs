@@ -6,8 +6,7 @@ use quota_core::state::{GroupView, MemberView};
 
 use super::{
     labels::Limit,
-    record::limit_reached,
-    table,
+    table::{self, limit_reached},
     text::{head, sample},
 };
 

@@ -2,10 +2,11 @@
 
 use std::{cell::RefCell, time::Duration};
 
-use ::metrics::{Counter, Histogram, counter, histogram};
+use ::metrics::{Counter, Histogram};
 use http::Method;
+use quota_service::metrics::Label as _;
 
-use super::{Decision, OTHER, Operation, StateLock, record::pair, table};
+use super::{Decision, OTHER, Operation, StateLock, labels::DecisionReason, table};
 use crate::reason::Reason;
 
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
@@ -30,19 +31,19 @@ thread_local! {
 
 /// Counts a decision; without a reason the request was granted.
 pub fn decisions(decision: Decision, reason: Option<Reason>) {
-    let make = || counter!(table::DECISIONS.name, &[pair(decision), pair(reason)]);
+    let make = || table::DECISIONS.counter([decision.text(), DecisionReason(reason).text()]);
     DECISIONS.with_borrow_mut(|series| series.of((decision, reason), make).increment(1));
 }
 
 /// How long a command took, from its arrival to its answer.
 pub fn decision_duration(operation: Operation, took: Duration) {
-    let make = || histogram!(table::DECISION_DURATION.name, &[pair(operation)]);
+    let make = || table::DECISION_DURATION.histogram([operation.text()]);
     DURATIONS.with_borrow_mut(|series| series.of(operation, make).record(took));
 }
 
 /// How long the state's lock was held.
 pub fn state_lock(by: StateLock, held: Duration) {
-    let make = || histogram!(table::STATE_LOCK.name, &[pair(by)]);
+    let make = || table::STATE_LOCK.histogram([by.text()]);
     LOCKS.with_borrow_mut(|series| series.of(by, make).record(held));
 }
 
@@ -81,12 +82,8 @@ impl<K, M> Few<K, M> {
 
 impl Route {
     fn new(route: &str) -> Self {
-        let duration = histogram!(
-            table::HTTP_REQUEST_DURATION.name,
-            "route" => route.to_owned(),
-        );
         Self {
-            duration,
+            duration: table::HTTP_REQUEST_DURATION.histogram([route.text()]),
             answers: Few::default(),
         }
     }
@@ -94,10 +91,8 @@ impl Route {
     fn answered(&mut self, route: &str, method: &'static str, code: u16, took: Duration) {
         self.duration.record(took);
         let make = || {
-            counter!(
-                table::HTTP_REQUESTS.name,
-                "route" => route.to_owned(), "method" => method, "code" => code.to_string(),
-            )
+            let labels = [route.text(), method.into(), code.to_string().into()];
+            table::HTTP_REQUESTS.counter(labels)
         };
         self.answers.of((method, code), make).increment(1);
     }

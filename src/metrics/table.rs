@@ -1,55 +1,18 @@
-//! Every metric: its name, kind, labels and help. `docs/metrics.md` is made from this table.
+//! Every metric, and the functions that record them; without [`super::install`] these have no effect. `docs/metrics.md`
+//! is made from this table.
+
+use std::time::Duration;
+
+use quota_service::{
+    metric_table,
+    metrics::Kind::{self, Counter, Gauge},
+};
 
 use super::labels::{
     AuditEvent, AuthRefusal, CheckpointPlace, ClusterAppend, ClusterRole, Correction,
-    CorrectionCause, Decision, Digest, Forwarded, Label, Limit, Listener, Operation, Outcome, Part,
-    Rejection, RelistRequest, Relisted, ReservationState, Source, StateLock,
+    CorrectionCause, Decision, DecisionReason, Digest, Forwarded, Limit, Listener, Operation,
+    Outcome, Part, Rejection, RelistRequest, Relisted, ReservationState, Source, StateLock,
 };
-use crate::reason::Reason;
-
-/// A metric.
-#[derive(Clone, Copy, Debug)]
-pub struct Metric {
-    /// Its full name.
-    pub name: &'static str,
-    /// How it is counted.
-    pub kind: Kind,
-    /// Its labels.
-    pub labels: &'static [LabelKey],
-    /// What it says.
-    pub help: &'static str,
-}
-
-/// How a metric is counted.
-#[derive(Clone, Copy, Debug)]
-pub enum Kind {
-    /// Only grows.
-    Counter,
-    /// A current value.
-    Gauge,
-    /// Counts per upper bound.
-    Histogram(&'static [f64]),
-}
-
-/// A label's name and values.
-#[derive(Clone, Copy, Debug)]
-pub struct LabelKey {
-    /// Its name.
-    pub name: &'static str,
-    /// Its values; empty if they are unknown beforehand, but bounded otherwise.
-    pub values: &'static [&'static str],
-}
-
-const fn closed<L: Label>() -> LabelKey {
-    LabelKey {
-        name: L::NAME,
-        values: L::VALUES,
-    }
-}
-
-const fn open(name: &'static str) -> LabelKey {
-    LabelKey { name, values: &[] }
-}
 
 /// From what memory takes to what a disk in trouble takes.
 const SECONDS: Kind = Kind::Histogram(&[
@@ -66,74 +29,63 @@ const ENTRIES: Kind = Kind::Histogram(&[
     1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0,
 ]);
 
-use Kind::{Counter, Gauge};
-
-macro_rules! table {
-    ($($id:ident $kind:ident $name:literal $([$($label:expr),*])? $help:literal)*) => {
-        $(pub(super) const $id: Metric =
-            Metric { name: $name, kind: $kind, labels: &[$($($label),*)?], help: $help };)*
-
-        /// Every metric.
-        pub const ALL: &[Metric] = &[$($id),*];
-    };
-}
-
-table! {
-    DECISIONS Counter "quota_ledger_decisions_total" [closed::<Decision>(), closed::<Option<Reason>>()]
+metric_table! { pub const ALL:
+    DECISIONS Counter [decision: Decision, reason: DecisionReason] "quota_ledger_decisions_total"
         "Decisions on requests for capacity."
-    DECISION_DURATION SECONDS "quota_ledger_decision_duration_seconds" [closed::<Operation>()]
+    DECISION_DURATION SECONDS [operation: Operation] "quota_ledger_decision_duration_seconds"
         "From the arrival of a command to its answer, durability included."
-    LARGE_ANSWERS Counter "quota_ledger_large_answers_total"
+    LARGE_ANSWERS Counter large_answer() "quota_ledger_large_answers_total"
         "Answers that were made on threads of their own, one of a principal at a time."
-    DENIALS_DROPPED Counter "quota_ledger_denials_dropped_total"
+    DENIALS_DROPPED Counter denials_dropped() "quota_ledger_denials_dropped_total"
         "Denials that are not listed, since too many came at once."
-    LIMITS_PASSED Counter "quota_ledger_audited_limits_passed_total"
+    LIMITS_PASSED Counter limit_passed() "quota_ledger_audited_limits_passed_total"
         "Grants that passed a limit which is only noted (enforcement: audit), once for each such limit."
-    RESERVATIONS Gauge "quota_ledger_reservations" [closed::<ReservationState>()]
+    RESERVATIONS Gauge reservations[state: ReservationState](count: u64) "quota_ledger_reservations"
         "Reservations that have not ended."
-    OLDEST_RESERVATION_AGE Gauge "quota_ledger_oldest_reservation_age_seconds"
+    OLDEST_RESERVATION_AGE Gauge oldest_reservation_age(age: Duration) "quota_ledger_oldest_reservation_age_seconds"
         "Age of the oldest pending reservation; 0 if there is none."
-    RESERVATION_OUTCOMES Counter "quota_ledger_reservation_outcomes_total" [closed::<Outcome>()]
+    RESERVATION_OUTCOMES Counter reservation_outcomes[outcome: Outcome](count: u64)
+        "quota_ledger_reservation_outcomes_total"
         "Reservations that ended; many expired ones mean that objects are not created or not seen."
-    AUDIT_EVENTS Counter "quota_ledger_audit_events_total" [closed::<AuditEvent>()]
+    AUDIT_EVENTS Counter audit_events[outcome: AuditEvent](count: usize) "quota_ledger_audit_events_total"
         "Audit events of API servers, by what became of them."
-    QUOTAS_ENFORCED_TWICE Gauge "quota_ledger_quotas_enforced_twice"
+    QUOTAS_ENFORCED_TWICE Gauge quotas_enforced_twice(quotas: usize) "quota_ledger_quotas_enforced_twice"
         "Adopted quotas, which the API server's own quota plugin enforces as well (quotas.plugin_is_off: none)."
-    PLUGIN_DENIALS Counter "quota_ledger_plugin_denials_total"
+    PLUGIN_DENIALS Counter plugin_denied() "quota_ledger_plugin_denials_total"
         "Creations that the API server's own quota plugin refused after all webhooks, by its audit events."
-    CLUSTER_ROLE Gauge "quota_ledger_cluster_role" [closed::<ClusterRole>()]
+    CLUSTER_ROLE Gauge [role: ClusterRole] "quota_ledger_cluster_role"
         "1 for the role of this node in its cluster, 0 for the others; absent if there is no cluster."
     CLUSTER_TERM Gauge "quota_ledger_cluster_term"
         "The leader's term, as far as this node has read; each change of the leader begins the next."
-    CLUSTER_TERMS_BEGUN Counter "quota_ledger_cluster_terms_begun_total"
+    CLUSTER_TERMS_BEGUN Counter cluster_term_began() "quota_ledger_cluster_terms_begun_total"
         "Times that this node began to lead."
-    CLUSTER_DEPOSED Counter "quota_ledger_cluster_deposed_total"
+    CLUSTER_DEPOSED Counter cluster_deposed() "quota_ledger_cluster_deposed_total"
         "Times that another node took the lead from this one, which dropped what was not in the log."
     CLUSTER_REPLICA_AGE Gauge "quota_ledger_cluster_replica_age_seconds"
         "How long ago this node's replica was last known to hold all of the log; 0 for a leader within its lease, +Inf if that was not known since it last began to follow."
     CLUSTER_IN_FLIGHT Gauge "quota_ledger_cluster_append_in_flight_seconds"
         "For how long an append has been on its way to the log; 0: none is."
-    CLUSTER_APPENDS Gauge "quota_ledger_cluster_appends" [closed::<ClusterAppend>()]
+    CLUSTER_APPENDS Gauge [was: ClusterAppend] "quota_ledger_cluster_appends"
         "Appends since this node last began to follow, by what was unusual about them."
     CLUSTER_CLOCK_SKEW Gauge "quota_ledger_cluster_clock_skew_seconds"
         "How far this node's clock is ahead of the servers' (negative: behind). Above cluster.max_clock_skew, either way, the node does not lead."
-    CLUSTER_DIGESTS Counter "quota_ledger_cluster_digest_comparisons_total" [closed::<Digest>()]
+    CLUSTER_DIGESTS Counter cluster_digest[outcome: Digest]() "quota_ledger_cluster_digest_comparisons_total"
         "Comparisons of the digest of this node's state with those of other nodes at the same entry, by what they showed."
-    CLUSTER_STREAM_BYTES Gauge "quota_ledger_cluster_stream_bytes" []
+    CLUSTER_STREAM_BYTES Gauge "quota_ledger_cluster_stream_bytes"
         "Bytes of the stream that holds the log, as of the leader's last check. A purge keeps cluster.stream_bytes."
-    CLUSTER_STREAM_FIRST Gauge "quota_ledger_cluster_stream_first_sequence" []
+    CLUSTER_STREAM_FIRST Gauge "quota_ledger_cluster_stream_first_sequence"
         "The first message of the stream, as of the leader's last check; earlier ones were purged."
-    CLUSTER_STORAGE_USED Gauge "quota_ledger_cluster_storage_used_ratio" []
+    CLUSTER_STORAGE_USED Gauge cluster_storage_used(share: f64) "quota_ledger_cluster_storage_used_ratio"
         "The share of the servers' storage, or of the stream's own limit, that is used where it is fullest; at 1 appends are refused."
-    CLUSTER_FORWARDED Counter "quota_ledger_cluster_forwarded_total" [closed::<Forwarded>()]
+    CLUSTER_FORWARDED Counter cluster_forwarded[outcome: Forwarded]() "quota_ledger_cluster_forwarded_total"
         "Requests that were passed on to the leader, by what became of them."
-    ENDED_RESERVATIONS_BYTES Gauge "quota_ledger_ended_reservations_bytes"
+    ENDED_RESERVATIONS_BYTES Gauge ended_reservations_bytes(bytes: u64) "quota_ledger_ended_reservations_bytes"
         "Bytes of ended reservations that are remembered for repeated requests; limits.ended_reservations_bytes bounds them."
-    STATE_LOCK SECONDS "quota_ledger_state_lock_seconds" [closed::<StateLock>()]
+    STATE_LOCK SECONDS [by: StateLock] "quota_ledger_state_lock_seconds"
         "How long the state was held at a time: by the writer, while readers wait, and by a reader, while the writer waits."
-    LEDGER_LAST_SEQUENCE Gauge "quota_ledger_ledger_last_sequence"
+    LEDGER_LAST_SEQUENCE Gauge ledger_last_sequence(sequence: u64) "quota_ledger_ledger_last_sequence"
         "Sequence of the last durable entry."
-    LEDGER_BYTES Gauge "quota_ledger_ledger_bytes" [closed::<Part>()]
+    LEDGER_BYTES Gauge ledger_bytes[part: Part](bytes: u64) "quota_ledger_ledger_bytes"
         "Size of the ledger on disk."
     LEDGER_APPEND_DURATION SECONDS "quota_ledger_ledger_append_duration_seconds"
         "Time to make one batch durable: write and fsync."
@@ -141,34 +93,34 @@ table! {
         "Time of one fsync of the write-ahead log."
     LEDGER_BATCH_ENTRIES ENTRIES "quota_ledger_ledger_batch_entries"
         "Entries per batch."
-    EVENTS_CONSUMED Counter "quota_ledger_events_consumed_total" [closed::<Source>()]
+    EVENTS_CONSUMED Counter events_consumed[source: Source](count: u64) "quota_ledger_events_consumed_total"
         "Events that were accepted."
-    EVENTS_DUPLICATE Counter "quota_ledger_events_duplicate_total" [closed::<Source>()]
+    EVENTS_DUPLICATE Counter events_duplicate[source: Source](count: u64) "quota_ledger_events_duplicate_total"
         "Events that changed nothing, since they or newer ones were known."
-    EVENTS_REJECTED Counter "quota_ledger_events_rejected_total" [closed::<Rejection>()]
+    EVENTS_REJECTED Counter events_rejected[reason: Rejection]() "quota_ledger_events_rejected_total"
         "Events that were rejected; they are kept, and can be listed and replayed."
-    RESOURCES_LEFT_OUT Counter "quota_ledger_resources_left_out_total"
+    RESOURCES_LEFT_OUT Counter resources_left_out(resources: usize) "quota_ledger_resources_left_out_total"
         "Resources that do not count, since their object names more than an entry can hold. The log names the object."
-    DRIFT_CORRECTIONS Counter "quota_ledger_drift_corrections_total"
-        [closed::<Correction>(), closed::<CorrectionCause>()]
+    DRIFT_CORRECTIONS Counter drift_corrected[correction: Correction, cause: CorrectionCause](count: u64)
+        "quota_ledger_drift_corrections_total"
         "Objects that were put right without an event: each was missed by a source before."
-    DRIFT_RELISTS Counter "quota_ledger_drift_relists_total" [closed::<Relisted>()]
+    DRIFT_RELISTS Counter relists[outcome: Relisted]() "quota_ledger_drift_relists_total"
         "Relists, by what became of them."
-    DRIFT_RELISTS_OPEN Gauge "quota_ledger_drift_relists_open"
+    DRIFT_RELISTS_OPEN Gauge relists_open(count: u64) "quota_ledger_drift_relists_open"
         "Relists that have begun and are not over; one that stays open was cut off."
-    RELISTS_REQUESTED Counter "quota_ledger_relists_asked_total" [closed::<RelistRequest>()]
+    RELISTS_REQUESTED Counter relist_requested[outcome: RelistRequest]() "quota_ledger_relists_asked_total"
         "Relists that were requested of publishers, since events may have been lost."
-    UID_COLLISIONS Gauge "quota_ledger_uid_collisions"
+    UID_COLLISIONS Gauge uid_collisions(count: u64) "quota_ledger_uid_collisions"
         "Objects with the uid of an object in another namespace. Both are counted correctly, but somebody invents uids."
     STREAM_LAG_MESSAGES Gauge "quota_ledger_stream_lag_messages"
         "Messages in the stream that are not consumed yet."
     STREAM_LAG Gauge "quota_ledger_stream_lag_seconds"
         "How long ago the stream was last known to be consumed to its end, or since the start; grows while NATS is gone."
-    WATERMARK_AGE Gauge "quota_ledger_watermark_age_seconds" [open("resource")]
+    WATERMARK_AGE Gauge watermark_age[resource: &str](age: Duration) "quota_ledger_watermark_age_seconds"
         "How long ago the publisher last said that it has shown all of a kind, or the start; with nats.watermark = bridge."
-    WATERMARKS_SKIPPED Counter "quota_ledger_watermarks_skipped_total"
+    WATERMARKS_SKIPPED Counter watermarks_skipped(kinds: usize) "quota_ledger_watermarks_skipped_total"
         "Kinds in bookmarks of publishers that were skipped, since they could not be read or were too many."
-    STREAM_CONNECTED Gauge "quota_ledger_stream_connected"
+    STREAM_CONNECTED Gauge stream_connected(connected: bool) "quota_ledger_stream_connected"
         "1 while the stream is connected, else 0; absent if none is configured."
     SNAPSHOT_DURATION LONG_SECONDS "quota_ledger_snapshot_duration_seconds"
         "Time to store one snapshot."
@@ -176,7 +128,7 @@ table! {
         "When the last snapshot was stored."
     SNAPSHOT_LAST_SEQUENCE Gauge "quota_ledger_snapshot_last_sequence"
         "Last entry of the newest snapshot."
-    SNAPSHOT_FAILURES Counter "quota_ledger_snapshot_failures_total"
+    SNAPSHOT_FAILURES Counter snapshot_failed() "quota_ledger_snapshot_failures_total"
         "Snapshots that could not be stored."
     COMPACTION_DURATION LONG_SECONDS "quota_ledger_compaction_duration_seconds"
         "Time of one compaction."
@@ -184,69 +136,67 @@ table! {
         "When compaction last ended well."
     COMPACTION_REMOVED Counter "quota_ledger_compaction_removed_entries_total"
         "Entries that compaction moved out of the ledger."
-    COMPACTION_FAILURES Counter "quota_ledger_compaction_failures_total"
+    COMPACTION_FAILURES Counter compaction_failed() "quota_ledger_compaction_failures_total"
         "Compactions that failed."
-    CHECKPOINT_LAST_SEQUENCE Gauge "quota_ledger_checkpoint_last_sequence"
+    CHECKPOINT_LAST_SEQUENCE Gauge checkpoint_signed(sequence: u64) "quota_ledger_checkpoint_last_sequence"
         "Sequence of the last checkpoint that was signed."
-    CHECKPOINT_FAILURES Counter "quota_ledger_checkpoint_failures_total"
+    CHECKPOINT_FAILURES Counter checkpoint_failed() "quota_ledger_checkpoint_failures_total"
         "Checkpoints that could not be stored, and failed attempts to deliver one."
-    CHECKPOINT_DELIVERED_SEQUENCE Gauge "quota_ledger_checkpoint_delivered_sequence" [closed::<CheckpointPlace>()]
+    CHECKPOINT_DELIVERED_SEQUENCE Gauge checkpoint_delivered[place: CheckpointPlace](sequence: u64)
+        "quota_ledger_checkpoint_delivered_sequence"
         "Sequence of the last checkpoint that was delivered to the place."
-    CHECKPOINT_UNDELIVERED Gauge "quota_ledger_checkpoint_undelivered" [closed::<CheckpointPlace>()]
+    CHECKPOINT_UNDELIVERED Gauge checkpoints_undelivered[place: CheckpointPlace](count: usize)
+        "quota_ledger_checkpoint_undelivered"
         "Checkpoints that wait to be delivered to the place."
-    CHECKPOINT_GIVEN_UP Counter "quota_ledger_checkpoint_given_up_total" [closed::<CheckpointPlace>()]
+    CHECKPOINT_GIVEN_UP Counter checkpoint_given_up[place: CheckpointPlace]() "quota_ledger_checkpoint_given_up_total"
         "Checkpoints that were never delivered to the place, since too many waited."
-    BACKUP_LAST_SEQUENCE Gauge "quota_ledger_backup_last_sequence"
+    BACKUP_LAST_SEQUENCE Gauge backup_done(sequence: u64) "quota_ledger_backup_last_sequence"
         "Last entry of the newest backup."
-    BACKUP_FAILURES Counter "quota_ledger_backup_failures_total"
+    BACKUP_FAILURES Counter backup_failed() "quota_ledger_backup_failures_total"
         "Backups that were not sent to their end."
-    LIMIT_REACHED Counter "quota_ledger_limit_reached_total" [closed::<Limit>()]
+    LIMIT_REACHED Counter limit_reached[limit: Limit]() "quota_ledger_limit_reached_total"
         "How often a configured bound was hit."
     DISK_FREE Gauge "quota_ledger_disk_free_bytes"
         "Bytes that are free where the data directory is."
     DISK_LOW Gauge "quota_ledger_disk_low"
         "1 while fewer bytes are free than disk.min_free: nothing is granted, and no events are consumed."
-    POISONED Gauge "quota_ledger_poisoned"
+    POISONED Gauge poisoned() "quota_ledger_poisoned"
         "1 after a failed write or fsync: nothing is answered any more."
-    BUILD_INFO Gauge "quota_ledger_build_info" [open("version"), open("revision")]
+    BUILD_INFO Gauge build_info[version: &str, revision: &str]() "quota_ledger_build_info"
         "Always 1; the labels name the running version."
-    HTTP_REQUESTS Counter "quota_ledger_http_requests_total"
-        [open("route"), open("method"), open("code")]
+    HTTP_REQUESTS Counter [route: &str, method: &str, code: &str] "quota_ledger_http_requests_total"
         "Requests by matched route (not path), method and status."
-    HTTP_REQUEST_DURATION SECONDS "quota_ledger_http_request_duration_seconds" [open("route")]
+    HTTP_REQUEST_DURATION SECONDS [route: &str] "quota_ledger_http_request_duration_seconds"
         "From the end of a request's head to the begin of its answer."
-    HTTP_CONNECTIONS Gauge "quota_ledger_http_connections" [closed::<Listener>()]
+    HTTP_CONNECTIONS Gauge [listener: Listener] "quota_ledger_http_connections"
         "Open connections."
     CERTIFICATE_EXPIRATION Gauge "quota_ledger_certificate_expiration_timestamp_seconds"
         "When the webhook's certificate expires; absent without one."
-    CERTIFICATE_RELOAD_FAILURES Counter "quota_ledger_certificate_reload_failures_total"
+    CERTIFICATE_RELOAD_FAILURES Counter certificate_reload_failed() "quota_ledger_certificate_reload_failures_total"
         "New certificate files that could not be used; the old ones stayed in force."
-    AUTH_REFUSED Counter "quota_ledger_auth_refused_total" [closed::<AuthRefusal>()]
+    AUTH_REFUSED Counter auth_refused[reason: AuthRefusal]() "quota_ledger_auth_refused_total"
         "Requests that were answered with 401 (missing, malformed, unknown, expired) or 403."
-    TOKENS_RELOAD_FAILURES Counter "quota_ledger_tokens_reload_failures_total"
+    TOKENS_RELOAD_FAILURES Counter tokens_reload_failed() "quota_ledger_tokens_reload_failures_total"
         "New tokens files that could not be used; the old one stayed in force."
-    KUBE_RESOURCEQUOTA Gauge "kube_resourcequota"
-        [open("resourcequota"), open("namespace"), open("resource"), open("type")]
+    KUBE_RESOURCEQUOTA Gauge [resourcequota: &str, namespace: &str, resource: &str, type: &str] "kube_resourcequota"
         "Limits, usage and reservations (type hard, used, reserved), as kube-state-metrics names them."
-    KUBE_RESOURCEQUOTA_CREATED Gauge "kube_resourcequota_created"
-        [open("resourcequota"), open("namespace")]
+    KUBE_RESOURCEQUOTA_CREATED Gauge [resourcequota: &str, namespace: &str] "kube_resourcequota_created"
         "When a quota was created, in seconds since 1970."
-    LIMIT_NOT_ENFORCED Gauge "quota_ledger_limit_not_enforced"
-        [open("resourcequota"), open("namespace"), open("resource")]
+    LIMIT_NOT_ENFORCED Gauge [resourcequota: &str, namespace: &str, resource: &str] "quota_ledger_limit_not_enforced"
         "1 for each limit that the API server does not ask about, since the webhook's rules do not list its kind (admission.count)."
     QUOTAS_LEFT_OUT Gauge "quota_ledger_quotas_left_out"
         "Quotas without series in kube_resourcequota, since limits.metrics_series is reached; the fullest are exported."
-    GROUP_USAGE Gauge "openshift_clusterresourcequota_usage" [open("name"), open("resource"), open("type")]
+    GROUP_USAGE Gauge [name: &str, resource: &str, type: &str] "openshift_clusterresourcequota_usage"
         "Limits, usage and reservations of a group, and what it guarantees to the groups below it and they do not use (type hard, used, reserved, guaranteed), as openshift-state-metrics names them."
-    GROUP_NAMESPACE_USAGE Gauge "openshift_clusterresourcequota_namespace_usage"
-        [open("name"), open("resource"), open("type"), open("namespace")]
+    GROUP_NAMESPACE_USAGE Gauge [name: &str, resource: &str, type: &str, namespace: &str]
+        "openshift_clusterresourcequota_namespace_usage"
         "The limit of a group, and what each namespace uses and has reserved of it (type hard, used, reserved)."
-    GROUP_SELECTOR Gauge "openshift_clusterresourcequota_selector"
-        [open("name"), open("type"), open("key"), open("value"), open("operator"), open("values")]
+    GROUP_SELECTOR Gauge [name: &str, type: &str, key: &str, value: &str, operator: &str, values: &str]
+        "openshift_clusterresourcequota_selector"
         "Always 1; the labels say which namespaces a group is for (type annotation, match-labels, match-expressions)."
-    GROUP_CREATED Gauge "openshift_clusterresourcequota_created" [open("name")]
+    GROUP_CREATED Gauge [name: &str] "openshift_clusterresourcequota_created"
         "When a group was created, in seconds since 1970."
-    GROUP_LABELS Gauge "openshift_clusterresourcequota_labels" [open("name")]
+    GROUP_LABELS Gauge [name: &str] "openshift_clusterresourcequota_labels"
         "Always 1; the labels of a group, each as label_ and its key."
     GROUPS_LEFT_OUT Gauge "quota_ledger_groups_left_out"
         "Groups without series in openshift_clusterresourcequota_usage, since limits.metrics_series is reached; the fullest are exported."

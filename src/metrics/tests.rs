@@ -1,12 +1,10 @@
-use std::{collections::BTreeSet, fmt::Write as _, path::Path, time::Duration};
+use std::{collections::BTreeSet, path::Path, time::Duration};
 
-use super::{
-    table::{ALL, Kind, Metric},
-    *,
-};
+use super::*;
 use crate::reason::Reason;
 use quota_core::state::{GroupView, MemberView};
 use quota_replication::{Counts, Role};
+use quota_service::metrics::{Kind, Label as _};
 
 #[test]
 fn names_follow_the_conventions() {
@@ -64,32 +62,7 @@ fn the_documented_table_is_this_table() {
          compares the two.\n\nLabels whose values are listed have no others, and their counters are 0 \
          from the start.\n\n| metric | type | labels | meaning |\n|---|---|---|---|\n",
     );
-    for Metric {
-        name,
-        kind,
-        labels,
-        help,
-    } in ALL
-    {
-        let kind = match kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram(_) => "histogram",
-        };
-        let labels: Vec<_> = labels
-            .iter()
-            .map(|label| match label.values {
-                [] => format!("`{}`", label.name),
-                values => format!("`{}`: {}", label.name, values.join(", ")),
-            })
-            .collect();
-        writeln!(
-            page,
-            "| `{name}` | {kind} | {} | {help} |",
-            labels.join("; ")
-        )
-        .unwrap();
-    }
+    page.extend(ALL.iter().map(|metric| metric.row("; ")));
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/metrics.md");
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(&path, &page).unwrap();
@@ -205,7 +178,7 @@ fn process_metrics_are_read() {
 
 #[test]
 fn what_is_recorded_is_rendered_and_counters_begin_with_0() {
-    let recorder = builder().unwrap().build_recorder();
+    let recorder = builder(ALL).unwrap().build_recorder();
     let handle = recorder.handle();
     ::metrics::with_local_recorder(&recorder, || {
         initialise();
@@ -244,7 +217,7 @@ fn what_is_recorded_is_rendered_and_counters_begin_with_0() {
 
 #[test]
 fn while_the_age_of_a_replica_is_unknown_no_earlier_one_is_told() {
-    let recorder = builder().unwrap().build_recorder();
+    let recorder = builder(ALL).unwrap().build_recorder();
     let handle = recorder.handle();
     let told = |age| {
         ::metrics::with_local_recorder(&recorder, || {

@@ -2,17 +2,12 @@
 
 use std::fmt::Write as _;
 
-use super::table::{Kind, Metric};
+use quota_service::metrics::Metric;
 
 /// Writes the help and the type of a metric family.
 pub(super) fn head(text: &mut String, metric: &Metric) {
-    let kind = match metric.kind {
-        Kind::Counter => "counter",
-        Kind::Gauge => "gauge",
-        Kind::Histogram(_) => "histogram",
-    };
     let _ = writeln!(text, "# HELP {} {}", metric.name, metric.help);
-    let _ = writeln!(text, "# TYPE {} {kind}", metric.name);
+    let _ = writeln!(text, "# TYPE {} {}", metric.name, metric.kind.name());
 }
 
 /// One sample, its label values in the order of the metric's labels.

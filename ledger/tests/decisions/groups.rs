@@ -297,6 +297,32 @@ fn labels_that_are_not_known_are_waited_for_where_they_matter() {
 }
 
 #[test]
+fn labels_that_are_not_known_are_not_waited_for_where_no_limit_can_deny() {
+    let mut given = Given::default();
+    let mut lax = group("lax", by_label("red"), "pods=2");
+    for enforcement in [Enforcement::Audit, Enforcement::Warn] {
+        lax.spec.extensions.enforcement = enforcement;
+        given.group(&lax);
+        given.takes("team-a", &format!("{enforcement:?}"), "pods=9");
+    }
+    // Its parent may deny.
+    lax.spec.extensions.parent = Some("root".into());
+    given.group(&lax);
+    given.group(&group("root", by_names(&["team-b"]), "pods=99"));
+    let refused = given.reserve(&reserve_request("x", "pods=1")).unwrap_err();
+    assert!(matches!(refused, Refusal::NotReady { .. }), "{refused:?}");
+
+    // A quota replaces the group of its name that limits each member alone.
+    let mut replaced = Given::default();
+    let mut each = group("compute", by_label("red"), "pods=2");
+    each.spec.extensions.each = true;
+    replaced.group(&each);
+    assert!(replaced.reserve(&reserve_request("x", "pods=1")).is_err());
+    replaced.quota("pods=3");
+    replaced.takes("team-a", "x", "pods=3");
+}
+
+#[test]
 fn limits_for_each_hold_for_every_namespace_alone() {
     let mut given = Given::default();
     let mut each = group("compute", by_names(&["team-a", "team-b"]), "pods=2");

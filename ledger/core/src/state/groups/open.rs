@@ -5,7 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Groups, anchors::Anchors};
 use crate::state::State;
-use quota_semantics::{Name, group::Selector, resource::ResourceList};
+use quota_semantics::{
+    Name,
+    group::{Enforcement, Selector},
+    resource::ResourceList,
+};
 
 /// Open groups: their selectors need labels or annotations. Groups that list their namespaces are found by the names
 /// instead.
@@ -145,11 +149,23 @@ impl Groups {
     }
 
     /// A group that is undecided for a namespace with unknown labels, among those that limit any of these names, or
-    /// that are descendants of one that does.
-    pub(super) fn undecided(&self, namespace: &Name, wanted: &ResourceList) -> Option<u32> {
+    /// that are descendants of one that does. Only limits that can deny matter: those that are enforced, and that no
+    /// quota of the namespace replaces.
+    pub(super) fn undecided(
+        &self,
+        namespace: &Name,
+        wanted: &ResourceList,
+        has_quota: impl Fn(&Name) -> bool,
+    ) -> Option<u32> {
+        let denies = |group: &u32| {
+            let record = &self.get(*group).record;
+            let extensions = &record.spec.extensions;
+            extensions.enforcement == Enforcement::Enforce
+                && !(extensions.each && has_quota(&record.name))
+        };
         let limits = |group: u32| {
             let hard = self.get(group).hard();
-            wanted.names().any(|name| hard.get(name).is_some())
+            denies(&group) && wanted.names().any(|name| hard.get(name).is_some())
         };
         let mut listed = self.anchors.listing(namespace);
         let listed = listed.find(|&group| {
@@ -159,7 +175,7 @@ impl Groups {
             let names = wanted
                 .names()
                 .filter_map(|name| self.open.limiting.get(name));
-            let mut groups = names.flatten().copied();
+            let mut groups = names.flatten().copied().filter(denies);
             groups.find_map(|group| self.undecided_below(group, namespace))
         };
         listed.or_else(limiting)
@@ -183,7 +199,11 @@ impl State {
         if self.groups.is_empty() || self.observed_namespace(namespace).is_some() {
             return None;
         }
-        let group = self.groups.undecided(namespace, &wanted.without_zeros())?;
+        let recorded = self.namespaces.find(namespace);
+        let has_quota =
+            |name: &Name| recorded.is_some_and(|recorded| recorded.quotas.contains_key(name));
+        let wanted = wanted.without_zeros();
+        let group = self.groups.undecided(namespace, &wanted, has_quota)?;
         Some(&self.groups.get(group).record.name)
     }
 

@@ -12,8 +12,8 @@ use crate::{
 use quota_semantics::{
     Name, Timestamp,
     group::{
-        Extensions, LabelSelector, Override, Requirement, Selector, Spec, selector::NAME_LABEL,
-        tree,
+        Enforcement, Extensions, LabelSelector, Override, Requirement, Selector, Spec,
+        selector::NAME_LABEL, tree,
     },
     object::Footprint,
     quota,
@@ -241,6 +241,7 @@ enum Step {
         parent: Option<usize>,
         resource: Option<usize>,
         overridden: Option<usize>,
+        is_enforced: bool,
     },
     Delete(usize),
     EndOverride(usize),
@@ -254,14 +255,16 @@ fn step() -> impl Strategy<Value = Step> {
         proptest::option::of(0..5_usize),
         resource(),
         resource(),
+        proptest::bool::weighted(0.7),
     );
     let set = set.prop_map(
-        |(group, selector, parent, resource, overridden)| Step::Set {
+        |(group, selector, parent, resource, overridden, is_enforced)| Step::Set {
             group,
             selector,
             parent,
             resource,
             overridden,
+            is_enforced,
         },
     );
     prop_oneof![
@@ -281,6 +284,7 @@ impl World {
                 parent,
                 resource,
                 overridden,
+                is_enforced,
             } => {
                 let list = |resource: Option<usize>| {
                     resource.map_or_else(ResourceList::new, |it| limit(RESOURCES[it]))
@@ -298,6 +302,10 @@ impl World {
                     extensions: Extensions {
                         parent: parent.map(name),
                         r#override: overridden,
+                        enforcement: match is_enforced {
+                            true => Enforcement::Enforce,
+                            false => Enforcement::Audit,
+                        },
                         ..Extensions::default()
                     },
                 };
@@ -324,7 +332,11 @@ impl World {
 
 /// Reads all groups, one after the other.
 fn has_undecided(groups: &Groups, wanted: &str) -> bool {
-    let limits = |group: u32| groups.get(group).hard().get(wanted).is_some();
+    let limits = |group: u32| {
+        let group = groups.get(group);
+        group.record.spec.extensions.enforcement == Enforcement::Enforce
+            && group.hard().get(wanted).is_some()
+    };
     groups.by_name.values().any(|&group| {
         let selector = &groups.get(group).record.spec.selector;
         Groups::decides(selector, "unseen", None).is_none()
@@ -342,7 +354,7 @@ proptest! {
             for resource in RESOURCES {
                 let expected = has_undecided(&world.state.groups, resource);
                 for groups in [&world.state.groups, &restored] {
-                    let found = groups.undecided(&"unseen".into(), &limit(resource));
+                    let found = groups.undecided(&"unseen".into(), &limit(resource), |_| false);
                     prop_assert_eq!(found.is_some(), expected, "{}", resource);
                 }
             }

@@ -513,3 +513,19 @@ fn groups_are_refused_where_they_cannot_stand() {
     let refused = given.refuses(&group("fourth", by_names(&["team-b"]), "pods=1"), &bounds);
     assert!(refused.contains("groups.max is 3"), "{refused}");
 }
+
+#[test]
+fn a_parent_counts_the_namespaces_of_children_that_were_there_before() {
+    let mut given = Given::default();
+    let bounds = GroupBounds {
+        per_namespace: 2,
+        ..GroupBounds::default()
+    };
+    given.quota("pods=9");
+    for (name, parent) in [("a", "above-a"), ("b", "above-b")] {
+        given.group(&child(name, parent, &["team-a"], "pods=1", ""));
+    }
+    let above = group("above-a", by_names(&["team-b"]), "pods=4");
+    let refused = given.refuses(&above, &bounds);
+    assert!(refused.contains("groups.max_per_namespace"), "{refused}");
+}

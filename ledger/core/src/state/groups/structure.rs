@@ -250,16 +250,18 @@ impl State {
             above.insert(parent);
             above.extend(self.groups.above(parent));
         }
+        // A new group counts the members of groups that name it as their parent already.
+        let below = self.groups.children.get(name);
         self.namespaces.slab.iter().find_map(|(_, namespace)| {
             let record = namespace
                 .observed
                 .as_ref()
                 .map(|observed| &*observed.record);
-            let is_member =
-                own.is_some_and(|own| self.groups.members(own).contains_key(&namespace.name));
-            let is_selected =
-                Groups::decides(&spec.selector, &namespace.name, record) == Some(true);
-            if !is_member && !is_selected {
+            let counts = |&group: &u32| self.groups.members(group).contains_key(&namespace.name);
+            let is_member = own.as_ref().is_some_and(counts);
+            let joins = Groups::decides(&spec.selector, &namespace.name, record) == Some(true)
+                || below.is_some_and(|children| children.iter().any(counts));
+            if !is_member && !joins {
                 return None;
             }
             let counting: BTreeSet<u32> = namespace.chain.iter().map(|link| link.group).collect();

@@ -8,7 +8,12 @@ use crate::{
     event::{Cause, Correction, Ending, Event, Observed, Sequence},
     state::{ObjectView, State, lapsed_footprint},
 };
-use quota_semantics::{Name, Timestamp, object::Footprint, uid::Uid};
+use quota_semantics::{
+    Name, Timestamp,
+    group::{Extensions, extension::Carrier},
+    object::Footprint,
+    uid::Uid,
+};
 
 /// How a listed object compares with the recorded one.
 #[derive(Clone, Debug)]
@@ -124,11 +129,17 @@ fn is_as_listed(recorded: &ObjectView, listed: &Observed, now: Timestamp) -> boo
         && recorded.name == listed.name
 }
 
-/// Compares a listed quota with the recorded one. Of its metadata only the identity counts: the rest limits nothing.
+/// Compares a listed quota with the recorded one. Of its metadata the identity and the extensions in its annotations
+/// count: the rest limits nothing.
 fn limits_are_as_listed(state: &State, listed: &Observed, quota: Option<&Adopted>) -> bool {
     let Some(quota) = quota else { return true };
     let current = state.quota_record(&listed.namespace, &listed.name);
-    current.is_some_and(|(record, _)| record.uid == listed.uid && record.spec == quota.spec)
+    let extensions = |metadata: &str| Extensions::from_metadata(metadata, Carrier::Quota);
+    current.is_some_and(|(record, _)| {
+        record.uid == listed.uid
+            && record.spec == quota.spec
+            && extensions(&record.metadata) == extensions(&quota.metadata)
+    })
 }
 
 /// Repairs a difference at `now`, unless the object has changed since the comparison.

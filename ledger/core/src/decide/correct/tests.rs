@@ -298,6 +298,12 @@ fn limits_that_differ_are_drift_and_are_set_unless_they_were_changed_meanwhile()
     };
     let labelled = compare(&given.state, &listed, Some(&labelled), at(0));
     assert!(matches!(labelled, Comparison::Same));
+    let lax = Adopted {
+        metadata: r#"{"annotations":{"quota-ledger.io/enforcement":"warn"}}"#.into(),
+        ..adopted(3)
+    };
+    let lax = compare(&given.state, &listed, Some(&lax), at(0));
+    assert!(matches!(lax, Comparison::Changed(_)));
 
     let entry = |given: &Given| Some(given.state.quota_record("team-a", "web")?.1);
     let set = |given: &Given, quota_seen| {

@@ -156,6 +156,20 @@ fn what_a_source_shows_is_a_group_until_it_is_deleted() {
 }
 
 #[test]
+fn a_late_version_of_a_group_does_not_count_after_its_change_was_undone() {
+    let mut given = Given::default();
+    let of_generation = |version, generation: u64, hard| GroupRecord {
+        metadata: format!("{{\"adoptedVersion\":{version},\"generation\":{generation}}}").into(),
+        ..seen("g", version, hard, &[])
+    };
+    assert!(given.shows(of_generation(100, 1, "pods=4")));
+    assert!(!given.shows(of_generation(101, 1, "pods=4")), "the status");
+    assert!(given.shows(of_generation(120, 3, "pods=4")));
+    assert!(!given.shows(of_generation(110, 2, "pods=10")));
+    assert_eq!(given.hard_of("g").unwrap(), "pods=4");
+}
+
+#[test]
 fn a_group_of_a_cluster_is_changed_there() {
     let mut given = Given::default();
     let mut change = GroupChange {

@@ -19,7 +19,8 @@ use quota_semantics::{
 };
 
 /// Observes a group. Returns nothing if the group is unchanged, if the recorded version is newer, or if the group is
-/// deleted.
+/// deleted. The version alone is no change, since the status of a group changes very often. A change of the spec that was
+/// undone is recorded, since it changes `generation`, so that a late event about it does not count.
 pub(super) fn observe(state: &State, seen: &GroupRecord, max_depth: usize) -> Vec<Event> {
     let version = seen.adopted_version().unwrap_or(0);
     let recorded = state

@@ -8,9 +8,14 @@ use quota_core::{
 };
 use quota_semantics::{
     Name, Timestamp,
-    group::manifest::ADOPTED_VERSION,
+    group::{
+        Extensions,
+        extension::{Carrier, PREFIX, field_of},
+        manifest::ADOPTED_VERSION,
+    },
     object::{Metadata, NoContext},
     quota::manifest::LAST_APPLIED,
+    resource::ResourceList,
 };
 use serde_json::value::RawValue;
 
@@ -160,11 +165,36 @@ fn group_ended(metadata: &Metadata) -> Result<Sighting, Fault> {
 }
 
 fn adopted(metadata: &Metadata, quota: Quota, now: Timestamp) -> Result<Adopted, Fault> {
+    let kept = kept(&quota.metadata, None)?;
     Ok(Adopted {
         created: metadata.creation_timestamp.unwrap_or(now),
+        metadata: without_wrong_extensions(kept, &quota.spec.hard)?,
         spec: quota.spec,
-        metadata: kept(&quota.metadata, None)?,
     })
+}
+
+/// The stored metadata of a quota without invalid annotations `quota-ledger.io/…`: the cluster does not validate them,
+/// and the extensions in stored metadata are in force.
+fn without_wrong_extensions(stored: Box<str>, hard: &ResourceList) -> Result<Box<str>, Fault> {
+    if !stored.contains(PREFIX) {
+        return Ok(stored);
+    }
+    let mut metadata: BTreeMap<&str, &RawValue> = serde_json::from_str(&stored)?;
+    let annotations = metadata.get("annotations").copied();
+    let annotations = annotations.and_then(|text| serde_json::from_str(text.get()).ok());
+    let mut annotations: BTreeMap<String, String> = annotations.unwrap_or_default();
+    let (extensions, mut errors) = Extensions::from_annotations(&annotations, Carrier::Quota);
+    errors.extend(extensions.validate_limits(hard));
+    if errors.is_empty() {
+        return Ok(stored);
+    }
+    annotations.retain(|key, _| {
+        let field = field_of(key);
+        !errors.iter().any(|error| error.field.starts_with(&field))
+    });
+    let annotations = RawValue::from_string(serde_json::to_string(&annotations)?)?;
+    metadata.insert("annotations", &annotations);
+    Ok(serde_json::to_string(&metadata)?.into())
 }
 
 /// The stored metadata of a quota or group, with this additional field.

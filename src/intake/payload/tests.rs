@@ -232,6 +232,35 @@ fn a_resource_quota_is_adopted() {
 }
 
 #[test]
+fn wrong_extensions_of_a_resource_quota_are_not_adopted() {
+    let stored = |annotations: &str| {
+        let metadata = format!(r#","annotations":{{"a":"b",{annotations}}}"#);
+        let quota = pod("ADDED", &metadata, r#","spec":{"hard":{"pods":"3"}}"#)
+            .replace(r#""kind":"Pod""#, r#""kind":"ResourceQuota""#);
+        alive(&quota).1.unwrap().metadata
+    };
+    let until = "2027-01-01T00:00:00Z";
+    let raised = |name: &str| {
+        let limits = format!(r#"{{\"hard\":{{\"{name}\":\"0\"}},\"until\":\"{until}\"}}"#);
+        format!(r#""quota-ledger.io/override":"{limits}""#)
+    };
+    let right = raised("pods");
+    let kept = format!(r#"{{"annotations":{{"a":"b",{right}}}}}"#);
+    assert_eq!(*stored(&right), *kept);
+    for wrong in [
+        raised("requests.cpu"),
+        r#""quota-ledger.io/soft":"{\"pods\":\"4\"}""#.to_owned(),
+        r#""quota-ledger.io/enforcement":"perhaps""#.to_owned(),
+        r#""quota-ledger.io/parent":"p""#.to_owned(),
+    ] {
+        let left = stored(&wrong);
+        assert_eq!(*left, *r#"{"annotations":{"a":"b"}}"#, "{wrong}");
+    }
+    let both = format!(r#"{right},"quota-ledger.io/soft":"many""#);
+    assert_eq!(*stored(&both), *kept);
+}
+
+#[test]
 fn a_cluster_resource_quota_is_adopted() {
     let group = r#"{"type":"ADDED","object":{"metadata":{"name":"red","uid":"g-1","resourceVersion":"40","generation":2,
         "creationTimestamp":"2026-01-02T03:04:05Z","managedFields":[{}],"adoptedVersion":7,

@@ -258,9 +258,9 @@ impl Extensions {
     }
 
     /// The errors of limits that are given in addition to `hard`. Each extension that has errors has some of those that
-    /// are shown: a group from a cluster loses these extensions.
+    /// are shown: a quota or group from a cluster loses these extensions.
     #[must_use]
-    pub(crate) fn validate_limits(&self, hard: &ResourceList) -> Vec<FieldError> {
+    pub fn validate_limits(&self, hard: &ResourceList) -> Vec<FieldError> {
         let mut all = Vec::new();
         for (key, what, list) in [
             (GUARANTEED, "guarantee", &self.guaranteed),

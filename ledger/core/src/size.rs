@@ -102,7 +102,7 @@ fn of_selector(selector: &group::LabelSelector) -> usize {
     let equal = selector.match_labels.iter();
     let expressions = selector.match_expressions.iter();
     let expression = |requirement: &group::Requirement| {
-        of_names([&requirement.key, &requirement.operator]) + of_names(&requirement.values)
+        of_names([&requirement.key, &requirement.operator]) + of_names(requirement.values.iter())
     };
     equal
         .map(|(key, value)| of_names([key, value]))

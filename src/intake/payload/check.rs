@@ -98,11 +98,12 @@ pub(super) fn version(text: &str) -> Result<u64, Fault> {
 
 /// The sighting, with an entry that is not too long. An object is not refused for the number of its resources, since its
 /// author chooses them, and a rejected event keeps relists of everybody from being complete. Some are left out instead;
-/// of a group all that it limits, since a part of its limits is not what its author meant.
+/// of a group all that it limits, since a part of its limits is not what its author meant. So it is with a group whose
+/// selector is too large.
 pub(super) fn fits(mut sighting: Sighting) -> Result<Sighting, Fault> {
     let whole = size(&sighting);
     let excess = whole.saturating_sub(SIGHTING_MAX_BYTES);
-    if excess == 0 {
+    if excess == 0 && !selects_by_too_much(&sighting) {
         return Ok(sighting);
     }
     match &mut sighting {
@@ -130,6 +131,14 @@ pub(super) fn fits(mut sighting: Sighting) -> Result<Sighting, Fault> {
     let reason =
         format!("what counts of the object takes {whole} bytes, more than {SIGHTING_MAX_BYTES}");
     Err(Fault::new(Rejection::TooLarge, reason))
+}
+
+/// Whether a sighting is of a group whose selector is too large.
+fn selects_by_too_much(sighting: &Sighting) -> bool {
+    let Sighting::Group { record, .. } = sighting else {
+        return false;
+    };
+    record.spec.selector.excess("").is_some()
 }
 
 /// Removes resources until the entry is shorter by `excess` bytes, and returns their number: the last ones by name, but
@@ -173,7 +182,7 @@ fn report(namespace: &str, resource: &str, name: &str, left_out: usize) {
             name,
             left_out,
             held_back,
-            "an object names too many resources: those that were left out do not count"
+            "an object names too many resources, or a group selects by too many values: the resources that were left out do not count"
         );
     }
 }

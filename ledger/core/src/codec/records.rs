@@ -10,7 +10,7 @@ use quota_semantics::{
     Timestamp,
     group::{
         Enforcement, Extensions, LabelSelector, Load, Override, Requirement, Selector,
-        Spec as GroupSpec,
+        Spec as GroupSpec, Values,
     },
     object::{Footprint, PodTraits, Traits},
     quantity::{Format, Mantissa, Parts, Quantity},
@@ -270,6 +270,16 @@ variants!(Form {
     0 => Uuid(bytes),
     1 => Text(text),
 });
+
+impl Wire for Values {
+    fn put(&self, writer: &mut Writer) {
+        (**self).put(writer);
+    }
+
+    fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Vec::take(reader).map(Self::from)
+    }
+}
 
 impl Wire for Uid {
     fn put(&self, writer: &mut Writer) {

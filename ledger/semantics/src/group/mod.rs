@@ -16,4 +16,5 @@ pub use spec::Spec;
 pub use crate::quota::{
     extension::{self, Enforcement, Extensions, Override},
     selector::{self, LabelSelector, Requirement, Selector},
+    values::Values,
 };

@@ -95,6 +95,10 @@ pub fn validate_update(new: &Manifest, old: &Manifest) -> Vec<FieldError> {
 
 fn validate_selector(spec: &Spec, errors: &mut FieldErrors) {
     let field = "spec.selector";
+    if let Some(excess) = spec.selector.excess(field) {
+        errors.push(excess);
+        return;
+    }
     if let Some(labels) = &spec.selector.labels {
         let field = format!("{field}.labels");
         errors.extend(labels.validate(&field));

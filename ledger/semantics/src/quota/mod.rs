@@ -14,6 +14,7 @@ pub mod shape;
 pub mod spec;
 pub mod syntax;
 pub mod validation;
+pub(crate) mod values;
 
 pub use field::FieldError;
 pub use limited::LimitedResource;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     field::{FieldError, FieldErrors, quoted},
     requirement, syntax,
+    values::Values,
 };
 use crate::{
     Name,
@@ -16,6 +17,12 @@ use crate::{
 /// The label with the name of a namespace, which Kubernetes sets on every namespace. Its value is known even for a
 /// namespace that was never observed.
 pub const NAME_LABEL: &str = "kubernetes.io/metadata.name";
+
+/// Most labels, requirements or annotations of a selector.
+const CONDITIONS_MAX: usize = 100;
+
+/// Most values of the requirements of a selector, all together.
+const VALUES_MAX: usize = 10_000;
 
 /// Labels or annotations: values by key.
 pub type Labels = BTreeMap<Name, Name>;
@@ -44,7 +51,7 @@ pub struct Requirement {
     pub operator: Name,
     /// The values of `In` and `NotIn`.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    pub values: Vec<Name>,
+    pub values: Values,
 }
 
 /// A selector of namespaces: both parts must match.
@@ -101,7 +108,7 @@ impl Requirement {
             Label::Absent => None,
             Label::Value(value) => Some(value),
         };
-        let listed = value.is_some_and(|value| self.values.iter().any(|other| *other == *value));
+        let listed = value.is_some_and(|value| self.values.has(value));
         Some(match self.operator.as_str() {
             "In" => listed,
             "NotIn" => !listed,
@@ -172,15 +179,34 @@ impl LabelSelector {
         let equal = self.match_labels.iter().map(|(key, value)| Requirement {
             key: key.clone(),
             operator: "In".into(),
-            values: vec![value.clone()],
+            values: vec![value.clone()].into(),
         });
         equal
             .chain(self.match_expressions.iter().cloned())
             .try_for_each(|requirement| requirement.check())
     }
 
+    /// The error of a selector that is too large: it is evaluated for every namespace.
+    fn excess(&self, field: &str) -> Option<FieldError> {
+        let requirements = &self.match_expressions;
+        let values = requirements
+            .iter()
+            .map(|requirement| requirement.values.len());
+        let bounds = [
+            ("matchLabels", self.match_labels.len(), CONDITIONS_MAX),
+            ("matchExpressions", requirements.len(), CONDITIONS_MAX),
+            ("matchExpressions[*].values", values.sum(), VALUES_MAX),
+        ];
+        let mut bounds = bounds.into_iter();
+        let (part, items, most) = bounds.find(|(_, items, most)| items > most)?;
+        Some(FieldError::too_many(format!("{field}.{part}"), items, most))
+    }
+
     /// The errors of a selector in a manifest.
     pub(crate) fn validate(&self, field: &str) -> Vec<FieldError> {
+        if let Some(excess) = self.excess(field) {
+            return vec![excess];
+        }
         let mut errors = FieldErrors::default();
         let labels = format!("{field}.matchLabels");
         errors.extend(syntax::labels(&labels, &self.match_labels));
@@ -246,6 +272,19 @@ impl Selector {
         all(std::iter::once(labels).chain(annotations))
     }
 
+    /// The error of a selector that is too large.
+    #[must_use]
+    pub fn excess(&self, field: &str) -> Option<FieldError> {
+        let labels = self.labels.as_ref();
+        let labels = labels.and_then(|labels| labels.excess(&format!("{field}.labels")));
+        labels.or_else(|| {
+            let annotations = self.annotations.len();
+            let field = format!("{field}.annotations");
+            (annotations > CONDITIONS_MAX)
+                .then(|| FieldError::too_many(field, annotations, CONDITIONS_MAX))
+        })
+    }
+
     /// As [`LabelSelector::check`].
     ///
     /// # Errors
@@ -280,6 +319,67 @@ mod tests {
             r#"{"labels":{"matchExpressions":[{"key":"kubernetes.io/metadata.name","operator":"Exists"}]}}"#,
         );
         assert_eq!(all.matches("c", None), Some(true));
+    }
+
+    #[test]
+    fn one_of_very_many_values_is_found_and_their_order_is_kept() {
+        let values: Values = (0..10_000)
+            .rev()
+            .map(|it| format!("v{it}").into())
+            .collect();
+        let requirement = |operator: &str| Requirement {
+            key: "team".into(),
+            operator: operator.into(),
+            values: values.clone(),
+        };
+        let (within, without) = (requirement("In"), requirement("NotIn"));
+        for (value, listed) in [
+            ("v0", true),
+            ("v9999", true),
+            ("v10000", false),
+            ("", false),
+        ] {
+            assert_eq!(within.holds(Label::Value(value)), Some(listed), "{value}");
+            assert_eq!(without.holds(Label::Value(value)), Some(!listed), "{value}");
+        }
+        let text = serde_json::to_string(&within).unwrap();
+        assert!(text.contains(r#""values":["v9999","v9998","#));
+        assert_eq!(serde_json::from_str::<Requirement>(&text).unwrap(), within);
+    }
+
+    #[test]
+    fn a_selector_has_at_most_so_many_conditions_and_values() {
+        let of = |requirements: usize, values: usize| Selector {
+            labels: Some(LabelSelector {
+                match_expressions: vec![
+                    Requirement {
+                        key: "team".into(),
+                        operator: "NotIn".into(),
+                        values: vec![Name::from("a"); values].into(),
+                    };
+                    requirements
+                ],
+                ..LabelSelector::default()
+            }),
+            ..Selector::default()
+        };
+        let excess = |requirements, values| {
+            let error = of(requirements, values).excess("spec.selector")?;
+            Some(error.field.to_string())
+        };
+        assert_eq!(excess(100, 100), None);
+        let field = "spec.selector.labels.matchExpressions";
+        assert_eq!(excess(101, 1).unwrap(), field);
+        assert_eq!(excess(2, 5001).unwrap(), format!("{field}[*].values"));
+        let labels = of(101, 1).labels.unwrap();
+        assert_eq!(labels.validate("objects").len(), 1);
+        let annotated = Selector {
+            annotations: (0..101)
+                .map(|it| (format!("a{it}").into(), "".into()))
+                .collect(),
+            ..Selector::default()
+        };
+        assert!(annotated.excess("spec.selector").is_some());
     }
 
     #[test]

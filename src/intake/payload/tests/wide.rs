@@ -99,3 +99,23 @@ fn a_group_of_more_limits_than_an_entry_holds_is_recorded_without_them() {
     assert_eq!(spec(100_000), group::Spec::default());
     assert_eq!(*read(100_000).name, *"red");
 }
+
+/// All namespaces are compared with the values, one by one.
+#[test]
+fn a_group_that_selects_by_very_many_values_is_recorded_without_its_limits() {
+    let spec = |count: usize| {
+        let values: Vec<_> = (0..count).map(|number| format!(r#""v{number}""#)).collect();
+        let group = format!(
+            r#"{{"type":"ADDED","object":{{"apiVersion":"quota.openshift.io/v1","kind":"ClusterResourceQuota","metadata":{{
+                "name":"red","uid":"g-1","resourceVersion":"40"}},"spec":{{"selector":{{"labels":{{"matchExpressions":[
+                {{"key":"team","operator":"NotIn","values":[{}]}}]}}}},"quota":{{"hard":{{"pods":"3"}}}}}}}}}}"#,
+            values.join(",")
+        );
+        match one(&group) {
+            Ok(Some(Sighting::Group { record, .. })) => record.spec.clone(),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(spec(10_000).quota.hard.pretty(), "pods=3");
+    assert_eq!(spec(10_001), group::Spec::default());
+}

@@ -38,6 +38,8 @@ pub struct Place<'a> {
     pub parent: Option<&'a Name>,
     /// The number of member namespaces.
     pub members: usize,
+    /// Whether the limits apply to each member alone. The usage is the sum over all members.
+    pub each: bool,
     /// The amounts that are guaranteed to descendants, and not used or reserved by them.
     pub guaranteed_to_others: &'a ResourceList,
 }
@@ -62,6 +64,12 @@ impl<'a> Limit<'a> {
     fn used_of_hard(&self) -> String {
         let used = self.used.map_or_else(zero, exact);
         format!("{}: {used}/{}", self.resource, exact(self.hard))
+    }
+
+    /// `pods: 50 (each 4)`
+    fn used_with_each(&self) -> String {
+        let used = self.used.map_or_else(zero, exact);
+        format!("{}: {used} (each {})", self.resource, exact(self.hard))
     }
 }
 
@@ -96,11 +104,15 @@ pub fn group_cells(
     now: Timestamp,
 ) -> [String; 7] {
     let guaranteed = place.guaranteed_to_others.iter();
+    let used = match place.each {
+        true => Limit::used_with_each,
+        false => Limit::used_of_hard,
+    };
     [
         name.to_owned(),
         place.parent.map(Name::to_string).unwrap_or_default(),
         place.members.to_string(),
-        joined(limits.iter().map(Limit::used_of_hard)),
+        joined(limits.iter().map(used)),
         reserved(limits),
         joined(guaranteed.map(|(name, amount)| format!("{name}: {}", exact(amount)))),
         age(created, now),
@@ -141,6 +153,7 @@ impl Group {
         let place = Place {
             parent: self.parent.as_ref(),
             members: self.status.members,
+            each: self.each,
             guaranteed_to_others: &self.status.guaranteed_to_others,
         };
         group_cells(&self.name, place, &self.limits(), self.created_time, now)
@@ -260,6 +273,7 @@ mod tests {
         let place = Place {
             parent: Some(&parent),
             members: 2,
+            each: false,
             guaranteed_to_others: &list(&[("pods", "4")]),
         };
         assert_eq!(
@@ -273,6 +287,14 @@ mod tests {
                 "pods: 4",
                 "<unknown>"
             ]
+        );
+        let each = Place {
+            each: true,
+            ..place
+        };
+        assert_eq!(
+            group_cells("g", each, &limits, None, now)[3],
+            "limits.cpu: 0 (each 8), pods: 3 (each 10), requests.cpu: 500m (each 4)"
         );
     }
 }

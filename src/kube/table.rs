@@ -95,6 +95,7 @@ pub(super) fn cells(object: &Object, now: Timestamp) -> Value {
             let place = Place {
                 parent: group.and_then(|view| view.record.spec.extensions.parent.as_ref()),
                 members: group.map_or(0, |view| view.members),
+                each: group.is_some_and(|view| view.record.spec.extensions.each),
                 guaranteed_to_others: &group.map(guaranteed_to_others).unwrap_or_default(),
             };
             json!(group_cells(object.name(), place, &limits, created, now))

@@ -70,11 +70,20 @@ fn series(view: &GroupView) -> usize {
     let labels = labels.map_or(0, |selector| {
         selector.match_labels.len() + selector.match_expressions.len()
     });
-    2 + view.figures.len() * (KINDS.len() + 1) + labels + selector.annotations.len()
+    let kinds = KINDS.len() + 1 - usize::from(is_each(view));
+    2 + view.figures.len() * kinds + labels + selector.annotations.len()
+}
+
+/// Whether the limits are those of each namespace alone: the sums over all namespaces are no share of them.
+fn is_each(view: &GroupView) -> bool {
+    view.record.spec.extensions.each
 }
 
 /// The largest share of a limit that is not available. A limit of 0 is full.
 fn fullness(view: &GroupView) -> f64 {
+    if is_each(view) {
+        return 0.0;
+    }
     let shares = view.figures.iter().map(|limit| {
         let [hard, used, reserved] = numbers(&limit.figure);
         match hard > 0.0 {
@@ -108,6 +117,7 @@ impl Pages {
         for limit in &view.figures {
             let guaranteed = (GUARANTEED, limit.guaranteed_to_others.to_f64());
             let amounts = KINDS.into_iter().zip(numbers(&limit.figure));
+            let amounts = amounts.skip(usize::from(is_each(view)));
             for (kind, number) in amounts.chain([guaranteed]) {
                 let labels = [name, &limit.figure.resource, kind];
                 sample(&mut self.usage, &table::GROUP_USAGE, &labels, number);

@@ -187,7 +187,7 @@ metric_table! { pub const ALL:
     QUOTAS_LEFT_OUT Gauge "quota_ledger_quotas_left_out"
         "Quotas without series in kube_resourcequota, since limits.metrics_series is reached; the fullest are exported."
     GROUP_USAGE Gauge [name: &str, resource: &str, type: &str] "openshift_clusterresourcequota_usage"
-        "Limits, usage and reservations of a group, and what it guarantees to the groups below it and they do not use (type hard, used, reserved, guaranteed), as openshift-state-metrics names them."
+        "Limits, usage and reservations of a group, and what it guarantees to the groups below it and they do not use (type hard, used, reserved, guaranteed), as openshift-state-metrics names them. No hard where it limits each namespace alone."
     GROUP_NAMESPACE_USAGE Gauge [name: &str, resource: &str, type: &str, namespace: &str]
         "openshift_clusterresourcequota_namespace_usage"
         "The limit of a group, and what each namespace uses and has reserved of it (type hard, used, reserved)."

@@ -9,6 +9,7 @@ use quota_client::{
 };
 use quota_semantics::{
     group::{Enforcement, Selector, selector::LabelSelector},
+    quantity::Quantity,
     resource::ResourceList,
 };
 
@@ -85,7 +86,7 @@ fn said(group: &Group) -> Vec<String> {
         lines.push(line("Objects:", &labels(objects).join(",")));
     }
     if group.each {
-        lines.push(line("Each:", &"the limits hold for each namespace alone"));
+        lines.push(line("Each:", &"the limits hold for each namespace alone; USE% and AVAILABLE are those of the fullest listed one"));
     }
     if !group.scopes.is_empty() {
         let scopes: Vec<_> = group.scopes.iter().map(|scope| &**scope).collect();
@@ -126,8 +127,9 @@ fn limits(group: &Group, usage: &GroupUsage) -> Table {
     for limit in &usage.resources {
         let used = limit.used.clone().unwrap_or_default();
         let for_others = limit.guaranteed_to_others.clone().unwrap_or_default();
-        let mut taken = limit.reserved.clone();
-        taken.add_assign(&for_others);
+        // Of a group that limits each namespace alone: what the fullest one has taken.
+        let mut taken = limit.hard.clone();
+        taken.sub_assign(&limit.available);
         table.row([
             limit.resource.to_string(),
             limit.hard.exact().to_string(),
@@ -135,7 +137,7 @@ fn limits(group: &Group, usage: &GroupUsage) -> Table {
             limit.reserved.exact().to_string(),
             for_others.exact().to_string(),
             limit.available.exact().to_string(),
-            percent(share(&limit.hard, &used, &taken)),
+            percent(share(&limit.hard, &taken, &Quantity::ZERO)),
             own(&group.soft, &limit.resource),
             own(&group.guaranteed, &limit.resource),
         ]);

@@ -56,7 +56,7 @@ pub struct ResourceUsage {
     /// The amount that pending reservations hold beyond `used`.
     pub reserved: Quantity,
     /// The remaining amount: `hard` minus `used`, `reserved` and `guaranteedToOthers`. Negative if usage is over the
-    /// limit.
+    /// limit. Of a group that limits each member alone: the least that a listed member has left.
     pub available: Quantity,
     /// The amount that is guaranteed to descendants of a group, and not used or reserved by them; absent for a quota.
     #[serde(default, skip_serializing_if = "Option::is_none")]

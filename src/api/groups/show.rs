@@ -177,19 +177,33 @@ pub(super) fn group(view: &GroupView, members: Option<&Seen>, coverage: &Coverag
 
 /// A group's usage as a response body.
 pub(super) fn usage(seen: &Seen, head: Head, lagging: bool) -> wire::GroupUsage {
-    let resource = |limit: &GroupFigure| {
+    let left = |figure: &Figure| {
+        let mut left = figure.hard.clone();
+        left.sub_assign(figure.used.as_ref().unwrap_or(&Quantity::ZERO));
+        left.sub_assign(&figure.reserved);
+        left
+    };
+    let is_each = seen.view.record.spec.extensions.each;
+    let resource = |(place, limit): (usize, &GroupFigure)| {
         let GroupFigure {
             figure,
             guaranteed_to_others,
         } = limit;
-        let mut available = figure.hard.clone();
-        for taken in [
-            figure.used.as_ref(),
-            Some(&figure.reserved),
-            Some(guaranteed_to_others),
-        ] {
-            available.sub_assign(taken.unwrap_or(&Quantity::ZERO));
-        }
+        let available = match is_each {
+            // The limits of members are those of the group.
+            true => {
+                let members = seen.members.iter();
+                let least = members
+                    .filter_map(|member| member.figures.get(place))
+                    .map(left);
+                least.min().unwrap_or_else(|| figure.hard.clone())
+            }
+            false => {
+                let mut available = left(figure);
+                available.sub_assign(guaranteed_to_others);
+                available
+            }
+        };
         wire::ResourceUsage {
             resource: figure.resource.clone(),
             hard: figure.hard.clone(),
@@ -201,7 +215,7 @@ pub(super) fn usage(seen: &Seen, head: Head, lagging: bool) -> wire::GroupUsage 
     };
     wire::GroupUsage {
         group: seen.view.record.name.clone(),
-        resources: seen.view.figures.iter().map(resource).collect(),
+        resources: seen.view.figures.iter().enumerate().map(resource).collect(),
         namespaces: seen.members.iter().map(member).collect(),
         namespaces_omitted: seen.omitted(),
         as_of: answer::as_of(head),

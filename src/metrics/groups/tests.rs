@@ -102,6 +102,22 @@ fn groups_are_told_as_openshift_state_metrics_tells_them() {
 }
 
 #[test]
+fn the_limit_of_each_namespace_is_not_that_of_all() {
+    let mut view = group(500);
+    Arc::make_mut(&mut view.record).spec.extensions.each = true;
+    let mut pages = Pages::default();
+    pages.write(&view);
+    assert!(!pages.usage.contains("hard"), "{}", pages.usage);
+    assert!(
+        pages.usage.contains(r#"type="used"} 500"#),
+        "{}",
+        pages.usage
+    );
+    assert!(fullness(&view) < 0.1);
+    assert_eq!(series(&view), 8);
+}
+
+#[test]
 fn groups_come_before_their_namespaces_and_the_fullest_first() {
     let series = |text: &str| {
         let of_groups = |line: &&str| line.starts_with("openshift_");

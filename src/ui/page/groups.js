@@ -21,12 +21,12 @@ function figures({ hard, used, reserved, guaranteedToOthers }) {
 }
 
 function Row({ group, route }) {
-  const [fullest] = figures(group.status);
+  const [fullest] = group.each ? [] : figures(group.status);
   return html`<tr>
     <th scope="row"><${GroupLink} name=${group.name} route=${route} /></th>
     <td class="right number ${fullest ? "share " + level(share(fullest)) : ""}">${fullest && percent(share(fullest))}</td>
     <td class="bars">${fullest && html`<${Bar} figure=${fullest} />`}</td>
-    <td>${fullest ? fullest.resource : html`<span class="quiet">no limit</span>`}</td>
+    <td>${fullest ? fullest.resource : html`<span class="quiet">${group.each ? "each namespace alone" : "no limit"}</span>`}</td>
     <td class="right number">${group.status.members}</td>
     <td>${group.parent && html`<${GroupLink} name=${group.parent} route=${route} />`}</td>
   </tr>`;
@@ -37,7 +37,7 @@ export function Groups({ context }) {
   const { version, route, until } = context;
   const work = (path, { query, signal }) => pages(path, { query, signal }, SHOWN);
   const answer = useAnswer(until ? null : ["v1/groups", {}], version, work);
-  const taken = ({ status }) => figures(status).slice(0, 1).map(share)[0] ?? -1;
+  const taken = ({ each, status }) => (each ? [] : figures(status)).slice(0, 1).map(share)[0] ?? -1;
   const groups = [...(answer.data?.items ?? [])].sort((a, b) => taken(b) - taken(a));
   if (!groups.length) return null;
   return html`<${Section} title="Groups" id="groups">
@@ -55,7 +55,8 @@ export function Counting({ namespace, context }) {
   const answer = useAnswer(until ? null : [path, {}], version);
   const limits = (answer.data?.items ?? []).flatMap(({ metadata, status }) => {
     const own = status.namespaces?.find((member) => member.namespace === namespace)?.status;
-    return figures(status.total).map((figure) => ({ name: metadata.name, figure, own }));
+    const each = metadata.annotations?.["quota-ledger.io/each"] === "true";
+    return figures((each && own) || status.total).map((figure) => ({ name: metadata.name, figure, own }));
   });
   if (!limits.length) return null;
   const columns = ["Group", "Resource", "-Bar", ">Taken", ">Used", ">Reserved", ">Guaranteed to others", ">Hard", ">Of it here"];
@@ -117,7 +118,7 @@ export function Group({ context }) {
         <${Table} label=${`Limits of ${route.target}`} columns=${columns}>
           ${limits.map((figure) => html`<tr key=${figure.resource}>
             <th scope="row">${figure.resource}</th>
-            <td class="bars"><${Bar} figure=${figure} /></td>
+            <td class="bars">${!about.data?.each && html`<${Bar} figure=${figure} />`}</td>
             <td class="right number share ${level(share(figure))}">${percent(share(figure))}</td>
             ${amount(figure, figure.used)}${amount(figure, figure.reserved)}${amount(figure, figure.guaranteedToOthers)}
             ${amount(figure, figure.hard)}

@@ -38,9 +38,13 @@ export function show(value, resource) {
 /** A quantity of a resource, for people. */
 export const shown = (text, resource) => show(number(text), resource);
 
-/** The taken part of a limit: used, reserved, and for a group the amount guaranteed to others. */
-export const taken = ({ used, reserved, guaranteedToOthers }) =>
-  number(used ?? "0") + number(reserved ?? "0") + number(guaranteedToOthers ?? "0");
+/**
+ * The taken part of a limit: what is not available. Without that number: used, reserved, and for a group the amount
+ * guaranteed to others.
+ */
+export const taken = ({ hard, available, used, reserved, guaranteedToOthers }) =>
+  available !== undefined ? number(hard) - number(available)
+    : number(used ?? "0") + number(reserved ?? "0") + number(guaranteedToOthers ?? "0");
 
 /** The taken share of a limit: infinite if the limit is zero. */
 export function share(figure) {

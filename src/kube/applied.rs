@@ -1,13 +1,10 @@
 //! The groups that count a namespace, as OpenShift's AppliedClusterResourceQuotas, readable by every reader of the
-//! namespace. Only members that the caller may read are named and counted.
+//! namespace. Only members that the caller may read are named and counted; selectors are shown without the names of other
+//! namespaces.
 
-use axum::{
-    Json,
-    extract::State,
-    response::{IntoResponse, Response},
-};
-use quota_core::{event::Sequence, state};
-use quota_semantics::Name;
+use axum::{extract::State, response::Response};
+use quota_core::state;
+use quota_semantics::{Name, group::selector::NAME_LABEL, quota::manifest::LAST_APPLIED};
 use serde_json::{Value, json};
 
 use super::{
@@ -15,10 +12,10 @@ use super::{
     accept::Shape,
     kind::Kind,
     object::Object,
-    page::as_table,
+    page::{LIST_WORK, as_table},
     params::Params,
     read::{amounts, large, read_permit},
-    resource::CopiedView,
+    resource::{CopiedView, Manifest},
     status::{Failure, Result},
     table::{self, Attachment},
 };
@@ -52,14 +49,22 @@ pub(super) async fn list(
     let (mut names, head) = kube.read(names).await?;
     params.check_version(head)?;
     names.sort_unstable();
-    names.retain(|name| fields.matches(&namespace, name));
+    names.retain(|name| **name > *params.after && fields.matches(&namespace, name));
     let mut objects = Vec::new();
+    let mut metadata = json!({"resourceVersion": head.to_string()});
+    let (mut work, mut last) = (0, None);
     for name in names {
         let object = kube.applied(&permit, &namespace, &name, &principal).await?;
+        work += object.as_ref().map_or(0, Object::amounts);
+        if let Some(last) = last.filter(|_| work > LIST_WORK) {
+            metadata["continue"] = json!(last);
+            break;
+        }
         objects.extend(object.filter(|object| labels.matches(object.labels())));
+        last = Some(name);
     }
     let amounts = amounts(&objects);
-    let make = move |turn: &Turn| to_list(turn, &objects, &namespace, head, shape, &params);
+    let make = move |turn: &Turn| to_list(turn, &objects, &namespace, &metadata, shape, &params);
     large(&permit, amounts, make).await
 }
 
@@ -67,11 +72,10 @@ fn to_list(
     turn: &Turn,
     objects: &[Object],
     namespace: &str,
-    head: Sequence,
+    metadata: &Value,
     shape: Shape,
     params: &Params,
 ) -> Result<Value> {
-    let metadata = json!({"resourceVersion": head.to_string()});
     let list = |kind: &str, api_version: &str, items: Vec<Value>| json!({"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": items});
     let item = |object| {
         turn.pause();
@@ -93,7 +97,7 @@ fn to_list(
                 row(object, namespace, version, params)
             };
             let rows = objects.iter().map(row).collect::<Result<_>>()?;
-            as_table(Kind::Group, version, &metadata, rows)
+            as_table(Kind::Group, version, metadata, rows)
         }
     })
 }
@@ -113,16 +117,17 @@ pub(super) async fn get(
     let permit = read_permit(&actor)?;
     let object = kube.applied(&permit, &namespace, &name, &principal).await?;
     let object = object.ok_or_else(|| Failure::not_found(Kind::Group, &name))?;
-    let json = match shape {
-        Shape::Whole => to_json(&object, &namespace)?,
-        Shape::Metadata => table::partial(&to_json(&object, &namespace)?, META),
+    let amounts = object.amounts();
+    let make = move |_: &Turn| match shape {
+        Shape::Whole => to_json(&object, &namespace),
+        Shape::Metadata => Ok(table::partial(&to_json(&object, &namespace)?, META)),
         Shape::Table(version) => {
             let metadata = json!({"resourceVersion": object.version().to_string()});
             let row = row(&object, &namespace, version, &params)?;
-            as_table(Kind::Group, version, &metadata, vec![row])
+            Ok(as_table(Kind::Group, version, &metadata, vec![row]))
         }
     };
-    Ok(Json(json).into_response())
+    large(&permit, amounts, make).await
 }
 
 fn row(object: &Object, namespace: &str, version: &str, params: &Params) -> Result<Value> {
@@ -137,6 +142,27 @@ fn to_json(object: &Object, namespace: &str) -> Result<Value> {
     json["kind"] = KIND.into();
     json["metadata"]["namespace"] = namespace.into();
     Ok(json)
+}
+
+/// Removes what names namespaces that the caller may not read: values in the selector, and kubectl's copy of the
+/// manifest.
+fn hide_others(manifest: &mut Manifest, may_read: impl Fn(&str) -> bool) {
+    manifest.metadata_mut().annotations.remove(LAST_APPLIED);
+    let Manifest::Group(group) = manifest else {
+        return;
+    };
+    let Some(labels) = &mut group.spec.selector.labels else {
+        return;
+    };
+    let is_name = |key: &Name| **key == *NAME_LABEL;
+    labels
+        .match_labels
+        .retain(|key, value| !is_name(key) || may_read(value));
+    let of_names = labels.match_expressions.iter_mut();
+    for requirement in of_names.filter(|requirement| is_name(&requirement.key)) {
+        let values = requirement.values.iter();
+        requirement.values = values.filter(|name| may_read(name)).cloned().collect();
+    }
 }
 
 impl Kube {
@@ -164,8 +190,16 @@ impl Kube {
         let Some(copied) = copied else {
             return Ok(None);
         };
-        let object = self.made(permit, CopiedView::Group(copied), head);
-        Ok(Some(object.await))
+        let copied = CopiedView::Group(copied);
+        let (kube, amounts, principal) = (self.clone(), copied.amounts(), principal.clone());
+        let make = move |turn: &Turn| {
+            let mut object = kube.object(copied.view(turn), head);
+            hide_others(&mut object.manifest, |namespace| {
+                principal.may(Role::Read, namespace)
+            });
+            object
+        };
+        Ok(Some(permit.make(amounts, make).await))
     }
 
     /// The names of the first members of a group that the caller may read. Which ones these are is determined before
@@ -193,5 +227,32 @@ impl Kube {
         }
         names.truncate(MEMBERS_MAX);
         Ok(names)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_namespaces_that_the_caller_may_not_read_are_hidden() {
+        let text = br#"{"metadata":{"name":"g","annotations":{"a":"b",
+            "kubectl.kubernetes.io/last-applied-configuration":"secret"}},
+            "spec":{"selector":{"labels":{
+                "matchLabels":{"kubernetes.io/metadata.name":"secret","team":"red"},
+                "matchExpressions":[
+                    {"key":"kubernetes.io/metadata.name","operator":"In","values":["mine","secret"]},
+                    {"key":"kubernetes.io/metadata.name","operator":"NotIn","values":["secret"]},
+                    {"key":"tier","operator":"In","values":["other"]}]}},
+                "quota":{"hard":{"pods":"3"}}}}"#;
+        let mut manifest = Manifest::from_json(Kind::Group, text).unwrap();
+        hide_others(&mut manifest, |namespace| namespace == "mine");
+        let shown = manifest.to_json().unwrap();
+        assert!(!shown.to_string().contains("secret"), "{shown}");
+        let labels = &shown["spec"]["selector"]["labels"];
+        assert_eq!(labels["matchLabels"], json!({"team": "red"}));
+        assert_eq!(labels["matchExpressions"][0]["values"], json!(["mine"]));
+        assert_eq!(labels["matchExpressions"][2]["values"], json!(["other"]));
+        assert_eq!(shown["metadata"]["annotations"], json!({"a": "b"}));
     }
 }

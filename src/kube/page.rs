@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// Most amounts in one list, counting limits and the reservations' amounts for them; the rest is left for `continue`.
-const LIST_WORK: usize = 200_000;
+pub(super) const LIST_WORK: usize = 200_000;
 
 /// A list with these entries.
 fn as_list(kind: Kind, shape: Shape, metadata: &Value, entries: Vec<Value>) -> Value {

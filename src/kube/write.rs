@@ -92,8 +92,11 @@ pub(super) async fn patch(
     let request = Request::new(kube, caller, &path, &headers, &params)?;
     let validation = params.field_validation()?;
     let mut odd = Vec::new();
-    let read = request.read(body.bytes.len(), move || Patch::read(&body));
-    let patched: Box<dyn Fn(Value) -> Result<Value> + Send + Sync> = match read.await? {
+    let patch = request.read(body.bytes.len(), move || Patch::read(&body));
+    let patch = patch.await?;
+    // Only operations of a JSON patch can depend on the status, which is large, and which no patch changes.
+    let sees_status = matches!(patch, Patch::Json(_));
+    let patched: Box<dyn Fn(Value) -> Result<Value> + Send + Sync> = match patch {
         Patch::Apply(config) => return apply(&request, config, validation, shape, &params).await,
         _ if params.force => return Err(Failure::bad_request("force is for apply patches only")),
         Patch::Merge(patch) => {
@@ -108,8 +111,12 @@ pub(super) async fn patch(
     };
     let warnings = parking_lot::Mutex::new(Warnings::default());
     let change = |live: &Object| {
+        let live = match sees_status {
+            true => live.to_json()?,
+            false => live.manifest.to_json()?,
+        };
         let patched = Sent {
-            json: patched(live.to_json()?)?,
+            json: patched(live)?,
             odd: odd.clone(),
         };
         let (json, odd) = patched.check(path.kind, validation)?;

@@ -29,12 +29,10 @@ sim:
 # The same faults as in the tests, all of them and for hours, with one server and with a cluster of them at the same
 # time: SOAK_HOURS=8 make soak. Faults of three daemons and their servers: about 1,000 an hour.
 SOAK_HOURS ?= 4
-CLUSTER_FAULTS ?= 2000
 NODES_FAULTS ?= 2000
 soak:
 	QUOTAD_FAULTS=all cargo test --locked --test faults -- --nocapture
 	QUOTAD_LINEAR_OPERATIONS=20000 cargo test --locked --test linear -- --nocapture
-	QUOTAD_CLUSTER_FAULTS=$(CLUSTER_FAULTS) cargo test --locked -p quota-cluster --test faults
 	QUOTAD_NODES_FAULTS=$(NODES_FAULTS) cargo test --locked --test cluster nothing -- --nocapture
 	QUOTAD_SOAK_HOURS=$(SOAK_HOURS) cargo test --locked --test torture nothing -- --nocapture
 

@@ -1,21 +1,24 @@
-//! Of several nodes that want to recreate the same stream, only one claims it: on three real servers, with a replicated
-//! stream.
+//! A replicated stream on three real servers: it is initialised once, and of several nodes that want to recreate it, only
+//! one claims it.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use futures::future::join_all;
 use quota_cluster::{
-    Names,
+    Names, servers,
     stream::{self, Found},
     tail,
 };
 use quota_journal::Durable;
 use quota_replication::{Identity, LedgerId};
-use quota_test_support::{PATIENCE, cluster::Cluster};
+use quota_test_support::{
+    PATIENCE,
+    cluster::{Cluster, NODES},
+};
 
 /// The stream of a test, and a client at each server.
 struct Scene {
-    _servers: Cluster,
+    servers: Cluster,
     _directory: tempfile::TempDir,
     clients: Vec<async_nats::Client>,
     names: Names,
@@ -30,7 +33,7 @@ impl Scene {
         let clients = join_all(clients).await.into_iter().map(Result::unwrap);
         Self {
             clients: clients.collect(),
-            _servers: servers,
+            servers,
             _directory: directory,
             names: Names::new(&"claims".parse().unwrap(), 0),
         }
@@ -38,17 +41,21 @@ impl Scene {
 
     /// Creates the stream, and returns its state.
     async fn stream(&self) -> Found {
+        let begun = std::time::Instant::now();
+        while let Err(error) = self.initialise([7; 16]).await {
+            assert!(begun.elapsed() < PATIENCE, "{error}");
+        }
+        self.found().await
+    }
+
+    async fn initialise(&self, ledger: [u8; 16]) -> Result<(), stream::Error> {
         let identity = Identity {
             node: "a".parse().unwrap(),
             instance: 1,
             partition: 0,
         };
-        let genesis = (&identity, LedgerId::from_bytes([7; 16]), Durable::NOTHING);
-        let begun = std::time::Instant::now();
-        while let Err(error) = stream::initialise(&self.clients[0], &self.names, 3, genesis).await {
-            assert!(begun.elapsed() < PATIENCE, "{error}");
-        }
-        self.found().await
+        let genesis = (&identity, LedgerId::from_bytes(ledger), Durable::NOTHING);
+        stream::initialise(&self.clients[0], &self.names, NODES, genesis).await
     }
 
     async fn found(&self) -> Found {
@@ -57,6 +64,24 @@ impl Scene {
 
     async fn claim(&self, at: usize, found: &Found, claimant: &str) -> Result<bool, stream::Error> {
         tail::claim(&self.clients[at], &self.names, found, claimant).await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_stream_is_initialised_once_on_servers_that_are_fit_for_it() {
+    let scene = Scene::new().await;
+    scene.stream().await;
+    stream::check(&scene.clients[0], &scene.names, NODES)
+        .await
+        .unwrap();
+    let another = scene.initialise([8; 16]).await;
+    assert!(
+        matches!(another, Err(stream::Error::Exists(_))),
+        "{another:?}"
+    );
+    for server in 0..NODES {
+        let facts = servers::query(&scene.servers.monitoring(server)).unwrap();
+        assert_eq!(servers::problems(&facts), [""; 0]);
     }
 }
 

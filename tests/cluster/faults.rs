@@ -71,6 +71,18 @@ const TARGETS: [Target; 10] = [
 ];
 const BLOWS: [Blow; 4] = [Blow::Kill, Blow::Stop, Blow::Cut, Blow::Silence];
 
+/// The kinds of faults that are tried in every run: what happens to one process, and a planned handover.
+pub(crate) const LIKELY: [Fault; 8] = [
+    Fault::Strike(Blow::Kill, Target::Leader),
+    Fault::Strike(Blow::Kill, Target::Follower),
+    Fault::Strike(Blow::Kill, Target::StreamLeader),
+    Fault::Strike(Blow::Kill, Target::Server),
+    Fault::Strike(Blow::Stop, Target::Leader),
+    Fault::Strike(Blow::Stop, Target::Follower),
+    Fault::Strike(Blow::Stop, Target::Server),
+    Fault::HandOver,
+];
+
 /// How long a fault lasts at most during which nothing can be granted, in milliseconds.
 const DARK_MAX: u64 = 2_000;
 

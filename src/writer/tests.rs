@@ -1,4 +1,4 @@
-use std::{thread, time::Duration};
+use std::{sync::mpsc, thread, time::Duration};
 
 use quota_core::event::{Actor, Event, Reservation, Sequence};
 use quota_journal::Error;
@@ -71,6 +71,28 @@ fn started_with<J: Journal + 'static>(journal: J) -> (Ledger, Threads<J>) {
     .unwrap()
 }
 
+fn block_on<F: Future>(future: F) -> F::Output {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    runtime.unwrap().block_on(future)
+}
+
+/// A decision that is being made until it is told to end, so that what is sent meanwhile waits together.
+fn held(
+    ledger: &Ledger,
+) -> (
+    impl Future<Output = Result<(), Unavailable>> + use<>,
+    mpsc::Sender<()>,
+) {
+    let (has_begun, begun) = mpsc::channel();
+    let (go, wait) = mpsc::channel();
+    let held = ledger.decide(move |_| {
+        has_begun.send(()).unwrap();
+        wait.recv().unwrap();
+    });
+    begun.recv().unwrap();
+    (held, go)
+}
+
 fn record(context: &mut DecisionContext<'_>) -> Sequence {
     let deleted = Event::ObjectDeleted {
         uid: Uid::from_uuid([7; 16]),
@@ -101,16 +123,14 @@ fn what_is_durable_is_told_in_its_order() {
         }
         assert_eq!(watched.try_recv().unwrap_err(), TryRecvError::Empty);
     });
-    let work = || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .build()
-            .unwrap();
+    let decisions = async || {
         for _ in 0..DECISIONS {
-            let sequence = runtime.block_on(ledger.decide(record)).unwrap();
+            let sequence = ledger.decide(record).await.unwrap();
             let durable = ledger.durable().sequence;
             assert!(durable >= sequence, "{durable} behind {sequence}");
         }
     };
+    let work = || block_on(decisions());
     thread::scope(|scope| (0..WORKERS).for_each(|_| drop(scope.spawn(work))));
     watching.join().unwrap();
     ledger.close();
@@ -121,23 +141,14 @@ fn what_is_durable_is_told_in_its_order() {
 #[test]
 fn a_flood_queues_behind_itself() {
     let (ledger, threads) = started();
-    let (has_begun, begun) = std::sync::mpsc::channel();
-    let (go, wait) = std::sync::mpsc::channel::<()>();
-    let held = ledger.decide(move |_| {
-        has_begun.send(()).unwrap();
-        wait.recv().unwrap();
-    });
-    begun.recv().unwrap();
+    let (held, go) = held(&ledger);
     let [flood, other] = ["flood", "other"].map(Name::from);
     let flood = ledger.decide_each(&flood, vec![record; 20]);
     let other = ledger.decide_for(&other, record);
     let cluster = ledger.decide(record);
     go.send(()).unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .unwrap();
     let all = async { tokio::join!(held, cluster, other, flood) };
-    let (held, cluster, other, flood) = runtime.block_on(all);
+    let (held, cluster, other, flood) = block_on(all);
     held.unwrap();
     assert_eq!((cluster, other), (Ok(1), Ok(3)));
     let rest = (4..=22).collect::<Vec<_>>();
@@ -150,13 +161,7 @@ fn a_flood_queues_behind_itself() {
 #[test]
 fn whose_decisions_were_expensive_waits_while_others_are_active() {
     let (ledger, threads) = started();
-    let (has_begun, begun) = std::sync::mpsc::channel();
-    let (go, wait) = std::sync::mpsc::channel::<()>();
-    let held = ledger.decide(move |_| {
-        has_begun.send(()).unwrap();
-        wait.recv().unwrap();
-    });
-    begun.recv().unwrap();
+    let (held, go) = held(&ledger);
     let work = |context: &mut DecisionContext<'_>| {
         let mut meter = Meter::start();
         let mut used = Duration::ZERO;
@@ -169,10 +174,7 @@ fn whose_decisions_were_expensive_waits_while_others_are_active() {
     let flood = ledger.decide_each(&flood, vec![work; 2]);
     let other = ledger.decide_each(&other, vec![record; 4]);
     go.send(()).unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .unwrap();
-    let (held, other, flood) = runtime.block_on(async { tokio::join!(held, other, flood) });
+    let (held, other, flood) = block_on(async { tokio::join!(held, other, flood) });
     held.unwrap();
     // Without the delay it would be 3.
     assert_eq!(flood.unwrap(), [1, 6]);
@@ -180,7 +182,7 @@ fn whose_decisions_were_expensive_waits_while_others_are_active() {
     // At the end all delays end.
     let last = ledger.decide_for(&Name::from("an expensive flood"), record);
     ledger.close();
-    assert_eq!(runtime.block_on(last), Ok(7));
+    assert_eq!(block_on(last), Ok(7));
     threads.join().unwrap();
 }
 
@@ -188,13 +190,7 @@ fn whose_decisions_were_expensive_waits_while_others_are_active() {
 #[test]
 fn what_was_put_back_is_decided_before_the_end() {
     let (ledger, threads) = started();
-    let (has_begun, begun) = std::sync::mpsc::channel();
-    let (go, wait) = std::sync::mpsc::channel::<()>();
-    let held = ledger.decide(move |_| {
-        has_begun.send(()).unwrap();
-        wait.recv().unwrap();
-    });
-    begun.recv().unwrap();
+    let (held, go) = held(&ledger);
     let work = |context: &mut DecisionContext<'_>| {
         let mut meter = Meter::start();
         let mut used = Duration::ZERO;
@@ -207,10 +203,7 @@ fn what_was_put_back_is_decided_before_the_end() {
     let cheap = ledger.decide_each(&Name::from("another"), vec![record; 2]);
     ledger.close();
     go.send(()).unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .unwrap();
-    let (held, expensive, cheap) = runtime.block_on(async { tokio::join!(held, expensive, cheap) });
+    let (held, expensive, cheap) = block_on(async { tokio::join!(held, expensive, cheap) });
     held.unwrap();
     assert_eq!(expensive.unwrap().len() + cheap.unwrap().len(), 5);
     threads.join().unwrap();
@@ -219,22 +212,13 @@ fn what_was_put_back_is_decided_before_the_end() {
 #[test]
 fn of_several_decisions_that_nobody_waits_for_any_more_the_rest_is_not_made() {
     let (ledger, threads) = started();
-    let (has_begun, begun) = std::sync::mpsc::channel();
-    let (go, wait) = std::sync::mpsc::channel::<()>();
-    let held = ledger.decide(move |_| {
-        has_begun.send(()).unwrap();
-        wait.recv().unwrap();
-    });
-    begun.recv().unwrap();
+    let (held, go) = held(&ledger);
     let name = Name::from("gone");
     drop(ledger.decide_each(&name, vec![record; 5]));
     drop(ledger.decide_for(&name, record));
     let last = ledger.decide_for(&name, record);
     go.send(()).unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .unwrap();
-    let (held, last) = runtime.block_on(async { tokio::join!(held, last) });
+    let (held, last) = block_on(async { tokio::join!(held, last) });
     held.unwrap();
     assert_eq!(last, Ok(2), "one decision by itself is made all the same");
     ledger.close();
@@ -252,16 +236,13 @@ fn what_was_peeked_at_before_the_state_was_rebuilt_is_no_answer() {
         |error| panic!("{error}"),
     )
     .unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .unwrap();
-    let head = |before| runtime.block_on(ledger.read_after(before, |state| state.head().sequence));
+    let head = |before| block_on(ledger.read_after(before, |state| state.head().sequence));
     let before = ledger.before_peeks();
     assert_eq!(head(before), Ok(0));
     replica.rebuild(State::default());
     assert_eq!(head(before), Err(Unavailable::NotLeader));
     assert_eq!(head(ledger.before_peeks()), Ok(0));
-    assert_eq!(runtime.block_on(ledger.read(|_| ())), Ok(()));
+    assert_eq!(block_on(ledger.read(|_| ())), Ok(()));
     ledger.close();
     threads.join().unwrap();
 }
@@ -276,12 +257,9 @@ fn of_several_decisions_none_is_said_to_be_made_if_some_are() {
         let memory = Memory::default();
         let (ledger, threads) = started_with(Replaced { kept, memory });
         ledger.inbox.open();
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .build()
-            .unwrap();
-        assert_eq!(runtime.block_on(ledger.decide(record)), Ok(1));
+        assert_eq!(block_on(ledger.decide(record)), Ok(1));
         let all = ledger.decide_each(&Name::from("batch"), vec![record; 40]);
-        assert_eq!(runtime.block_on(all), Err(refused));
+        assert_eq!(block_on(all), Err(refused));
         ledger.close();
         assert!(threads.join().unwrap().memory.last <= kept);
     }
@@ -312,10 +290,7 @@ fn what_is_due_at_once_is_recorded_a_part_at_a_time() {
         let all = (0..ALL).map(granted);
         context.transaction.record(&Actor::named("test"), all)
     });
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .unwrap();
-    runtime.block_on(decided).unwrap();
+    block_on(decided).unwrap();
     let mut ended = Vec::new();
     while ended.iter().sum::<usize>() < ALL {
         let batch = watched.blocking_recv().unwrap();

@@ -1,10 +1,11 @@
-use std::{collections::BTreeSet, path::Path, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use super::*;
 use crate::reason::Reason;
 use quota_core::state::{GroupView, MemberView};
 use quota_replication::{Counts, Role};
 use quota_service::metrics::{Kind, Label as _};
+use quota_test_support::docs::documented_page;
 
 #[test]
 fn names_follow_the_conventions() {
@@ -63,15 +64,7 @@ fn the_documented_table_is_this_table() {
          from the start.\n\n| metric | type | labels | meaning |\n|---|---|---|---|\n",
     );
     page.extend(ALL.iter().map(|metric| metric.row("; ")));
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/metrics.md");
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(&path, &page).unwrap();
-    }
-    assert_eq!(
-        std::fs::read_to_string(&path).unwrap(),
-        page,
-        "run with UPDATE_DOCS=1"
-    );
+    documented_page("metrics.md", &page);
 }
 
 #[test]

@@ -150,6 +150,8 @@ fn reference(schema: &str) -> Value {
 mod tests {
     use std::collections::BTreeSet;
 
+    use quota_test_support::docs::documented_page;
+
     use super::*;
     use crate::api::routes::{document, routes};
 
@@ -182,16 +184,7 @@ mod tests {
     /// `UPDATE_DOCS=1 cargo test --lib documented` writes it anew.
     #[test]
     fn the_documented_description_is_this_one() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/openapi.json");
-        let text = format!("{:#}\n", document());
-        if std::env::var_os("UPDATE_DOCS").is_some() {
-            std::fs::write(path, &text).unwrap();
-        }
-        let written = std::fs::read_to_string(path).unwrap();
-        assert!(
-            written == text,
-            "docs/openapi.json is not what the routes are: UPDATE_DOCS=1"
-        );
+        documented_page("openapi.json", &format!("{:#}\n", document()));
     }
 
     #[test]

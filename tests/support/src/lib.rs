@@ -9,6 +9,7 @@
 
 pub mod callers;
 pub mod cluster;
+pub mod docs;
 pub mod linear;
 pub mod nats;
 pub mod nodes;

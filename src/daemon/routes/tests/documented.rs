@@ -1,31 +1,9 @@
 //! The tables of routes in the docs. `UPDATE_DOCS=1 cargo test --lib documented` updates them.
 
-use std::{env, fs, path::Path};
+use quota_test_support::docs::documented;
 
 use super::*;
 use crate::auth::{Access, Scope, is_of_kubernetes};
-
-/// Replaces the text between two marks of a page, or demands that it is up to date.
-fn check(page: &str, mark: &str, table: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("docs")
-        .join(page);
-    let text = fs::read_to_string(&path).unwrap();
-    let (begin, end) = (
-        format!("<!-- {mark}: begin -->\n"),
-        format!("<!-- {mark}: end -->"),
-    );
-    let (before, rest) = text.split_once(&begin).unwrap();
-    let (old, after) = rest.split_once(&end).unwrap();
-    if env::var_os("UPDATE_DOCS").is_some() {
-        fs::write(&path, format!("{before}{begin}{table}{end}{after}")).unwrap();
-    } else {
-        assert_eq!(
-            old, table,
-            "docs/{page} is not what the routes are: UPDATE_DOCS=1"
-        );
-    }
-}
 
 fn call(spec: &Spec) -> String {
     let path = spec.path.replace("{namespace}", "{ns}");
@@ -47,7 +25,7 @@ fn calls() {
         assert!(!spec.about.is_empty(), "{} says nothing", spec.path);
         table.push_str(&format!("| {} | {} |\n", call(spec), spec.about));
     }
-    check("api.md", "calls", &table);
+    documented("api.md", "calls", &table);
 }
 
 #[test]
@@ -57,7 +35,7 @@ fn calls_of_kubernetes() {
         assert!(!spec.about.is_empty(), "{} says nothing", spec.path);
         table.push_str(&format!("| {} | {} |\n", call(spec), spec.about));
     }
-    check("kubectl.md", "calls", &table);
+    documented("kubectl.md", "calls", &table);
 }
 
 #[test]
@@ -80,5 +58,5 @@ fn access() {
         };
         table.push_str(&format!("| {} | {roles} | {place} |\n", call(&spec)));
     }
-    check("security.md", "access", &table);
+    documented("security.md", "access", &table);
 }

@@ -5,7 +5,6 @@ use std::{fs, path::Path, process::Command};
 use serde_json::json;
 
 use crate::{
-    clocks::wait,
     scratch,
     support::{
         PATIENCE,
@@ -14,6 +13,7 @@ use crate::{
         programs::quotactl,
         quotad::agent,
     },
+    wait_until,
 };
 
 const QUOTA: &str = "/v1/namespaces/shop/quotas/all";
@@ -54,7 +54,7 @@ fn a_node_whose_disk_was_lost_but_not_its_checkpoints_comes_back_without_the_oth
     cluster.leader();
     set_quota(&cluster, 2);
     cluster.wait_until_same();
-    wait("it signs again", || signed().len() > before.len());
+    wait_until("it signs again", || signed().len() > before.len());
     assert_eq!(cluster.take(lost).stop().code(), Some(0));
     made(&[
         "ledger",

@@ -13,6 +13,7 @@ use crate::{
         nodes::{Nodes, Part, Setup},
         quotad::agent,
     },
+    wait_until,
 };
 
 /// By so many seconds it is wrong.
@@ -32,7 +33,7 @@ fn a_node_whose_clock_is_wrong_does_not_begin_to_lead() {
     let leader = cluster.leader();
     let [wrong, other] = [(leader + 1) % NODES, (leader + 2) % NODES];
     std::fs::write(cluster.clock(wrong), WRONG).unwrap();
-    wait("it says that its clock is wrong", || {
+    wait_until("it says that its clock is wrong", || {
         // On a busy machine the lead may have come to it before its clock went wrong.
         let leads = cluster
             .role(wrong)
@@ -68,7 +69,7 @@ fn a_node_whose_clock_is_wrong_does_not_begin_to_lead() {
     }
     // Once its clock is right, it does.
     std::fs::write(cluster.clock(wrong), "0").unwrap();
-    wait("it leads", || {
+    wait_until("it leads", || {
         cluster
             .role(wrong)
             .is_some_and(|(role, _)| role == "leader")
@@ -77,13 +78,4 @@ fn a_node_whose_clock_is_wrong_does_not_begin_to_lead() {
     cluster.wait_until_same();
     hand_over(&cluster, wrong, leader);
     assert_eq!(cluster.leader(), leader);
-}
-
-/// Asks again until it is so.
-pub(crate) fn wait(what: &str, is_so: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "never: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }

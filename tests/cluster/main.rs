@@ -3,7 +3,8 @@
 //! once; no limit is exceeded; every answer is one that a single ledger could have given; every event counts once.
 //!
 //! `QUOTAD_NATS_SERVER`: a nats-server of 2.14.4 or newer (`tests/run` installs one). `QUOTAD_NODES_FAULTS`: how many
-//! faults (12 of the 44 kinds, among them the 8 most likely ones; beyond 44 each kind again). `QUOTAD_NODES_SEED`: which; it is printed.
+//! faults (12 of the 44 kinds, among them always 8; beyond 44 each kind again). `QUOTAD_NODES_SEED`: which; it is
+//! printed.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -33,22 +34,24 @@ use std::{
         PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant},
 };
 
 use faults::{Fault, LIKELY, strike, wait_for_grants};
-use quota_journal::Hash;
 use support::{
     cluster::NODES,
+    in_memory,
     linear::{
         clients::{self, CLIENTS, Client, HARD, Habits, NAMESPACES, Yard, entries_of, set_quotas},
         history::{Operation, Reply, Request},
         search, witness,
     },
     nodes::Nodes,
+    number,
     programs::quotactl,
     quotad::{REQUEST, agent},
-    random::Random,
+    random::{Random, seed},
+    wait_until,
 };
 use tempfile::TempDir;
 
@@ -56,7 +59,7 @@ use tempfile::TempDir;
 const TIMEOUT: Duration = Duration::from_millis(700);
 
 /// How many faults there are by default.
-const FAULTS: u64 = 12;
+const FAULTS: usize = 12;
 
 /// Between two operations of a client.
 const REST: Duration = Duration::from_millis(15);
@@ -95,24 +98,10 @@ fn scratch_alone() -> Scratch<RwLockWriteGuard<'static, ()>> {
     }
 }
 
-/// In memory, where there is some: what is synced there does not wait for a disk.
-fn in_memory() -> TempDir {
-    TempDir::new_in("/dev/shm").unwrap_or_else(|_| TempDir::new().unwrap())
-}
-
-fn number(variable: &str) -> Option<u64> {
-    let text = std::env::var(variable).ok()?;
-    Some(text.parse().expect("a number"))
-}
-
 #[test]
 fn nothing_is_lost_doubled_or_over_hard_whatever_is_killed_stopped_or_cut() {
-    let seed = number("QUOTAD_NODES_SEED").unwrap_or_else(|| {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-        u64::from(now.subsec_nanos())
-    });
+    let seed = seed("QUOTAD_NODES_SEED");
     let count = number("QUOTAD_NODES_FAULTS").unwrap_or(FAULTS);
-    let count = usize::try_from(count).unwrap();
     println!("QUOTAD_NODES_SEED={seed}");
     let directory = scratch();
     let mut cluster = producer::start(directory.path());
@@ -147,8 +136,7 @@ fn nothing_is_lost_doubled_or_over_hard_whatever_is_killed_stopped_or_cut() {
     );
     is_right(&history, &entries);
     answers_are_the_same_everywhere(&cluster, &history);
-    let digest = log::is_in_order(&cluster, end);
-    states_are_the_same(&mut cluster, end, digest);
+    states_are_the_same(&mut cluster, end);
 }
 
 /// What clients do at all nodes, with namespaces for so many faults.
@@ -269,8 +257,9 @@ fn answers_are_the_same_everywhere(cluster: &Nodes, history: &[Operation]) {
     }
 }
 
-/// Ends all nodes: their ledgers are whole, and fold to the same state, which is that of the log.
-fn states_are_the_same(cluster: &mut Nodes, end: u64, of_log: Option<Hash>) {
+/// Ends all nodes: the log is in order, the ledgers of the nodes are whole, and all fold to the same state.
+fn states_are_the_same(cluster: &mut Nodes, end: u64) {
+    let of_log = log::is_in_order(cluster, end);
     for node in 0..NODES {
         assert_eq!(cluster.take(node).stop().code(), Some(0));
     }

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::{
-    clocks::wait,
     scratch,
     support::{
         cluster::NODES,
         nodes::{Nodes, Part, Setup},
         quotad::{REQUEST, agent},
     },
+    wait_until,
 };
 
 /// Anything older is not answered.
@@ -29,13 +29,13 @@ fn a_node_does_not_take_a_server_without_a_majority_for_the_log() {
     };
     let cluster = Nodes::start(directory.path(), setup);
     let all_answer = || (0..NODES).all(|node| age(&cluster, node).is_some_and(|age| age <= 1_500));
-    wait("every node answers reads", all_answer);
+    wait_until("every node answers reads", all_answer);
     let silent = [Part::Server(1), Part::Server(2)];
     silent
         .iter()
         .for_each(|server| cluster.signal(*server, Signal::STOP));
     let none_answers = || (0..NODES).all(|node| age(&cluster, node).is_none());
-    wait("no node answers reads", none_answers);
+    wait_until("no node answers reads", none_answers);
     // Meanwhile nodes whose server was stopped connect to the one that is left.
     let deadline = Instant::now() + TRIED;
     while Instant::now() < deadline {
@@ -44,7 +44,7 @@ fn a_node_does_not_take_a_server_without_a_majority_for_the_log() {
     silent
         .iter()
         .for_each(|server| cluster.signal(*server, Signal::CONT));
-    wait("every node answers reads again", all_answer);
+    wait_until("every node answers reads again", all_answer);
 }
 
 /// The age of a node's replica by its answer to a read, in milliseconds; none if the answer is 503.

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use crate::{
-    clocks::wait,
     scratch, states_are_the_same,
     support::{
         PATIENCE,
@@ -13,6 +12,7 @@ use crate::{
         nodes::{Nodes, Part, Setup},
         quotad::{Quotad, agent, with_config},
     },
+    wait_until,
 };
 
 const PODS: &str = "/v1/namespaces/shop/reservations";
@@ -62,7 +62,7 @@ fn a_node_whose_unsynced_tail_is_torn_follows_again_and_one_that_is_damaged_befo
             let before = repairs(&cluster, harmed);
             cluster.start_node(harmed);
             assert_eq!(repairs(&cluster, harmed), before + 1);
-            wait("it has caught up", || cluster.daemon(harmed).is_ready());
+            wait_until("it has caught up", || cluster.daemon(harmed).is_ready());
             cluster.wait_until_same();
             for node in 0..NODES {
                 let reserved = &cluster.daemon(node).get(QUOTA)["status"]["reserved"]["pods"];
@@ -76,7 +76,7 @@ fn a_node_whose_unsynced_tail_is_torn_follows_again_and_one_that_is_damaged_befo
     }
 
     let harmed = (cluster.leader() + 1) % NODES;
-    wait("all is synced", || {
+    wait_until("all is synced", || {
         Log::read(&cluster.home(harmed).join("data"))
             .unsynced()
             .is_empty()

@@ -12,7 +12,7 @@ use quota_ledger::replay::{self, Recovered};
 use serde_json::json;
 
 use crate::{
-    clocks::{TWICE_SILENCE, wait},
+    clocks::TWICE_SILENCE,
     faults::hand_over,
     scratch,
     support::{
@@ -22,6 +22,7 @@ use crate::{
         publisher,
         quotad::agent,
     },
+    wait_until,
 };
 
 /// So far ahead, in seconds, a clock keeps its node from leading.
@@ -57,22 +58,22 @@ fn a_leader_with_a_wrong_state_decides_nothing_and_leads_no_more() {
         std::fs::write(cluster.clock(node), WRONG_CLOCK).unwrap();
     }
     for node in others {
-        wait("it says that its clock is wrong", || {
+        wait_until("it says that its clock is wrong", || {
             readyz(&cluster, node).contains("this node cannot lead: its clock is ")
         });
     }
     cluster.start_node(wrong);
-    wait("it has caught up", || cluster.daemon(wrong).is_ready());
+    wait_until("it has caught up", || cluster.daemon(wrong).is_ready());
     let due = Instant::now() + TTL;
     assert_eq!(reserve(&cluster.daemon(leader).api, "held", TTL), 201);
     hand_over(&cluster, leader, wrong);
-    wait("it finds that its state is wrong", || {
+    wait_until("it finds that its state is wrong", || {
         readyz(&cluster, wrong).contains("its state differs from that of n")
     });
     let (_, metrics) = cluster.daemon(wrong).ask_admin("/metrics");
     let found = "quota_ledger_cluster_digest_comparisons_total{outcome=\"own_differs\"} 1";
     assert!(metrics.lines().any(|line| line == found), "{metrics}");
-    wait("it gives the lead up", || cluster.leads().is_none());
+    wait_until("it gives the lead up", || cluster.leads().is_none());
 
     // No event, nothing that falls due, no request.
     let end = cluster.wait_until_same();
@@ -98,7 +99,7 @@ fn a_leader_with_a_wrong_state_decides_nothing_and_leads_no_more() {
     }
     let leader = cluster.leader();
     assert_ne!(leader, wrong);
-    wait("the event counts, and what was due has ended", || {
+    wait_until("the event counts, and what was due has ended", || {
         let quota = cluster.daemon(leader).get(&path());
         let status = &quota["status"];
         (&status["used"][UNITS], &status["reserved"][UNITS]) == (&json!("1"), &json!("0"))
@@ -111,7 +112,7 @@ fn a_leader_with_a_wrong_state_decides_nothing_and_leads_no_more() {
     assert_eq!(cluster.take(wrong).stop().code(), Some(0));
     std::fs::remove_dir_all(cluster.home(wrong).join("data")).unwrap();
     cluster.start_node(wrong);
-    wait("it is as the others", || cluster.daemon(wrong).is_ready());
+    wait_until("it is as the others", || cluster.daemon(wrong).is_ready());
     cluster.wait_until_same();
     let quota = cluster.daemon(wrong).get(&path());
     assert_eq!(quota["status"]["used"][UNITS], "1");

@@ -5,9 +5,9 @@ use std::{collections::BTreeMap, path::Path, sync::Mutex};
 use tempfile::TempDir;
 
 use crate::{
-    scratch,
     session::{End, Step, Told, ask, daemon, missing, script, verify},
     support::{
+        in_memory,
         quotad::Quotad,
         shim::{Fault, inject},
     },
@@ -30,7 +30,7 @@ struct Before {
 impl Before {
     fn nothing() -> Self {
         Self {
-            directory: scratch(),
+            directory: in_memory(),
             told: Told::default(),
         }
     }
@@ -62,7 +62,7 @@ struct Run {
 
 impl Run {
     fn of(before: &Before, fault: Fault, n: u64) -> (Self, Vec<String>) {
-        let place = scratch();
+        let place = in_memory();
         let path = place.path();
         copy(before.directory.path(), path);
         let said = path.join("said");

@@ -5,7 +5,6 @@ use std::{
     io::Write as _,
     path::{Path, PathBuf},
     process::Command,
-    time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
@@ -13,13 +12,12 @@ use tempfile::TempDir;
 use ureq::Agent;
 
 use crate::{
-    scratch,
     session::{Step, Told, UNHURRIED, UNITS, ask, missing, verify},
     support::{
-        PATIENCE,
+        PATIENCE, in_memory,
         nats::Server,
         quotad::{Quotad, agent, command},
-        shim,
+        shim, wait_until,
     },
 };
 
@@ -38,7 +36,7 @@ struct Disk {
 impl Disk {
     /// One that the shim makes believe.
     fn pretended() -> Self {
-        let directory = scratch();
+        let directory = in_memory();
         let room = directory.path().join("room");
         std::fs::write(&room, ROOM.to_string()).unwrap();
         Self {
@@ -122,14 +120,6 @@ impl Drop for Disk {
         if self.room.is_none() {
             let _ = Command::new("umount").arg(self.path()).status();
         }
-    }
-}
-
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "never happened: {what}");
-        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

@@ -11,13 +11,3 @@ mod power;
 mod session;
 use quota_test_support as support;
 mod tape;
-
-use std::path::Path;
-
-use tempfile::TempDir;
-
-/// A directory in memory, where there is one: what is synced there does not wait for a disk.
-fn scratch() -> TempDir {
-    let memory = Path::new("/dev/shm");
-    TempDir::new_in(memory).unwrap_or_else(|_| TempDir::new().unwrap())
-}

@@ -16,9 +16,8 @@ use quota_semantics::uid::Uid;
 use quotad::{config::Config, recovery::recover};
 
 use crate::{
-    scratch,
     session::{Told, ask, daemon, script},
-    support::{quotad::Quotad, random::Random, shim},
+    support::{in_memory, quotad::Quotad, random::Random, shim},
     tape::{Disk, Record, acknowledgement, read},
 };
 
@@ -110,7 +109,7 @@ fn cut(mut disk: Disk, records: &[Record], told: &[Told], root: &Path, seed: u64
     let mut random = Random::new(seed, "power");
     let end = random.index(records.len() + 1);
     records[..end].iter().for_each(|record| disk.play(record));
-    let place = scratch();
+    let place = in_memory();
     disk.cut(root, place.path(), &mut |bound| random.index(bound));
     let told = &told[disk.acknowledged.unwrap_or(0)];
     let wrong = look(place.path(), told);
@@ -126,7 +125,7 @@ fn cut(mut disk: Disk, records: &[Record], told: &[Told], root: &Path, seed: u64
 fn what_was_acknowledged_outlives_a_power_cut_at_any_place() {
     let all = std::env::var("QUOTAD_FAULTS").is_ok_and(|setting| setting == "all");
     let states = if all { 10 * STATES } else { STATES };
-    let place = scratch();
+    let place = in_memory();
     let root = place.path().join("disk");
     std::fs::create_dir(&root).unwrap();
     let tape = place.path().join("tape");

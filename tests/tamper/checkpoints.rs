@@ -3,14 +3,14 @@
 use std::{fs, path::Path, process::Command};
 
 use super::{
-    ledger::{ARCHIVE, CHECKPOINTS, DATA, Ledger, PUBLIC_KEY, copy_directory, scratch},
-    mutation::{Mutation, Random, apply},
-    number,
+    ledger::{ARCHIVE, CHECKPOINTS, DATA, Ledger, PUBLIC_KEY, copy_directory},
+    mutation::{Mutation, apply},
+    support::{in_memory, number, programs::quotactl, random::Random},
 };
 
 /// Checks the ledger in a directory, with the checkpoints in another one or without any.
 fn verify(directory: &Path, checkpoints: Option<&Path>) -> (Option<i32>, String) {
-    let mut command = Command::new(crate::programs::quotactl());
+    let mut command = Command::new(quotactl());
     command.env_clear().args(["ledger", "verify", "--data-dir"]);
     command.arg(directory.join(DATA));
     command.arg("--archive").arg(directory.join(ARCHIVE));
@@ -57,8 +57,10 @@ fn ends_whole(directory: &Path) -> bool {
 #[test]
 fn checkpoints_that_were_changed_prove_nothing() {
     let ledger = Ledger::new(true);
-    let mut random = Random::new(number("QUOTAD_TAMPER_SEED", 1));
-    let cases = number("QUOTAD_TAMPER_CASES", super::CASES).div_ceil(2);
+    let mut random = Random::new(number("QUOTAD_TAMPER_SEED").unwrap_or(1), "tamper");
+    let cases = number("QUOTAD_TAMPER_CASES")
+        .unwrap_or(super::CASES)
+        .div_ceil(2);
     // What is there anew is not what was signed; a checkpoint that is not there may have been there or not.
     let shortened = [Mutation::Cut, Mutation::RollBack];
     let mutations = [
@@ -72,7 +74,7 @@ fn checkpoints_that_were_changed_prove_nothing() {
     ];
     for mutation in mutations {
         for _ in 0..cases {
-            let home = scratch();
+            let home = in_memory();
             let changed = home.path().join("changed");
             copy_directory(&ledger.directory, &changed);
             let path = Path::new(CHECKPOINTS);

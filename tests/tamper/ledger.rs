@@ -21,6 +21,8 @@ use quota_semantics::{
 };
 use tempfile::TempDir;
 
+use super::support::in_memory;
+
 /// Entries that each stage adds.
 const STAGE: u64 = 70;
 
@@ -48,16 +50,6 @@ pub(crate) struct Ledger {
     /// Sequence and hash at the end of each batch.
     pub(crate) chain: Vec<(u64, quota_journal::Hash)>,
     pub(crate) checkpoint: Checkpoint,
-}
-
-/// A directory in memory, where there is such a thing: what is tested is not the machine's disk.
-pub(crate) fn scratch() -> TempDir {
-    let memory = Path::new("/dev/shm");
-    if memory.is_dir() {
-        tempfile::tempdir_in(memory).unwrap()
-    } else {
-        tempfile::tempdir().unwrap()
-    }
 }
 
 pub(crate) fn options(directory: &Path) -> Options {
@@ -219,7 +211,7 @@ impl Builder {
 impl Ledger {
     /// A ledger that was closed in order, or killed.
     pub(crate) fn new(clean: bool) -> Self {
-        let home = scratch();
+        let home = in_memory();
         let mut builder = Builder {
             directory: home.path().join("now"),
             state: State::default(),
@@ -264,7 +256,7 @@ impl Ledger {
             "several sealed epochs, and a live one"
         );
         assert!(count("data/snapshots") > 1 && count(ARCHIVE) > 1);
-        let copy = scratch();
+        let copy = in_memory();
         let directory = copy.path().join("copy");
         copy_directory(&self.directory, &directory);
         let options = options(&directory);

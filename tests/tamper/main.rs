@@ -8,8 +8,7 @@ mod check;
 mod checkpoints;
 mod ledger;
 mod mutation;
-use quota_test_support::programs;
-use quota_test_support::random;
+use quota_test_support as support;
 
 use std::{
     collections::BTreeMap,
@@ -25,18 +24,15 @@ use std::{
 };
 
 use check::{Found, Outcome};
-use ledger::{Ledger, copy_directory, files, scratch};
-use mutation::{Kind, Mutation, Random, SINGLE, apply, kind, roll_back_set};
+use ledger::{Ledger, copy_directory, files};
+use mutation::{Kind, Mutation, SINGLE, apply, kind, roll_back_set};
+use support::{in_memory, number, random::Random};
 
 /// How often each combination is tried, unless the environment says otherwise.
 const CASES: u64 = 3;
 
 /// Longest time that a check of this ledger can take.
 const LIMIT: Duration = Duration::from_secs(60);
-
-fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name).map_or(default, |text| text.parse().unwrap())
-}
 
 /// What cannot be done: there is only one such file, it has no number, or it is never written again.
 fn cannot_be(kind: Kind, mutation: Mutation) -> bool {
@@ -95,10 +91,10 @@ fn judge(ledger: &Ledger, home: &Path) -> Result<Outcome, String> {
 
 /// One case, on a copy; none if it changes nothing.
 fn case(ledger: &Ledger, job: &Job) -> Option<Result<Outcome, String>> {
-    let home = scratch();
+    let home = in_memory();
     let changed = home.path().join("changed");
     copy_directory(&ledger.directory, &changed);
-    let mut random = Random::new(job.seed);
+    let mut random = Random::new(job.seed, "tamper");
     let change = match &job.path {
         Some(path) => {
             let change = apply(job.mutation, &changed, path, &ledger.earlier, &mut random)?;
@@ -126,7 +122,7 @@ struct Job {
 
 /// Each kind of file in each way, so many times.
 fn jobs(ledgers: &[Ledger], cases: u64, seed: u64) -> Vec<Job> {
-    let mut random = Random::new(seed);
+    let mut random = Random::new(seed, "tamper");
     let mut jobs = Vec::new();
     for (number, ledger) in ledgers.iter().enumerate() {
         let mut kinds: BTreeMap<Kind, Vec<PathBuf>> = BTreeMap::new();
@@ -209,8 +205,8 @@ fn run(ledgers: &[Ledger], jobs: &[Job]) -> (Counts, Vec<String>) {
 fn whatever_is_changed_is_repaired_or_reported() {
     // sled's own panics are caught and reported as damage; there are thousands of them.
     std::panic::set_hook(Box::new(|_| {}));
-    let cases = number("QUOTAD_TAMPER_CASES", CASES);
-    let seed = number("QUOTAD_TAMPER_SEED", 1);
+    let cases = number("QUOTAD_TAMPER_CASES").unwrap_or(CASES);
+    let seed = number("QUOTAD_TAMPER_SEED").unwrap_or(1);
     let ledgers = [Ledger::new(true), Ledger::new(false)];
     let jobs = jobs(&ledgers, cases, seed);
     let (counts, wrong) = run(&ledgers, &jobs);

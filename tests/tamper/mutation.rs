@@ -5,29 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{ledger::files, random};
-
-/// Numbers that a seed makes again.
-pub(crate) struct Random(random::Random);
-
-impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(random::Random::new(seed, "tamper"))
-    }
-
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0.next()
-    }
-
-    /// From 0 to one less than this; of nothing, 0.
-    pub(crate) fn below(&mut self, bound: usize) -> usize {
-        self.0.index(bound.max(1))
-    }
-
-    pub(crate) fn of<'a, T>(&mut self, items: &'a [T]) -> &'a T {
-        &items[self.below(items.len())]
-    }
-}
+use super::{ledger::files, support::random::Random};
 
 /// What a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -141,7 +119,7 @@ pub(crate) fn apply(
         .iter()
         .rposition(|byte| *byte != 0)
         .map_or(0, |at| at + 1);
-    let bound = if random.below(8) == 0 {
+    let bound = if random.once_in(8) {
         before.len()
     } else {
         written
@@ -149,25 +127,25 @@ pub(crate) fn apply(
     let mut after = before.clone();
     let change = match mutation {
         Mutation::Flip => {
-            let at = random.below(bound);
-            *after.get_mut(at)? ^= 1 << random.below(8);
+            let at = random.index(bound);
+            *after.get_mut(at)? ^= 1 << random.index(8);
             format!("flipped a bit of byte {at}")
         }
         Mutation::Cut => {
-            after.truncate(random.below(bound));
+            after.truncate(random.index(bound));
             format!("cut to {}", after.len())
         }
         Mutation::Zero => {
-            let at = random.below(bound);
-            let end = before.len().min(at + 1 + random.below(600));
+            let at = random.index(bound);
+            let end = before.len().min(at + 1 + random.index(600));
             after[at..end].fill(0);
             format!("zeroed {at}..{end}")
         }
         Mutation::SwapBlocks => {
-            let size = 1 + random.below(512.min(written / 2));
+            let size = 1 + random.index(512.min(written / 2));
             let last = written.checked_sub(2 * size)?;
-            let first = random.below(last + 1);
-            let second = first + size + random.below(last - first + 1);
+            let first = random.index(last + 1);
+            let second = first + size + random.index(last - first + 1);
             let (left, right) = after.split_at_mut(second);
             left[first..first + size].swap_with_slice(&mut right[..size]);
             format!("swapped {size} bytes at {first} and {second}")
@@ -176,7 +154,7 @@ pub(crate) fn apply(
             let own = kind(directory, path);
             let mut others = files(directory);
             others.retain(|other| other != path && kind(directory, other) == own);
-            let other = directory.join(others.get(random.below(others.len()))?);
+            let other = directory.join(others.get(random.index(others.len()))?);
             after = fs::read(&other).unwrap();
             if after == before {
                 return None;
@@ -185,7 +163,7 @@ pub(crate) fn apply(
             format!("swapped with {}", other.display())
         }
         Mutation::Append => {
-            let more = 1 + random.below(300);
+            let more = 1 + random.index(300);
             after.extend((0..more).map(|_| random.next().to_le_bytes()[0]));
             format!("appended {more} bytes")
         }
@@ -197,7 +175,7 @@ pub(crate) fn apply(
         Mutation::RollBack => {
             let mut copies: Vec<PathBuf> = earlier.iter().map(|copy| copy.join(path)).collect();
             copies.retain(|copy| fs::read(copy).is_ok_and(|old| old != before));
-            let copy = copies.get(random.below(copies.len()))?;
+            let copy = copies.get(random.index(copies.len()))?;
             after = fs::read(copy).unwrap();
             format!("rolled back to {}", copy.display())
         }
@@ -233,8 +211,8 @@ pub(crate) fn roll_back_set(directory: &Path, earlier: &Path, random: &mut Rando
     all.retain(|path| kind(directory, path).is_some() && !path.ends_with("checkpoints"));
     // By parts of the ledger, or file by file.
     let parts = ["log", "epochs", "snapshots", "anchor", "LEDGER", "archive"];
-    let by_part = random.below(2) == 0;
-    let chosen: Vec<bool> = parts.iter().map(|_| random.below(2) == 0).collect();
+    let by_part = random.once_in(2);
+    let chosen: Vec<bool> = parts.iter().map(|_| random.once_in(2)).collect();
     let mut paths = Vec::new();
     for path in all {
         let text = path.to_str().unwrap();
@@ -243,7 +221,7 @@ pub(crate) fn roll_back_set(directory: &Path, earlier: &Path, random: &mut Rando
                 .iter()
                 .zip(&chosen)
                 .any(|(part, taken)| *taken && text.contains(part)),
-            false => random.below(3) == 0,
+            false => random.once_in(3),
         };
         if !taken {
             continue;

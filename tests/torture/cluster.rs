@@ -16,12 +16,13 @@ use crate::{
     account::Losses,
     faults::last,
     place::Place,
-    rounds::{Fired, Scene, wait_until},
+    rounds::{Fired, Scene},
     support::{
         cluster::{Cluster, EVENTS, NODES},
         proxy::Mode,
         random::Random,
     },
+    wait_until,
 };
 
 /// Milliseconds for which a leader is stopped, or what servers say to each other is held back, at most: half of what they wait for before they

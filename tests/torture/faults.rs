@@ -23,13 +23,14 @@ use crate::{
     Yard,
     account::Losses,
     place::Place,
-    rounds::{Fired, Scene, wait_until},
+    rounds::{Fired, Scene},
     support::{
         PATIENCE,
         nats::Server,
         proxy::{Mode, Proxy},
         random::Random,
     },
+    wait_until,
 };
 
 /// The two, and the network between them.

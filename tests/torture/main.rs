@@ -19,15 +19,13 @@ mod standing;
 use quota_test_support as support;
 
 use std::{
-    fmt::Debug,
     path::Path,
     process::Command,
-    str::FromStr,
     sync::{
         atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc,
     },
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant},
 };
 
 use account::Account;
@@ -36,7 +34,7 @@ use cluster::Clustered;
 use faults::Single;
 use producer::Producer;
 use rounds::{Cycles, Scene, go_through};
-use support::{PATIENCE, quotad::agent};
+use support::{PATIENCE, in_memory, number, quotad::agent, random::seed, wait_until};
 use tempfile::TempDir;
 
 const CLIENTS: u64 = 8;
@@ -53,11 +51,6 @@ const UNITS: &str = "requests.example.com/units";
 const COUNT: &str = "count/widgets.example.com";
 const HARD_UNITS: u64 = 60;
 const HARD_COUNT: u64 = 100_000;
-
-/// A directory in memory, where there is one: what is synced there does not wait for a disk.
-fn scratch() -> TempDir {
-    TempDir::new_in("/dev/shm").unwrap_or_else(|_| TempDir::new().unwrap())
-}
 
 /// A directory that outlives a failure, if `QUOTAD_TORTURE_KEEP` is set.
 struct Evidence(TempDir);
@@ -111,17 +104,14 @@ fn nothing_is_lost_and_nothing_counts_twice_while_a_cluster_loses_its_leaders() 
 }
 
 fn torture<S: Scene>(prepare: impl FnOnce(&Path) -> S) {
-    let seed = number("QUOTAD_TORTURE_SEED").unwrap_or_else(|| {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-        u64::from(now.subsec_nanos())
-    });
+    let seed = seed("QUOTAD_TORTURE_SEED");
     let cycles = match number::<f64>("QUOTAD_SOAK_HOURS") {
         Some(hours) => Cycles::Until(Instant::now() + Duration::from_secs_f64(3600.0 * hours)),
         None => Cycles::Count(number("QUOTAD_TORTURE_CYCLES").unwrap_or(S::ALL.len() as u64)),
     };
     println!("seed {seed}");
     let started = Instant::now();
-    let directory = Evidence(scratch());
+    let directory = Evidence(in_memory());
     let mut scene = prepare(directory.0.path());
     let yard = Yard {
         api: format!("http://{}", scene.place().clients.address()),
@@ -179,11 +169,6 @@ fn torture<S: Scene>(prepare: impl FnOnce(&Path) -> S) {
         .output()
         .unwrap();
     assert_eq!(verified.status.code(), Some(0), "{verified:?}");
-}
-
-fn number<N: FromStr<Err: Debug>>(variable: &str) -> Option<N> {
-    let text = std::env::var(variable).ok()?;
-    Some(text.parse().expect("a number"))
 }
 
 fn set_quotas(yard: &Yard) {

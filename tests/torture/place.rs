@@ -8,12 +8,12 @@ use std::{
 };
 
 use crate::{
-    rounds::wait_until,
     support::{
         proxy::Proxy,
         quotad::{Quotad, command},
         shim,
     },
+    wait_until,
 };
 
 /// The daemon, and the network between it and its clients.

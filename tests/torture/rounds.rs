@@ -103,12 +103,3 @@ pub(crate) fn go_through<S: Scene>(
     }
     fired
 }
-
-/// Asks again until it is so.
-pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "never: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}

@@ -1,6 +1,11 @@
 //! Numbers that a seed makes again.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::hash::{BuildHasher as _, DefaultHasher, Hash as _, Hasher as _, RandomState};
+
+/// The seed that an environment variable sets; otherwise any one.
+pub fn seed(variable: &str) -> u64 {
+    super::number(variable).unwrap_or_else(|| RandomState::new().hash_one(variable) >> 32)
+}
 
 /// SplitMix64.
 pub struct Random(u64);
@@ -26,9 +31,14 @@ impl Random {
         self.next() % bound
     }
 
-    /// An index into something of this length, which is not zero.
+    /// An index into something of this length; 0 if it is empty.
     pub fn index(&mut self, length: usize) -> usize {
-        usize::try_from(self.below(length as u64)).unwrap()
+        usize::try_from(self.below(length.max(1) as u64)).unwrap()
+    }
+
+    /// One of these.
+    pub fn of<'a, T>(&mut self, items: &'a [T]) -> &'a T {
+        &items[self.index(items.len())]
     }
 
     /// Once in so many times.

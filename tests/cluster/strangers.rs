@@ -4,8 +4,6 @@ use std::{
     fs,
     io::{Read as _, Write as _},
     net::{SocketAddr, TcpStream},
-    path::Path,
-    process::Command,
 };
 
 use serde_json::json;
@@ -16,7 +14,7 @@ use crate::{
         PATIENCE,
         cluster::NODES,
         nodes::{Nodes, Setup},
-        programs::quotactl,
+        programs::create_token,
         quotad::agent,
     },
 };
@@ -119,17 +117,6 @@ fn strangers_at_the_addresses_of_nodes_are_refused_and_hold_nobody_up() {
         let _ = stream.read_to_end(&mut Vec::new());
     }
     cluster.wait_until_same();
-}
-
-fn create_token(file: &Path, arguments: &str) -> String {
-    let mut command = Command::new(quotactl());
-    command.args(["token", "create", "--file"]).arg(file);
-    let made = command.args(arguments.split(' ')).output().unwrap();
-    assert!(made.status.success(), "{made:?}");
-    String::from_utf8(made.stdout)
-        .unwrap()
-        .trim_end()
-        .to_owned()
 }
 
 fn bearer(token: &str) -> String {

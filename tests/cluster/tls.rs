@@ -1,6 +1,6 @@
 //! TLS between the nodes, and to the servers.
 
-use std::{fs, path::Path, process::Command, sync::Arc};
+use std::{fs, path::Path, sync::Arc};
 
 use async_nats::ConnectOptions;
 use rustls::crypto::ring;
@@ -16,7 +16,7 @@ use crate::{
         cluster::NODES,
         linear::clients::{name, reservation, set_quotas},
         nodes::{Nodes, Part, Setup},
-        programs::quotactl,
+        programs,
         quotad::agent,
     },
 };
@@ -25,7 +25,7 @@ use crate::{
 fn nodes_and_servers_speak_tls_and_to_nobody_else() {
     let directory = scratch();
     let certificates = directory.path().join("certificates");
-    make_certificates(&certificates);
+    programs::certificates(&certificates, "127.0.0.1");
     let files = certificates.display();
     let setup = Setup {
         servers: format!(
@@ -100,15 +100,6 @@ fn trusting(certificates: &Path) -> Agent {
         .proxy(None)
         .timeout_global(Some(PATIENCE));
     config.build().new_agent()
-}
-
-fn make_certificates(directory: &Path) {
-    let made = Command::new(quotactl())
-        .args(["generate", "certs", "--host", "127.0.0.1", "--dir"])
-        .arg(directory)
-        .output()
-        .unwrap();
-    assert!(made.status.success(), "{made:?}");
 }
 
 fn reserve(cluster: &Nodes, node: usize, uid: &str) {

@@ -18,6 +18,7 @@ use quota_journal::{Batch, Durable, Error, Journal};
 use quota_semantics::{
     Name, Period, Span, group, object::Footprint, quantity::Quantity, quota::Spec, uid::Uid,
 };
+use quota_test_support::exchange::exchange;
 use quotad::{
     auth::Principal,
     clock,
@@ -252,23 +253,10 @@ impl Server {
         headers: &[(&str, &str)],
         body: &[u8],
     ) -> (u16, String, String) {
-        use std::io::{Read as _, Write as _};
         let mut stream = std::net::TcpStream::connect(self.address).unwrap();
-        let headers: String = headers
-            .iter()
-            .map(|(name, value)| format!("{name}: {value}\r\n"))
-            .collect();
-        let length = body.len();
-        let head = format!(
-            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n"
-        );
-        stream.write_all(head.as_bytes()).unwrap();
-        stream.write_all(body).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        (status, head.to_owned(), body.to_owned())
+        let headers = [&[("connection", "close")], headers].concat();
+        let answer = exchange(&mut stream, (method, path), &headers, body).unwrap();
+        (answer.status, answer.head, answer.body)
     }
 
     /// What somebody with few rights gets.

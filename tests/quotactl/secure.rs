@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf, sync::Arc};
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use quota_test_support::certificates::{authority, signed};
 use rustls::{
     RootCertStore, ServerConfig,
     crypto::ring::default_provider,
@@ -20,24 +20,12 @@ struct Certificates(TempDir);
 impl Certificates {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let mut authority = CertificateParams::new(Vec::new()).unwrap();
-        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let authority =
-            CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
-        let certificates = Self(directory);
-        fs::write(certificates.path("ca.pem"), authority.pem()).unwrap();
+        let authority = authority();
+        fs::write(directory.path().join("ca.pem"), authority.pem()).unwrap();
         for (name, host) in [("server", "127.0.0.1"), ("client", "client.example.com")] {
-            let key = KeyPair::generate().unwrap();
-            let params = CertificateParams::new(vec![host.to_owned()]).unwrap();
-            let signed = params.signed_by(&key, &authority).unwrap();
-            fs::write(certificates.path(&format!("{name}.pem")), signed.pem()).unwrap();
-            fs::write(
-                certificates.path(&format!("{name}.key")),
-                key.serialize_pem(),
-            )
-            .unwrap();
+            signed(&authority, &[host]).write(directory.path(), name);
         }
-        certificates
+        Self(directory)
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -57,7 +45,7 @@ impl Certificates {
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_client_cert_verifier(clients.build().unwrap())
-            .with_single_cert(vec![certificate("server.pem")], key)
+            .with_single_cert(vec![certificate("server.crt")], key)
             .unwrap();
         Stub::secure(config, |_, _| {
             (200, Vec::new(), json!({"items": []}).to_string())
@@ -77,7 +65,7 @@ fn both_sides_show_their_certificates() {
     let stub = certificates.server();
     let flags = certificates.flags(&[
         ("ca", "ca.pem"),
-        ("cert", "client.pem"),
+        ("cert", "client.crt"),
         ("key", "client.key"),
         ("token-file", "token"),
     ]);
@@ -105,7 +93,7 @@ fn nothing_is_sent_to_a_server_that_is_not_trusted() {
     assert_eq!(stub.asked().len(), 0);
     let half = run(
         &stub.url,
-        &format!("get quota{}", certificates.flags(&[("cert", "client.pem")])),
+        &format!("get quota{}", certificates.flags(&[("cert", "client.crt")])),
     );
     assert_eq!(half.code, 2);
 }

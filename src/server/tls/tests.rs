@@ -1,13 +1,12 @@
 use std::{fs, net::SocketAddr, path::PathBuf};
 
 use axum::Extension;
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, Issuer, KeyPair, SanType,
-};
+use quota_test_support::certificates::{self, Authority, Pair, authority, signed_with};
+use rcgen::{DnType, Issuer, KeyPair, SanType};
 use rustls::{
-    ClientConfig, RootCertStore,
-    crypto::ring,
-    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _},
+    ClientConfig,
+    pki_types::ServerName,
+    version::{TLS12, TLS13},
 };
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -22,19 +21,6 @@ use crate::{
     server::tests::{Server, options},
 };
 
-type Authority = CertifiedIssuer<'static, KeyPair>;
-
-fn authority() -> Authority {
-    let mut params = CertificateParams::default();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
-}
-
-struct Pair {
-    cert: String,
-    key: String,
-}
-
 fn signed(issuer: &Issuer<'_, KeyPair>, common: &str, names: Vec<SanType>) -> Pair {
     signed_until(issuer, common, names, 2999)
 }
@@ -45,27 +31,11 @@ fn signed_until(
     names: Vec<SanType>,
     year: i32,
 ) -> Pair {
-    let until = rcgen::date_time_ymd(year, 1, 1);
-    signed_with(issuer, common, |params| {
+    signed_with(issuer, |params| {
+        params.distinguished_name.push(DnType::CommonName, common);
         params.subject_alt_names = names;
-        params.not_after = until;
+        params.not_after = rcgen::date_time_ymd(year, 1, 1);
     })
-}
-
-fn signed_with(
-    issuer: &Issuer<'_, KeyPair>,
-    common: &str,
-    complete: impl FnOnce(&mut CertificateParams),
-) -> Pair {
-    let mut params = CertificateParams::default();
-    params.distinguished_name.push(DnType::CommonName, common);
-    complete(&mut params);
-    let key = KeyPair::generate().unwrap();
-    let cert = params.signed_by(&key, issuer).unwrap();
-    Pair {
-        cert: cert.pem(),
-        key: key.serialize_pem(),
-    }
 }
 
 fn dns(name: &str) -> SanType {
@@ -99,7 +69,7 @@ impl Setup {
     }
 
     fn put_pair(&self, pair: &Pair) {
-        self.put("cert.pem", &pair.cert);
+        self.put("cert.pem", &pair.certificate);
         self.put("key.pem", &pair.key);
     }
 
@@ -151,20 +121,8 @@ impl Setup {
 
     /// A client that trusts the server, and caches sessions.
     fn client(&self, client: Option<&Pair>, alpn: &[u8]) -> Arc<ClientConfig> {
-        let mut roots = RootCertStore::empty();
-        roots.add(self.server_ca.der().clone()).unwrap();
-        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots);
-        let mut config = match client {
-            None => builder.with_no_client_auth(),
-            Some(pair) => {
-                let chain = vec![CertificateDer::from_pem_slice(pair.cert.as_bytes()).unwrap()];
-                let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();
-                builder.with_client_auth_cert(chain, key).unwrap()
-            }
-        };
+        let authority = self.server_ca.pem();
+        let mut config = certificates::client(&authority, client, &[&TLS13, &TLS12]);
         config.alpn_protocols = vec![alpn.to_vec()];
         Arc::new(config)
     }
@@ -199,7 +157,7 @@ async fn a_session_is_not_resumed_past_a_look_at_the_certificate() {
     let setup = Setup::new();
     let (server, _) = setup.serve(&["kube-apiserver"]);
     let pair = api_server(&setup.client_ca);
-    for version in [&rustls::version::TLS13, &rustls::version::TLS12] {
+    for version in [&TLS13, &TLS12] {
         let client = setup.client(Some(&pair), H1);
         let mut client = Arc::unwrap_or_clone(client);
         if version.version == rustls::ProtocolVersion::TLSv1_2 {
@@ -253,7 +211,7 @@ async fn a_connection_ends_with_its_certificate() {
     let now = u64::try_from(files::now()).unwrap();
     let epoch = rcgen::date_time_ymd(1970, 1, 1);
     let until = epoch + std::time::Duration::from_secs(now + 3);
-    let pair = signed_with(&setup.client_ca, "", |params| {
+    let pair = signed_with(&setup.client_ca, |params| {
         params.subject_alt_names = vec![dns("kube-apiserver")];
         params.not_after = until;
     });

@@ -7,12 +7,14 @@ use std::{
 
 use async_nats::jetstream::stream;
 use quotad::intake::nats;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::daemon::Opened;
-use crate::support::nats as server;
+use crate::support::{
+    certificates::{authority, signed},
+    nats as server,
+};
 
 /// Writes a file into the scene's directory, and answers where it is.
 fn write(directory: &TempDir, name: &str, text: &str) -> std::path::PathBuf {
@@ -63,21 +65,10 @@ async fn a_secret_that_cannot_be_read_is_told_at_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn with_certificates_on_both_sides() {
     let directory = TempDir::new().unwrap();
-    let mut params = CertificateParams::default();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let authority = authority();
     let ca = write(&directory, "ca.pem", &authority.pem());
-    let pair = |name: &str| {
-        let params =
-            CertificateParams::new(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
-        let key = KeyPair::generate().unwrap();
-        let certificate = params.signed_by(&key, &authority).unwrap();
-        let file = |end: &str, text: &str| write(&directory, &format!("{name}.{end}"), text);
-        (
-            file("crt", &certificate.pem()),
-            file("key", &key.serialize_pem()),
-        )
-    };
+    let pair =
+        |name: &str| signed(&authority, &["localhost", "127.0.0.1"]).write(directory.path(), name);
     let (certificate, key) = pair("server");
     let [ca_text, certificate, key] = [&ca, &certificate, &key].map(|file| file.to_str().unwrap());
     let server = Server::start_with(&[

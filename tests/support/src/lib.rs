@@ -8,8 +8,10 @@
 )]
 
 pub mod callers;
+pub mod certificates;
 pub mod cluster;
 pub mod docs;
+pub mod exchange;
 pub mod linear;
 pub mod nats;
 pub mod nodes;

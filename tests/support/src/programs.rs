@@ -74,3 +74,25 @@ pub fn build(programs: &[&str]) {
         failed => panic!("{programs:?} are not built: {failed:?}"),
     }
 }
+
+/// Has `quotactl generate certs` make certificates for a host, in this directory.
+pub fn certificates(directory: &Path, host: &str) {
+    let mut generate = Command::new(quotactl());
+    generate.args(["generate", "certs", "--force", "--host", host, "--dir"]);
+    run(generate.arg(directory));
+}
+
+/// Has `quotactl token create` add a token to this file, and returns it.
+pub fn create_token(file: &Path, arguments: &str) -> String {
+    let mut create = Command::new(quotactl());
+    create.args(["token", "create", "--file"]).arg(file);
+    let said = run(create.args(arguments.split(' ')));
+    said.trim_end().to_owned()
+}
+
+/// What a program says, which has to succeed.
+fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}

@@ -1,9 +1,6 @@
 //! The webhook of a real daemon.
 
-use std::{
-    io::{Read as _, Write as _},
-    net::{SocketAddr, TcpStream},
-};
+use std::net::SocketAddr;
 
 use rustix::process::{Signal, kill_process};
 use serde_json::json;
@@ -11,39 +8,14 @@ use tempfile::TempDir;
 
 use super::{
     harness::recorded,
-    support::quotad::{Quotad, REQUEST, agent},
-    tls::{client, connect, make_certificates, post, review},
+    support::{programs::certificates, quotad::Quotad},
+    tls::{HOST, client, connect, post, review},
 };
-
-fn put(address: &str, path: &str, body: &str) -> String {
-    send("PUT", address, path, body)
-}
-
-fn send(method: &str, address: &str, path: &str, body: &str) -> String {
-    let mut stream = TcpStream::connect(address).unwrap();
-    let length = body.len();
-    write!(
-        stream,
-        "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {length}\r\n\
-         content-type: application/json\r\n\r\n{body}"
-    )
-    .unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
-}
-
-fn get(daemon: &Quotad, path: &str) -> (u16, String) {
-    let agent = agent(REQUEST);
-    let mut answer = agent.get(format!("{}{path}", daemon.admin)).call().unwrap();
-    let text = answer.body_mut().read_to_string().unwrap();
-    (answer.status().as_u16(), text)
-}
 
 #[tokio::test]
 async fn a_daemon_serves_its_webhook() {
     let directory = TempDir::new().unwrap();
-    make_certificates(directory.path());
+    certificates(directory.path(), HOST);
     let config = "listen = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\n\
         [admission]\nlisten = \"127.0.0.1:0\"\ncharge = [\"deployments.apps\"]\n\
         [tls]\ncert = \"tls.crt\"\nkey = \"tls.key\"\nclient_ca = \"ca.crt\"\n\
@@ -51,12 +23,11 @@ async fn a_daemon_serves_its_webhook() {
     std::fs::write(directory.path().join("config.toml"), config).unwrap();
     let daemon = Quotad::start(directory.path(), &[]);
     let hook: SocketAddr = daemon.ready["admission"].as_str().unwrap().parse().unwrap();
-    let api = daemon.ready["api"].as_str().unwrap();
 
     let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"},
         "spec": {"hard": {"pods": "4"}}});
     let path = "/v1/namespaces/team-a/quotas/q";
-    assert!(put(api, path, &quota.to_string()).starts_with("HTTP/1.1 201"));
+    assert_eq!(daemon.put(path, &quota).0, 201);
     let mut stream = connect(hook, &client(directory.path())).await.unwrap();
     let (_, admitted) = review(&mut stream, &recorded("deployment-create"))
         .await
@@ -79,12 +50,12 @@ async fn a_daemon_serves_its_webhook() {
     }]});
     let (status, answer) = post(&mut stream, "/audit", &failed).await.unwrap();
     assert_eq!((status.as_u16(), &answer["released"]), (200, &json!(1)));
-    let (status, readiness) = get(&daemon, "/readyz");
+    let (status, readiness) = daemon.ask_admin("/readyz");
     assert!(
         status == 200 && readiness.contains("quota plugin has refused 1 creations"),
         "{readiness}"
     );
-    let (_, metrics) = get(&daemon, "/metrics");
+    let (_, metrics) = daemon.ask_admin("/metrics");
     assert!(metrics.contains("quota_ledger_plugin_denials_total 1"));
     assert!(metrics.contains("quota_ledger_audit_events_total{outcome=\"released\"} 1"));
 
@@ -110,7 +81,7 @@ async fn a_daemon_serves_its_webhook() {
         "items": [refused(message), refused(&own)]});
     let (status, answer) = post(&mut stream, "/audit", &failed).await.unwrap();
     assert_eq!((status.as_u16(), &answer["released"]), (200, &json!(0)));
-    let (_, metrics) = get(&daemon, "/metrics");
+    let (_, metrics) = daemon.ask_admin("/metrics");
     assert!(
         metrics.contains("quota_ledger_plugin_denials_total 2"),
         "{metrics}"
@@ -125,18 +96,17 @@ async fn a_daemon_serves_its_webhook() {
 async fn what_callers_send_is_logged_in_short_and_not_line_by_line() {
     let directory = TempDir::new().unwrap();
     let daemon = Quotad::start(directory.path(), &[]);
-    let api = daemon.ready["api"].as_str().unwrap();
 
     let mut bad = recorded("pod-create");
     bad["request"]["uid"] = json!("");
     bad["request"]["operation"] = json!({ "x".repeat(1 << 20): 1 });
     for _ in 0..50 {
-        let answer = send("POST", api, "/admit", &bad.to_string());
-        assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
-        assert!(answer.len() < 4096);
+        let (status, answer) = daemon.post("/admit", &bad);
+        assert_eq!(status, 400, "{answer}");
+        assert!(answer.to_string().len() < 4096);
     }
     bad = json!({"apiVersion": "x".repeat(1 << 20)});
-    send("POST", api, "/admit", &bad.to_string());
+    daemon.post("/admit", &bad);
     daemon.logged("an admission review was not decided");
     let log = std::fs::read_to_string(directory.path().join("quotad.log")).unwrap();
     let lines = log.lines().filter(|line| line.contains("not decided"));
@@ -148,11 +118,10 @@ async fn what_callers_send_is_logged_in_short_and_not_line_by_line() {
 async fn denials_by_http_are_logged_as_the_webhooks_are() {
     let directory = TempDir::new().unwrap();
     let daemon = Quotad::start(directory.path(), &[]);
-    let api = daemon.ready["api"].as_str().unwrap();
     let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"},
         "spec": {"hard": {"pods": "0"}}});
     let path = "/v1/namespaces/team-a/quotas/q";
-    assert!(put(api, path, &quota.to_string()).starts_with("HTTP/1.1 201"));
+    assert_eq!(daemon.put(path, &quota).0, 201);
     let reserve_request = |name: &str| {
         json!({"namespace": "team-a", "reservedBy": {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": name},
             "reserved": {"pods": "1"}})
@@ -170,13 +139,9 @@ async fn denials_by_http_are_logged_as_the_webhooks_are() {
     let until =
         |name: &'static str| super::support::until("a line about a denial", move || logged(name));
 
-    let denied = send(
-        "POST",
-        api,
-        "/v1/namespaces/team-a/reservations",
-        &reserve_request("alone").to_string(),
-    );
-    assert!(denied.starts_with("HTTP/1.1 403"), "{denied}");
+    let path = "/v1/namespaces/team-a/reservations";
+    let (status, denied) = daemon.post(path, &reserve_request("alone"));
+    assert_eq!(status, 403, "{denied}");
     let line = until("alone").await;
     assert_eq!(line["namespace"], "team-a");
     assert_eq!(line["resource"], "pods");
@@ -190,10 +155,10 @@ async fn denials_by_http_are_logged_as_the_webhooks_are() {
 
     for (name, atomic) in [("first", false), ("second", true)] {
         let batch = json!({"atomic": atomic, "items": [reserve_request(name)]});
-        send("POST", api, "/v1/reservations:batch", &batch.to_string());
+        daemon.post("/v1/reservations:batch", &batch);
         assert_eq!(until(name).await["namespace"], "team-a");
     }
-    send("POST", api, "/admit", &recorded("pod-create").to_string());
+    daemon.post("/admit", &recorded("pod-create"));
     let name = recorded("pod-create")["request"]["name"]
         .as_str()
         .unwrap()

@@ -256,7 +256,7 @@ fn a_number_is_explained_without_what_counts_once() {
     }
     assert_eq!(world.counted("requests.cpu"), "400m+0");
     let path = "/v1/namespaces/team-a/explain?quota=q&resource=requests.cpu";
-    let (status, answer) = world.call(&world.admin, "GET", path, &json!(null));
+    let (status, answer) = world.call("root", "GET", path, &json!(null));
     assert_eq!(status, 200, "{answer}");
     let items = answer["items"].as_array().unwrap();
     let parts: Vec<_> = items

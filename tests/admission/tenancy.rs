@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     harness::pod,
+    support::callers::NOBODY,
     tenants::{HELD, NAMESPACE, World, request},
 };
 
@@ -135,7 +136,7 @@ fn everybody_may_do_what_the_table_says_and_no_more() {
     assert_eq!(rows.next().unwrap().matches("---").count(), who.len());
 
     let world = World::charging("[]", json!({"pods": "500"}));
-    let made = world.call(&world.admin, "PUT", "/v1/groups/g", &group());
+    let made = world.call("root", "PUT", "/v1/groups/g", &group());
     assert_eq!(made.0, 201, "{}", made.1);
     let (mut found, mut uids) = (String::new(), 0);
     let mut count = 0;
@@ -149,14 +150,11 @@ fn everybody_may_do_what_the_table_says_and_no_more() {
             // What names it needs it to be there.
             if path.contains(&uid) || body.to_string().contains(&uid) {
                 let held = request(&format!("name-of-{uid}"), &uid, json!({"pods": "1"}));
-                assert_eq!(world.call(&world.tenant, "POST", HELD, &held).0, 201);
+                assert_eq!(world.call("tenant", "POST", HELD, &held).0, 201);
             }
             if what == "return what was committed" {
                 let commit = format!("{HELD}/{uid}/commit");
-                assert_eq!(
-                    world.call(&world.tenant, "POST", &commit, &json!({})).0,
-                    200
-                );
+                assert_eq!(world.call("tenant", "POST", &commit, &json!({})).0, 200);
             }
             let (status, answer) = world.call_as(caller, method, &path, &body);
             let (status, reason) = outcome(status, &answer);
@@ -173,8 +171,8 @@ fn everybody_may_do_what_the_table_says_and_no_more() {
     let root = json!({"principal": {"name": "root", "roles": ["admin"], "namespaces": ["*"]}});
     let forged = [("quotad-actor", &*BASE64.encode(root.to_string()))];
     let path = format!("{NAMESPACE}/quotas/q");
-    for (token, refused) in [("", 401), (&*world.tenant, 403)] {
-        let answer = world.call_with(&forged, token, "DELETE", &path, &json!(null));
+    for (who, refused) in [(NOBODY, 401), ("tenant", 403)] {
+        let answer = world.call_with(&forged, who, "DELETE", &path, &json!(null));
         assert_eq!(answer.0, refused, "{}", answer.1);
     }
     let head: String = table.split_inclusive('\n').take(2).collect();

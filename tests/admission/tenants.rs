@@ -1,46 +1,33 @@
 //! The webhook and tenants of the HTTP API at one daemon: neither takes the other's word, or what the other holds.
 
-use std::{path::Path, process::Command};
-
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 use super::{
     harness::pod,
     support::{
-        programs::quotactl,
-        quotad::{Quotad, REQUEST, agent},
+        PATIENCE,
+        callers::{Callers, NOBODY, Principal},
+        quotad::read,
     },
 };
 
 pub(crate) const NAMESPACE: &str = "/v1/namespaces/team-a";
 pub(crate) const HELD: &str = "/v1/namespaces/team-a/reservations";
 
-/// A daemon, and those who call it.
-pub(crate) struct World {
-    daemon: Quotad,
-    hook: String,
-    pub(crate) tenant: String,
-    reader: String,
-    /// Another one of the same namespace.
-    other: String,
-    /// Of another namespace.
-    stranger: String,
-    bridge: String,
-    pub(crate) admin: String,
-    _directory: TempDir,
-}
+/// All who call.
+const PRINCIPALS: [Principal<'static>; 7] = [
+    ("hook", "reserve", "*"),
+    ("tenant", "reserve", "team-a"),
+    ("reader", "read", "team-a"),
+    // Another one of the same namespace.
+    ("other", "reserve", "team-a"),
+    ("stranger", "reserve,read", "team-b"),
+    ("bridge", "ingest", "*"),
+    ("root", "admin,reserve,read", "*"),
+];
 
-fn token(directory: &Path, arguments: &str) -> String {
-    let mut command = Command::new(quotactl());
-    command.args(["token", "create", "--file=tokens.toml"]);
-    command
-        .current_dir(directory)
-        .args(arguments.split_whitespace());
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout).unwrap().trim_end().into()
-}
+/// A daemon, and those who call it.
+pub(crate) struct World(Callers);
 
 impl World {
     fn with(hard: Value) -> Self {
@@ -49,74 +36,39 @@ impl World {
 
     /// Workloads of these kinds are charged.
     pub(crate) fn charging(kinds: &str, hard: Value) -> Self {
-        let directory = TempDir::new().unwrap();
-        let make = |arguments| token(directory.path(), arguments);
-        let [hook, tenant, reader, other, stranger, bridge, admin] = [
-            "--principal hook --role reserve -A",
-            "--principal tenant --role reserve -n team-a",
-            "--principal reader --role read -n team-a",
-            "--principal other --role reserve -n team-a",
-            "--principal stranger --role reserve,read -n team-b",
-            "--principal bridge --role ingest -A",
-            "--principal root --role admin,reserve,read -A",
-        ]
-        .map(make);
-        let arguments = [
-            "--auth.tokens_file=tokens.toml".to_owned(),
-            format!("--admission.charge={kinds}"),
-        ];
-        let daemon = Quotad::start(directory.path(), &arguments);
-        let world = Self {
-            daemon,
-            hook,
-            tenant,
-            reader,
-            other,
-            stranger,
-            bridge,
-            admin,
-            _directory: directory,
-        };
+        let charge = format!("--admission.charge={kinds}");
+        let world = Self(Callers::start(&PRINCIPALS, &[&charge]));
         let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"},
             "spec": {"hard": hard}});
         let path = format!("{NAMESPACE}/quotas/q");
-        assert_eq!(world.call(&world.admin, "PUT", &path, &quota).0, 201);
+        assert_eq!(world.call("root", "PUT", &path, &quota).0, 201);
         world
     }
 
-    pub(crate) fn call(&self, token: &str, method: &str, path: &str, body: &Value) -> (u16, Value) {
-        self.call_with(&[], token, method, path, body)
+    pub(crate) fn call(&self, who: &str, method: &str, path: &str, body: &Value) -> (u16, Value) {
+        self.call_with(&[], who, method, path, body)
     }
 
     /// With further headers.
     pub(crate) fn call_with(
         &self,
         headers: &[(&str, &str)],
-        token: &str,
+        who: &str,
         method: &str,
         path: &str,
         body: &Value,
     ) -> (u16, Value) {
-        let mut request = http::Request::builder()
-            .method(method)
-            .uri(format!("{}{path}", self.daemon.api))
-            .header("content-type", "application/json");
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        let mut request = request.body(body.to_string()).unwrap();
-        if !token.is_empty() {
-            let value = format!("Bearer {token}").parse().unwrap();
-            request.headers_mut().insert("authorization", value);
-        }
-        let mut answer = agent(REQUEST).run(request).unwrap();
+        let authorization = self.0.authorization(who);
+        let own = authorization
+            .iter()
+            .map(|value| ("authorization", &**value));
+        let headers: Vec<_> = headers.iter().copied().chain(own).collect();
+        let answer = self.0.daemon.send(PATIENCE, (method, path), &headers, body);
         // Watches and backups: only their begin is checked.
         if answer.status().is_success() && answer.headers().get("content-length").is_none() {
             return (answer.status().as_u16(), Value::Null);
         }
-        let text = answer.body_mut().read_to_string().unwrap();
-        let body = serde_json::from_str(&text).unwrap_or_default();
-        (answer.status().as_u16(), body)
+        read(answer)
     }
 
     /// As a caller of the table in docs/security.md.
@@ -127,22 +79,20 @@ impl World {
         path: &str,
         body: &Value,
     ) -> (u16, Value) {
-        let token = match caller {
-            "no token" => "",
-            "`read`" => &self.reader,
-            "holder" => &self.tenant,
-            "other" => &self.other,
-            "stranger" => &self.stranger,
-            "webhook" => &self.hook,
-            "`ingest`" => &self.bridge,
-            "`admin`" => &self.admin,
-            _ => panic!("who is {caller}?"),
+        let who = match caller {
+            "no token" => NOBODY,
+            "`read`" => "reader",
+            "holder" => "tenant",
+            "webhook" => "hook",
+            "`ingest`" => "bridge",
+            "`admin`" => "root",
+            who => who,
         };
-        self.call(token, method, path, body)
+        self.call(who, method, path, body)
     }
 
-    fn is_refused(&self, token: &str, method: &str, path: &str, body: &Value) {
-        let (status, answer) = self.call(token, method, path, body);
+    fn is_refused(&self, who: &str, method: &str, path: &str, body: &Value) {
+        let (status, answer) = self.call(who, method, path, body);
         let refusal = (status, &answer["reason"]);
         assert_eq!(
             refusal,
@@ -152,7 +102,7 @@ impl World {
     }
 
     pub(crate) fn admits(&self, review: &Value) -> bool {
-        let (status, answer) = self.call(&self.hook, "POST", "/admit", review);
+        let (status, answer) = self.call("hook", "POST", "/admit", review);
         assert_eq!(status, 200, "{answer}");
         answer["response"]["allowed"].as_bool().unwrap()
     }
@@ -165,14 +115,14 @@ impl World {
         let mut object = review["request"]["object"].clone();
         object["metadata"]["resourceVersion"] = json!(version.to_string());
         let events = json!([{"type": kind, "object": object}]);
-        let (status, answer) = self.call(&self.bridge, "POST", "/v1/events", &events);
+        let (status, answer) = self.call("bridge", "POST", "/v1/events", &events);
         assert_eq!((status, &answer["rejected"]), (200, &json!([])), "{answer}");
     }
 
     /// `used+reserved` of a resource.
     pub(crate) fn counted(&self, resource: &str) -> String {
         let path = format!("{NAMESPACE}/quotas/q");
-        let (_, quota) = self.call(&self.admin, "GET", &path, &json!(null));
+        let (_, quota) = self.call("root", "GET", &path, &json!(null));
         let amount = |which: &str| {
             quota["status"][which][resource]
                 .as_str()
@@ -197,12 +147,9 @@ pub(crate) fn request(name: &str, uid: &str, reserved: Value) -> Value {
 fn a_name_that_a_tenant_has_committed_is_not_alive() {
     let world = World::with(json!({"requests.cpu": "400m"}));
     let nothing = request("web-0", "forged", json!({}));
-    assert_eq!(world.call(&world.tenant, "POST", HELD, &nothing).0, 201);
+    assert_eq!(world.call("tenant", "POST", HELD, &nothing).0, 201);
     let commit = format!("{HELD}/forged/commit");
-    assert_eq!(
-        world.call(&world.tenant, "POST", &commit, &json!({})).0,
-        200
-    );
+    assert_eq!(world.call("tenant", "POST", &commit, &json!({})).0, 200);
     assert!(!world.admits(&pod("web-0")), "500m do not fit into 400m");
     // Beside it, a name that is alive, since a source has reported it, needs no room twice.
     let world = World::with(json!({"requests.cpu": "500m"}));
@@ -219,15 +166,15 @@ fn a_tenant_neither_takes_nor_ends_what_the_webhook_holds() {
     assert!(world.admits(&pod("a")));
     let held = format!("{HELD}/uid-of-a");
     let nothing = json!({});
-    world.is_refused(&world.tenant, "DELETE", &held, &nothing);
+    world.is_refused("tenant", "DELETE", &held, &nothing);
     let (commit, extend) = (format!("{held}/commit"), format!("{held}/extend"));
-    world.is_refused(&world.tenant, "POST", &commit, &json!({"reserved": {}}));
-    world.is_refused(&world.tenant, "POST", &extend, &json!({"ttl": "5m"}));
+    world.is_refused("tenant", "POST", &commit, &json!({"reserved": {}}));
+    world.is_refused("tenant", "POST", &extend, &json!({"ttl": "5m"}));
     let same_name = request("a", "mine", json!({"pods": "1"}));
-    world.is_refused(&world.tenant, "POST", HELD, &same_name);
+    world.is_refused("tenant", "POST", HELD, &same_name);
     assert_eq!(world.counted("pods"), "0+1");
     let other = request("b", "other", json!({"pods": "1"}));
-    assert_eq!(world.call(&world.tenant, "POST", HELD, &other).0, 403);
+    assert_eq!(world.call("tenant", "POST", HELD, &other).0, 403);
     // A call that the API server repeats finds its hold, and what is shown takes its place.
     let mut again = pod("a");
     again["request"]["uid"] = json!("11111111-2222-3333-4444-555555555555");
@@ -235,7 +182,7 @@ fn a_tenant_neither_takes_nor_ends_what_the_webhook_holds() {
     assert_eq!(world.counted("pods"), "0+1");
     world.shows("ADDED", &pod("a"));
     assert_eq!(world.counted("pods"), "1+0");
-    let (status, answer) = world.call(&world.admin, "DELETE", &held, &nothing);
+    let (status, answer) = world.call("root", "DELETE", &held, &nothing);
     assert_eq!(
         (status, &answer["reason"]),
         (409, &json!("AlreadyObserved"))
@@ -247,25 +194,14 @@ fn a_uid_that_was_used_in_another_namespace_blocks_nothing_here() {
     let world = World::with(json!({"pods": "1"}));
     let elsewhere = "/v1/namespaces/team-b/reservations";
     let theirs = request("x", "uid-of-a", json!({"pods": "1"}));
-    assert_eq!(
-        world.call(&world.stranger, "POST", elsewhere, &theirs).0,
-        201
-    );
+    assert_eq!(world.call("stranger", "POST", elsewhere, &theirs).0, 201);
     let theirs = format!("{elsewhere}/uid-of-a");
-    assert_eq!(
-        world.call(&world.stranger, "DELETE", &theirs, &json!({})).0,
-        204
-    );
+    assert_eq!(world.call("stranger", "DELETE", &theirs, &json!({})).0, 204);
     assert!(world.admits(&pod("a")));
     assert_eq!(world.counted("pods"), "0+1");
     world.shows("ADDED", &pod("a"));
     assert_eq!(world.counted("pods"), "1+0");
-    let (status, _) = world.call(
-        &world.stranger,
-        "GET",
-        &format!("{HELD}/uid-of-a"),
-        &json!({}),
-    );
+    let (status, _) = world.call("stranger", "GET", &format!("{HELD}/uid-of-a"), &json!({}));
     assert_eq!(status, 403, "it has no role there");
 }
 

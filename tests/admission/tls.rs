@@ -1,6 +1,6 @@
 //! Over real TLS, with the certificates that `quotactl generate certs` makes.
 
-use std::{fs, net::SocketAddr, path::Path, process::Command, sync::Arc};
+use std::{fs, net::SocketAddr, path::Path, sync::Arc};
 
 use bytes::Bytes;
 use http::{Request, StatusCode, header};
@@ -14,9 +14,8 @@ use quotad::{
     server::{Bound, Options, tls::Tls},
 };
 use rustls::{
-    ClientConfig, RootCertStore,
-    crypto::ring,
-    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _},
+    pki_types::ServerName,
+    version::{TLS12, TLS13},
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -29,7 +28,16 @@ use tokio::{
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use tokio_util::sync::CancellationToken;
 
-use super::harness::{World, pod};
+use super::{
+    harness::{World, pod},
+    support::{
+        certificates::{Pair, client as client_config},
+        programs,
+    },
+};
+
+/// What the server's certificate is for.
+pub(crate) const HOST: &str = "quotad.ns.svc";
 
 struct Served {
     world: World,
@@ -40,28 +48,12 @@ struct Served {
     serving: JoinHandle<()>,
 }
 
-pub(crate) fn make_certificates(directory: &Path) {
-    let made = Command::new(crate::support::programs::quotactl())
-        .args([
-            "generate",
-            "certs",
-            "--host",
-            "quotad.ns.svc",
-            "--force",
-            "--dir",
-        ])
-        .arg(directory)
-        .output()
-        .unwrap();
-    assert!(made.status.success(), "{made:?}");
-}
-
 impl Served {
     async fn new() -> Self {
         let world = World::new();
         world.set_quota("q", &[("pods", "1000")]).await;
         let certificates = TempDir::new().unwrap();
-        make_certificates(certificates.path());
+        programs::certificates(certificates.path(), HOST);
         let file = |name| Some(certificates.path().join(name));
         let config = schema::Tls {
             cert: file("tls.crt"),
@@ -106,19 +98,10 @@ pub(crate) fn client(certificates: &Path) -> TlsConnector {
 
 /// The same by another protocol.
 fn client_of(certificates: &Path, protocol: &[u8]) -> TlsConnector {
-    let read = |name| fs::read(certificates.join(name)).unwrap();
-    let mut roots = RootCertStore::empty();
-    roots
-        .add(CertificateDer::from_pem_slice(&read("ca.crt")).unwrap())
-        .unwrap();
-    let chain = vec![CertificateDer::from_pem_slice(&read("client.crt")).unwrap()];
-    let key = PrivateKeyDer::from_pem_slice(&read("client.key")).unwrap();
-    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_client_auth_cert(chain, key)
-        .unwrap();
+    let file = |name| certificates.join(name);
+    let authority = fs::read_to_string(file("ca.crt")).unwrap();
+    let own = Pair::read(&file("client.crt"), &file("client.key"));
+    let mut config = client_config(&authority, Some(&own), &[&TLS13, &TLS12]);
     config.alpn_protocols = vec![protocol.to_vec()];
     TlsConnector::from(Arc::new(config))
 }
@@ -129,7 +112,7 @@ pub(crate) async fn connect(
 ) -> std::io::Result<TlsStream<TcpStream>> {
     let stream = TcpStream::connect(address).await?;
     client
-        .connect(ServerName::try_from("quotad.ns.svc").unwrap(), stream)
+        .connect(ServerName::try_from(HOST).unwrap(), stream)
         .await
 }
 
@@ -238,7 +221,7 @@ async fn an_api_server_is_known_by_its_certificate_and_its_user_by_the_review() 
     drop(stream);
 
     let stranger = TempDir::new().unwrap();
-    make_certificates(stranger.path());
+    programs::certificates(stranger.path(), HOST);
     let own = served.certificates.path();
     for name in ["client.crt", "client.key"] {
         fs::copy(stranger.path().join(name), own.join(name)).unwrap();
@@ -298,7 +281,7 @@ async fn certificates_are_changed_under_load_and_each_review_is_answered() {
         });
     }
     for rotation in 1..=ROTATIONS {
-        make_certificates(served.certificates.path());
+        programs::certificates(served.certificates.path(), HOST);
         served.reload.send(rotation).unwrap();
         rotated.send((rotation, served.client())).unwrap();
     }

@@ -12,12 +12,12 @@ use std::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{checkpoints::quotactl, daemon::Quotad, observe, reserve, set_quota};
+use super::{checkpoints::quotactl, observe, reserve, set_quota, support::quotad::Quotad};
 
 fn backup(path: &Path, quotad: &Quotad, name: &str) -> (Option<i32>, Value, String) {
     let made = quotactl(
         path,
-        &["--server", quotad.url(), "-o", "json", "backup", name],
+        &["--server", &quotad.api, "-o", "json", "backup", name],
     );
     let said = serde_json::from_slice(&made.stdout).unwrap_or_default();
     let errors = String::from_utf8(made.stderr).unwrap();
@@ -40,7 +40,7 @@ const QUESTIONS: [&str; 5] = [
 
 /// What it answers to everything.
 pub(crate) fn answers(quotad: &Quotad) -> Vec<Value> {
-    let ask = |question: &&str| quotad.get(&format!("/v1/namespaces/team-a/{question}"));
+    let ask = |question: &&str| quotad.ask(&format!("/v1/namespaces/team-a/{question}"));
     QUESTIONS.iter().map(|question| ask(question).1).collect()
 }
 
@@ -96,8 +96,7 @@ fn a_backup_of_a_busy_daemon_holds_all_that_was_acknowledged() {
         stop.store(true, Ordering::Relaxed);
         made
     });
-    let (_, metrics) = quotad.get_admin("/metrics");
-    let metrics = metrics.as_str().unwrap();
+    let (_, metrics) = quotad.ask_admin("/metrics");
     let metric = |name: &str| metrics.lines().find(|line| line.starts_with(name)).unwrap();
     let sequence = &made[3].1["lastSequence"];
     assert_eq!(
@@ -117,12 +116,12 @@ fn a_backup_of_a_busy_daemon_holds_all_that_was_acknowledged() {
         let (code, said) = restore(path, &format!("backup-{number}"), &format!("data-{number}"));
         assert_eq!(code, Some(0), "{said}");
         let restored = Quotad::start(path, &[&format!("--data-dir=data-{number}")]);
-        let (_, usage) = restored.get("/v1/namespaces/team-a/usage");
+        let (_, usage) = restored.ask("/v1/namespaces/team-a/usage");
         let sequence = &usage["asOf"]["sequence"];
         assert!(*sequence == made["lastSequence"], "{usage} {made}");
         let then = format!("/v1/namespaces/team-a/usage?sequence={sequence}");
-        assert_eq!(quotad.get(&then), (200, usage));
-        restored.stop();
+        assert_eq!(quotad.ask(&then), (200, usage));
+        assert_eq!(restored.stop().code(), Some(0));
     }
 }
 
@@ -144,13 +143,13 @@ fn a_restored_daemon_gives_the_same_answers() {
     let (code, _, said) = backup(path, &quotad, "backup");
     assert_eq!(code, Some(12), "{said}");
     observe(&quotad, "later", 1);
-    quotad.stop();
+    assert_eq!(quotad.stop().code(), Some(0));
     let (code, said) = restore(path, "backup", "restored");
     assert_eq!(code, Some(0), "{said}");
     let quotad = Quotad::start(path, &["--data-dir=restored"]);
     assert_eq!(answers(&quotad), before);
     assert_eq!(reserve(&quotad, "promised", 2).0, 200, "it is remembered");
-    quotad.stop();
+    assert_eq!(quotad.stop().code(), Some(0));
     let (code, said) = restore(path, "backup", "restored");
     assert_eq!(code, Some(12), "{said}");
     let (code, said) = restore(path, "nothing", "other");
@@ -167,7 +166,7 @@ fn a_damaged_backup_is_not_restored() {
     for number in 0..5 {
         observe(&quotad, &format!("w{number}"), 1);
     }
-    quotad.stop();
+    assert_eq!(quotad.stop().code(), Some(0));
     let quotad = Quotad::start(path, &[]);
     let (code, made, said) = backup(path, &quotad, "backup");
     assert_eq!(
@@ -175,7 +174,7 @@ fn a_damaged_backup_is_not_restored() {
         (Some(0), true),
         "{said}"
     );
-    quotad.stop();
+    assert_eq!(quotad.stop().code(), Some(0));
     let backup = path.join("backup");
     let first = |directory: &str| {
         let mut found = std::fs::read_dir(backup.join(directory)).unwrap();

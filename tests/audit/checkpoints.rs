@@ -7,7 +7,10 @@ use std::{
 
 use tempfile::TempDir;
 
-use super::{daemon::Quotad, observe, set_quota};
+use super::{
+    observe, set_quota,
+    support::quotad::{Quotad, command},
+};
 
 pub(crate) fn quotactl(directory: &Path, arguments: &[&str]) -> Output {
     Command::new(crate::support::programs::quotactl())
@@ -55,7 +58,7 @@ fn signed() -> TempDir {
     for number in 0..5 {
         observe(&quotad, &format!("w{number}"), 1);
     }
-    quotad.stop();
+    assert_eq!(quotad.stop().code(), Some(0));
     directory
 }
 
@@ -77,7 +80,7 @@ fn a_ledger_is_proven_to_extend_its_checkpoints() {
     assert!(said.contains("the ledger extends"), "{said}");
     let quotad = Quotad::start(path, &SIGNING);
     observe(&quotad, "later", 1);
-    quotad.stop();
+    assert_eq!(quotad.stop().code(), Some(0));
     assert_eq!(verify(path, "data").0, Some(0));
     let notes = std::fs::read_to_string(path.join("checkpoints")).unwrap();
     assert!(notes.starts_with("ledger.example.com\n"));
@@ -116,6 +119,12 @@ fn who_asks_for_a_proof_and_has_no_whole_checkpoints_is_told_so() {
     refusal("a directory");
 }
 
+/// The exit code of a daemon that does not get as far as serving.
+fn refused(path: &Path, arguments: &[&str]) -> Option<i32> {
+    let ended = Quotad::try_start(path, command(path).args(arguments)).err();
+    ended.unwrap().status.code()
+}
+
 #[test]
 fn a_ledger_that_was_rolled_back_is_reported_and_not_served() {
     let directory = signed();
@@ -123,13 +132,13 @@ fn a_ledger_that_was_rolled_back_is_reported_and_not_served() {
     copy(path, "data", "older");
     let quotad = Quotad::start(path, &SIGNING);
     observe(&quotad, "later", 1);
-    quotad.stop();
+    assert_eq!(quotad.stop().code(), Some(0));
     let (code, said) = verify(path, "older");
     assert_eq!(code, Some(4), "{said}");
     assert!(said.contains("the ledger ends with sequence"), "{said}");
     std::fs::remove_dir_all(path.join("data")).unwrap();
     std::fs::rename(path.join("older"), path.join("data")).unwrap();
-    assert_eq!(Quotad::try_start(path, &SIGNING).err(), Some(Some(4)));
+    assert_eq!(refused(path, &SIGNING), Some(4));
 }
 
 #[test]
@@ -142,11 +151,11 @@ fn another_history_of_the_same_length_is_reported() {
     for number in 0..9 {
         observe(&quotad, &format!("other{number}"), 1);
     }
-    quotad.stop();
+    assert_eq!(quotad.stop().code(), Some(0));
     let (code, said) = verify(path, "data");
     assert_eq!(code, Some(4), "{said}");
     assert!(said.contains("was signed"), "{said}");
-    assert_eq!(Quotad::try_start(path, &SIGNING).err(), Some(Some(4)));
+    assert_eq!(refused(path, &SIGNING), Some(4));
     let key_in_data = [SIGNING[0], "--checkpoint.file=data/checkpoints"];
-    assert_eq!(Quotad::try_start(path, &key_in_data).err(), Some(Some(3)));
+    assert_eq!(refused(path, &key_in_data), Some(3));
 }

@@ -13,7 +13,7 @@ use std::{
 use quota_checkpoint::{key::PublicKey, note};
 use tempfile::TempDir;
 
-use super::{checkpoints::quotactl, daemon::Quotad, observe, set_quota, support::until};
+use super::{checkpoints::quotactl, observe, set_quota, support::quotad::Quotad, support::until};
 
 /// A server that keeps what it is sent, once it has answered with all of these.
 struct Collector {
@@ -98,8 +98,8 @@ fn keygen(path: &Path) -> PublicKey {
 }
 
 fn metric(quotad: &Quotad, name: &str) -> Option<f64> {
-    let (_, metrics) = quotad.get_admin("/metrics");
-    let mut lines = metrics.as_str().unwrap().lines();
+    let (_, metrics) = quotad.ask_admin("/metrics");
+    let mut lines = metrics.lines();
     let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     value.map(|value| value.parse().unwrap())
 }
@@ -152,7 +152,7 @@ async fn checkpoints_reach_a_directory_and_a_server_also_after_failures() {
     assert!(failures >= 3.0, "{failures}");
     let more = observe(&quotad, "v", 1);
     delivered(&quotad, "http", more).await;
-    quotad.stop();
+    assert_eq!(quotad.stop().code(), Some(0));
 
     // Both have what the file has, in the form that is signed.
     let stored = quota_checkpoint::read_all(&path.join("checkpoints")).unwrap();
@@ -191,7 +191,7 @@ async fn checkpoints_reach_a_directory_and_a_server_also_after_failures() {
     fs::remove_file(copies.last().unwrap()).unwrap();
     let quotad = signing(path, &places);
     delivered(&quotad, "directory", note::read(last).unwrap().sequence).await;
-    quotad.stop();
+    assert_eq!(quotad.stop().code(), Some(0));
     assert_eq!(&fs::read_to_string(copies.last().unwrap()).unwrap(), last);
 }
 
@@ -206,7 +206,7 @@ fn checkpoints_that_contradict_each_other_or_the_ledger_are_told() {
         for name in names {
             observe(&quotad, name, 1);
         }
-        quotad.stop();
+        assert_eq!(quotad.stop().code(), Some(0));
     };
     // Each run signs at its end, if not before.
     fill(&["a", "b"]);

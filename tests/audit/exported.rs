@@ -2,10 +2,12 @@
 
 use std::{fs, path::Path};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{backup::answers, checkpoints::quotactl, daemon::Quotad, observe, reserve, set_quota};
+use super::{
+    backup::answers, checkpoints::quotactl, observe, reserve, set_quota, support::quotad::Quotad,
+};
 
 fn done(path: &Path, arguments: &[&str]) -> Vec<u8> {
     let output = quotactl(path, arguments);
@@ -34,18 +36,20 @@ fn exported(path: &Path) -> (Vec<Value>, Vec<u8>) {
     }
     let of = |uid: &str| format!("/v1/namespaces/team-a/reservations/{uid}");
     assert_eq!(
-        quotad.post(&format!("{}/commit", of("committed")), "{}").0,
+        quotad
+            .post(&format!("{}/commit", of("committed")), &json!({}))
+            .0,
         200
     );
     assert_eq!(
         quotad
-            .post(&format!("{}/extend", of("kept")), r#"{"ttl":"9m"}"#)
+            .post(&format!("{}/extend", of("kept")), &json!({"ttl": "9m"}))
             .0,
         200
     );
-    assert_eq!(quotad.post("/v1/events", "{\"no\":1}").0, 200);
+    assert_eq!(quotad.post("/v1/events", &json!({"no": 1})).0, 200);
     let before = answers(&quotad);
-    quotad.stop();
+    assert_eq!(quotad.stop().code(), Some(0));
     let text = done(path, &["ledger", "export", "-", "--data-dir", "data"]);
     (before, text)
 }

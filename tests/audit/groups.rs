@@ -5,7 +5,7 @@ use std::thread;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::daemon::Quotad;
+use super::support::quotad::Quotad;
 
 const UNITS: &str = "requests.example.com/units";
 
@@ -16,13 +16,13 @@ fn group(quotad: &Quotad, name: &str, hard: u32, more: Value) {
     body.as_object_mut()
         .unwrap()
         .extend(more.as_object().unwrap().clone());
-    let (status, answer) = quotad.put(&format!("/v1/groups/{name}"), &body.to_string());
+    let (status, answer) = quotad.put(&format!("/v1/groups/{name}"), &body);
     assert!(status == 201 || status == 200, "{answer}");
 }
 
 /// Gives the sequence of the entry.
 fn accept(quotad: &Quotad, event: &Value) -> u64 {
-    let (status, answer) = quotad.post("/v1/events", &event.to_string());
+    let (status, answer) = quotad.post("/v1/events", event);
     assert_eq!((status, &answer["accepted"]), (200, &json!(1)), "{answer}");
     answer["asOf"]["sequence"].as_u64().unwrap()
 }
@@ -49,13 +49,13 @@ fn reserve(quotad: &Quotad, namespace: &str, uid: &str, units: u32) -> (u16, Val
     let body =
         json!({"reservedBy": {"uid": uid}, "reserved": {UNITS: units.to_string()}, "ttl": "5m"});
     let path = format!("/v1/namespaces/{namespace}/reservations");
-    quotad.post(&path, &body.to_string())
+    quotad.post(&path, &body)
 }
 
 /// Used, reserved, guaranteed to others, and the members, of a group as of an entry.
 fn usage(quotad: &Quotad, name: &str, at: Option<u64>) -> (Vec<String>, Vec<String>) {
     let query = at.map_or(String::new(), |sequence| format!("?sequence={sequence}"));
-    let (status, usage) = quotad.get(&format!("/v1/groups/{name}/usage{query}"));
+    let (status, usage) = quotad.ask(&format!("/v1/groups/{name}/usage{query}"));
     assert_eq!(status, 200, "{usage}");
     let text = |value: &Value| value.as_str().unwrap_or("0").to_owned();
     let figures = ["used", "reserved", "guaranteedToOthers"];
@@ -131,7 +131,7 @@ fn what_a_namespace_has_of_a_group_is_explained() {
     assert_eq!(reserve(&quotad, "team-a", "promised", 1).0, 201);
     let path = format!("/v1/namespaces/team-a/explain?resource={UNITS}&quota");
     for name in ["red", "company"] {
-        let (status, explained) = quotad.get(&format!("{path}={name}"));
+        let (status, explained) = quotad.ask(&format!("{path}={name}"));
         assert_eq!(status, 200, "{explained}");
         assert_eq!(
             (&explained["used"], &explained["reserved"]),
@@ -151,12 +151,12 @@ fn what_a_namespace_has_of_a_group_is_explained() {
         );
         assert_eq!(items[0]["sequence"], seen);
     }
-    let (status, answer) = quotad.get(&format!("{path}=blue"));
+    let (status, answer) = quotad.ask(&format!("{path}=blue"));
     assert_eq!(status, 404, "{answer}");
     // The namespace was blue for a while.
     let moved = label(&quotad, "team-a", 2, "blue");
     label(&quotad, "team-a", 3, "red");
-    let (status, then) = quotad.get(&format!("{path}=blue&sequence={moved}"));
+    let (status, then) = quotad.ask(&format!("{path}=blue&sequence={moved}"));
     assert_eq!((status, &then["used"]), (200, &json!("2")), "{then}");
 }
 
@@ -177,7 +177,7 @@ fn denials_name_groups_and_no_namespace_of_others() {
         (403, &json!(false)),
         "{denied}"
     );
-    let (status, listed) = quotad.get("/v1/namespaces/team-a/denials");
+    let (status, listed) = quotad.ask("/v1/namespaces/team-a/denials");
     assert_eq!(status, 200, "{listed}");
     let late = &listed["items"][1];
     assert_eq!(late["reason"], "ExceedsHard");
@@ -200,7 +200,7 @@ fn denials_name_groups_and_no_namespace_of_others() {
     drop(quotad);
     let quotad = Quotad::start(directory.path(), &[]);
     assert_eq!(
-        quotad.get("/v1/namespaces/team-a/denials").1["items"][1],
+        quotad.ask("/v1/namespaces/team-a/denials").1["items"][1],
         *late
     );
 }
@@ -215,10 +215,10 @@ fn drift_that_is_put_right_is_put_right_in_groups() {
         widget("team-a", "a", 2, 5),
         widget("team-a", "missed", 2, 1)
     ]);
-    let (status, compared) = quotad.post("/v1/drift", &json!({"listing": listing}).to_string());
+    let (status, compared) = quotad.post("/v1/drift", &json!({"listing": listing}));
     assert_eq!(status, 200, "{compared}");
     let record = |object: &Value| json!({"sequence": object["sequence"], "resourceVersion": object["resourceVersion"]});
-    let (_, objects) = quotad.get("/v1/objects?resource=widgets.example.com");
+    let (_, objects) = quotad.ask("/v1/objects?resource=widgets.example.com");
     let objects = objects["items"].as_array().unwrap().iter();
     let gone = objects
         .clone()
@@ -229,7 +229,7 @@ fn drift_that_is_put_right_is_put_right_in_groups() {
         {"object": listing[0], "known": record(&compared["items"][0]["known"])},
         {"object": listing[1]},
     ]);
-    let body = json!({"reason": "the bridge was down", "items": items}).to_string();
+    let body = json!({"reason": "the bridge was down", "items": items});
     let (status, corrected) = quotad.post("/v1/corrections", &body);
     assert_eq!(status, 200, "{corrected}");
     assert_eq!(usage(&quotad, "red", None).0, ["6", "0", "0"]);

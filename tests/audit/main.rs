@@ -4,7 +4,6 @@
 
 mod backup;
 mod checkpoints;
-mod daemon;
 mod delivered;
 mod exported;
 mod groups;
@@ -14,13 +13,14 @@ use quota_test_support as support;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use daemon::Quotad;
-
-const QUOTA: &str = r#"{"apiVersion":"v1","kind":"ResourceQuota","metadata":{"name":"compute"},
-    "spec":{"hard":{"requests.example.com/units":"10","count/widgets.example.com":"9"}}}"#;
+use support::quotad::Quotad;
 
 fn set_quota(quotad: &Quotad) {
-    let (status, answer) = quotad.put("/v1/namespaces/team-a/quotas/compute", QUOTA);
+    let quota = json!({
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "compute"},
+        "spec": {"hard": {"requests.example.com/units": "10", "count/widgets.example.com": "9"}},
+    });
+    let (status, answer) = quotad.put("/v1/namespaces/team-a/quotas/compute", &quota);
     assert!(status == 201 || status == 200, "{answer}");
 }
 
@@ -29,7 +29,7 @@ fn observe(quotad: &Quotad, name: &str, units: u32) -> u64 {
         "type": "ADDED", "namespace": "team-a", "resource": "widgets.example.com",
         "name": name, "uid": name, "usage": {"requests.example.com/units": units.to_string()},
     });
-    let (status, answer) = quotad.post("/v1/events", &event.to_string());
+    let (status, answer) = quotad.post("/v1/events", &event);
     assert_eq!((status, &answer["accepted"]), (200, &json!(1)), "{answer}");
     answer["asOf"]["sequence"].as_u64().unwrap()
 }
@@ -39,7 +39,8 @@ fn reserve(quotad: &Quotad, uid: &str, units: u32) -> (u16, Value) {
         "reservedBy": {"apiVersion": "example.com/v1", "kind": "Widget", "name": uid, "uid": uid},
         "reserved": {"requests.example.com/units": units.to_string()}, "ttl": "5m",
     });
-    quotad.post("/v1/namespaces/team-a/reservations", &body.to_string())
+    let path = "/v1/namespaces/team-a/reservations";
+    quotad.call("POST", path, &[("x-request-id", "r-1")], &body)
 }
 
 #[test]
@@ -51,26 +52,26 @@ fn usage_of_the_past_is_what_a_read_said_then() {
     let mut said = Vec::new();
     for number in 0..20 {
         observe(&quotad, &format!("w{number}"), number % 3);
-        let (status, usage) = quotad.get("/v1/namespaces/team-a/usage");
+        let (status, usage) = quotad.ask("/v1/namespaces/team-a/usage");
         assert_eq!(status, 200);
         said.push(usage);
         if number == 10 {
-            quotad.stop();
+            assert_eq!(quotad.stop().code(), Some(0));
             quotad = Quotad::start(directory.path(), &arguments);
         }
     }
     for usage in &said {
         let sequence = &usage["asOf"]["sequence"];
         let (status, then) =
-            quotad.get(&format!("/v1/namespaces/team-a/usage?sequence={sequence}"));
+            quotad.ask(&format!("/v1/namespaces/team-a/usage?sequence={sequence}"));
         assert_eq!((status, &then), (200, usage));
     }
     let last = said.last().unwrap();
     let time = last["asOf"]["time"].as_str().unwrap();
-    let (_, then) = quotad.get(&format!("/v1/namespaces/team-a/usage?at={time}"));
+    let (_, then) = quotad.ask(&format!("/v1/namespaces/team-a/usage?at={time}"));
     assert_eq!(&then, last);
     let from = said[0]["asOf"]["time"].as_str().unwrap();
-    let (status, series) = quotad.get(&format!(
+    let (status, series) = quotad.ask(&format!(
         "/v1/namespaces/team-a/usage/history?from={from}&to={time}&step=1h"
     ));
     assert_eq!(status, 200, "{series}");
@@ -97,14 +98,14 @@ fn questions_that_have_no_answer_are_refused() {
         ("/history?from=2020-01-01T00:00:00Z&step=1s", 422, "Invalid"),
         ("/history", 400, "Malformed"),
     ] {
-        let (code, problem) = quotad.get(&format!("/v1/namespaces/team-a/usage{query}"));
+        let (code, problem) = quotad.ask(&format!("/v1/namespaces/team-a/usage{query}"));
         assert_eq!(
             (code, problem["reason"].as_str()),
             (status, Some(reason)),
             "{query}: {problem}"
         );
     }
-    let (code, empty) = quotad.get("/v1/namespaces/team-a/usage?at=2020-01-01T00:00:00Z");
+    let (code, empty) = quotad.ask("/v1/namespaces/team-a/usage?at=2020-01-01T00:00:00Z");
     assert_eq!((code, &empty["asOf"]["sequence"]), (200, &json!(0)));
 }
 
@@ -119,7 +120,7 @@ fn a_number_is_explained_by_its_parts() {
     let (status, granted) = reserve(&quotad, "promised", 2);
     assert_eq!(status, 201, "{granted}");
     let path = "/v1/namespaces/team-a/explain?resource=requests.example.com/units&quota=compute";
-    let (status, explained) = quotad.get(path);
+    let (status, explained) = quotad.ask(path);
     assert_eq!(status, 200, "{explained}");
     let figures = ["hard", "used", "reserved"].map(|figure| explained[figure].as_str().unwrap());
     assert_eq!(figures, ["10", "5", "2"]);
@@ -137,19 +138,19 @@ fn a_number_is_explained_by_its_parts() {
         (&json!("reservation"), &granted["expirationTime"])
     );
     assert_eq!(items[2]["sequence"], small);
-    let (_, first) = quotad.get(&format!("{path}&limit=2"));
+    let (_, first) = quotad.ask(&format!("{path}&limit=2"));
     let next = first["continue"].as_str().unwrap();
-    let (_, second) = quotad.get(&format!("{path}&limit=2&continue={next}"));
+    let (_, second) = quotad.ask(&format!("{path}&limit=2&continue={next}"));
     assert_eq!(
         (&second["items"], &second["continue"]),
         (&json!([items[2]]), &Value::Null)
     );
-    let (_, then) = quotad.get(&format!("{path}&sequence={small}"));
+    let (_, then) = quotad.ask(&format!("{path}&sequence={small}"));
     assert_eq!(
         (&then["used"], &then["items"]),
         (&json!("1"), &json!([items[2]]))
     );
-    let (status, _) = quotad.get("/v1/namespaces/team-a/explain?resource=pods&quota=none");
+    let (status, _) = quotad.ask("/v1/namespaces/team-a/explain?resource=pods&quota=none");
     assert_eq!(status, 404);
 }
 
@@ -174,11 +175,8 @@ fn denials_are_told_with_their_numbers_also_after_a_kill() {
     let batch = json!({"items": [
         {"namespace": "team-a", "reservedBy": {"uid": "third"}, "reserved": {"requests.example.com/units": "8"}},
     ]});
-    assert_eq!(
-        quotad.post("/v1/reservations:batch", &batch.to_string()).0,
-        200
-    );
-    let (status, listed) = quotad.get("/v1/namespaces/team-a/denials");
+    assert_eq!(quotad.post("/v1/reservations:batch", &batch).0, 200);
+    let (status, listed) = quotad.ask("/v1/namespaces/team-a/denials");
     assert_eq!(status, 200, "{listed}");
     let items = listed["items"].as_array().unwrap();
     let uids: Vec<_> = items
@@ -203,13 +201,13 @@ fn denials_are_told_with_their_numbers_also_after_a_kill() {
     );
     drop(quotad);
     let quotad = Quotad::start(directory.path(), &[]);
-    let (_, again) = quotad.get("/v1/denials?limit=2");
+    let (_, again) = quotad.ask("/v1/denials?limit=2");
     assert_eq!(again["items"], json!(items[..2]));
     let next = again["continue"].as_str().unwrap();
-    let (_, rest) = quotad.get(&format!("/v1/denials?continue={next}"));
+    let (_, rest) = quotad.ask(&format!("/v1/denials?continue={next}"));
     assert_eq!(rest["items"], json!([big]));
     assert_eq!(
-        quotad.get("/v1/namespaces/team-b/denials").1["items"],
+        quotad.ask("/v1/namespaces/team-b/denials").1["items"],
         json!([])
     );
 }

@@ -10,8 +10,8 @@ use tempfile::TempDir;
 
 use super::{
     checkpoints::quotactl,
-    daemon::Quotad,
     observe, reserve, set_quota,
+    support::quotad::Quotad,
     support::{nats::Server, until},
 };
 
@@ -32,9 +32,9 @@ fn start(path: &Path, server: &Server) -> Quotad {
 }
 
 fn failures(quotad: &Quotad) -> u64 {
-    let (_, metrics) = quotad.get_admin("/metrics");
+    let (_, metrics) = quotad.ask_admin("/metrics");
     let name = "quota_ledger_checkpoint_failures_total ";
-    let mut lines = metrics.as_str().unwrap().lines();
+    let mut lines = metrics.lines();
     let count = lines.find_map(|line| line.strip_prefix(name));
     count.unwrap().parse().unwrap()
 }
@@ -98,7 +98,7 @@ async fn checkpoints_are_published_and_nothing_waits_for_them() {
     }
     let failed = || (failures(&quotad) > 0 && last_stored(path, &key) >= last).then_some(());
     until("it is told that a checkpoint was not published", failed).await;
-    assert_eq!(quotad.get("/v1/namespaces/team-a/usage").0, 200);
+    assert_eq!(quotad.ask("/v1/namespaces/team-a/usage").0, 200);
 
     // With a server again, they are published again.
     server.restart();
@@ -121,7 +121,7 @@ async fn checkpoints_are_published_and_nothing_waits_for_them() {
         assert!(number < 10_000, "nothing was published again");
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
-    quotad.stop();
+    assert_eq!(quotad.stop().code(), Some(0));
 
     fs::write(path.join("published"), published).unwrap();
     let verify = [

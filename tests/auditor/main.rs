@@ -69,10 +69,8 @@ fn an_auditor_who_knows_the_page_alone_agrees_with_the_daemon() {
     let home = tempfile::tempdir().unwrap();
     let last = ledger::write(home.path());
     let archive = home.path().join("archive");
-    let arguments = [
-        format!("--retention.archive_dir={}", archive.display()),
-        "--groups.object_labels=app".to_owned(),
-    ];
+    let archived = format!("--retention.archive_dir={}", archive.display());
+    let arguments = [&*archived, "--groups.object_labels=app"];
     let quotad = Quotad::start(home.path(), &arguments);
     let mut answers = Vec::new();
     let instants = (1..=last).step_by(usize::try_from(last / 15).unwrap());

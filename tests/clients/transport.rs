@@ -115,7 +115,7 @@ fn a_watch_is_served_by_http2_with_tls() {
     fs::write(path("tls.key"), key.serialize_pem()).unwrap();
     let daemon = Quotad::start(
         directory.path(),
-        &["--tls.cert=tls.crt", "--tls.key=tls.key", "--tls.api=true"].map(str::to_owned),
+        &["--tls.cert=tls.crt", "--tls.key=tls.key", "--tls.api=true"],
     );
     let api = daemon.api.replace("http://", "https://");
     let curl = |arguments: &[&str]| {

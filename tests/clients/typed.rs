@@ -155,10 +155,7 @@ fn rights_and_quotas_are_told_apart() {
         record.hash.to_hex()
     );
     fs::write(&path, text).unwrap();
-    let daemon = Quotad::start(
-        directory.path(),
-        &["--auth.tokens_file=tokens.toml".to_owned()],
-    );
+    let daemon = Quotad::start(directory.path(), &["--auth.tokens_file=tokens.toml"]);
     let anonymous = Client::new(&daemon.api, Options::default()).unwrap();
     let refused = anonymous
         .reserve("team-a", &request("u-1", "1"))

@@ -9,19 +9,20 @@ use std::{
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use ureq::Agent;
 
 use crate::{
     session::{Step, Told, UNHURRIED, UNITS, ask, missing, verify},
     support::{
-        PATIENCE, in_memory,
+        in_memory,
         nats::Server,
-        quotad::{Quotad, agent, command},
+        quotad::{Quotad, command},
         shim, wait_until,
     },
 };
 
 const MIB: u64 = 1024 * 1024;
+
+const NAMESPACE: &str = "/v1/namespaces/team-a";
 
 /// Room of the disk in these tests.
 const ROOM: u64 = 24 * MIB;
@@ -123,19 +124,6 @@ impl Drop for Disk {
     }
 }
 
-fn text(agent: &Agent, url: &str) -> (u16, String) {
-    let mut answer = agent.get(url).call().unwrap();
-    let text = answer.body_mut().read_to_string().unwrap();
-    (answer.status().as_u16(), text)
-}
-
-fn send(agent: &Agent, url: &str, body: &Value) -> (u16, Value) {
-    let mut answer = agent.post(url).send_json(body).unwrap();
-    let text = answer.body_mut().read_to_string().unwrap();
-    let body = serde_json::from_str(&text).unwrap_or_default();
-    (answer.status().as_u16(), body)
-}
-
 fn reservation(uid: &str) -> Value {
     json!({
         "reservedBy": {"apiVersion": "example.com/v1", "kind": "Widget", "name": uid, "uid": uid},
@@ -182,8 +170,6 @@ fn a_low_disk_stops_grants_and_events_and_nothing_else() {
     command.args([&format!("--nats.url={nats}"), "--nats.poll_interval=50ms"]);
     let daemon = Quotad::try_start(disk.path(), &mut command).unwrap();
     wait_until("it gets ready", || daemon.is_ready());
-    let agent = agent(PATIENCE);
-    let namespace = format!("{}/v1/namespaces/team-a", daemon.api);
     let mut told = Told::default();
     let steps = [
         Step::Quota("all".to_owned(), 100),
@@ -196,34 +182,29 @@ fn a_low_disk_stops_grants_and_events_and_nothing_else() {
         "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "maps", "namespace": "team-a"},
         "spec": {"hard": {"count/configmaps": "5"}}
     });
-    let put = agent
-        .put(format!("{namespace}/quotas/maps"))
-        .send_json(&manifest);
-    assert_eq!(put.unwrap().status(), 201);
+    let maps = format!("{NAMESPACE}/quotas/maps");
+    assert_eq!(daemon.put(&maps, &manifest).0, 201);
 
     disk.leave(1024 * 1024);
     wait_until("it says that it is not ready", || !daemon.is_ready());
-    let (_, readyz) = text(&agent, &format!("{}/readyz?verbose", daemon.admin));
+    let (_, readyz) = daemon.ask_admin("/readyz?verbose");
     assert!(readyz.contains("[-]disk"), "{readyz}");
     assert!(readyz.contains("the disk is low"), "{readyz}");
-    let (_, metrics) = text(&agent, &format!("{}/metrics", daemon.admin));
+    let (_, metrics) = daemon.ask_admin("/metrics");
     assert!(metrics.contains("\nquota_ledger_disk_low 1\n"), "{metrics}");
     for (path, body) in [
         ("/v1/namespaces/team-a/reservations", reservation("more")),
         ("/v1/events", event("more")),
         ("/admit", review("more")),
     ] {
-        let (status, answer) = send(&agent, &format!("{}{path}", daemon.api), &body);
+        let (status, answer) = daemon.post(path, &body);
         assert_eq!(
             (status, &answer["reason"]),
             (503, &json!("DiskLow")),
             "{path}: {answer}"
         );
     }
-    let put = agent
-        .put(format!("{namespace}/quotas/maps"))
-        .send_json(&manifest);
-    assert_eq!(put.unwrap().status(), 503);
+    assert_eq!(daemon.put(&maps, &manifest).0, 503);
     // What stands goes on.
     let steps = [
         Step::Extend("held".to_owned()),
@@ -231,9 +212,8 @@ fn a_low_disk_stops_grants_and_events_and_nothing_else() {
         Step::Commit("made".to_owned()),
     ];
     assert!(ask(&daemon, &steps, &mut told, |_| {}));
-    let deleted = agent.delete(format!("{namespace}/quotas/maps")).call();
-    assert_eq!(deleted.unwrap().status(), 204);
-    let (status, fits) = send(&agent, &format!("{namespace}/check"), &reservation("more"));
+    assert_eq!(daemon.call("DELETE", &maps, &[], &Value::Null).0, 204);
+    let (status, fits) = daemon.post(&format!("{NAMESPACE}/check"), &reservation("more"));
     assert_eq!((status, &fits["fits"]), (200, &json!(true)), "{fits}");
     // Events wait in the stream, and answers say so.
     publish(&nats, "waiting");
@@ -300,10 +280,8 @@ fn fill_up(disk: &Disk) {
     let daemon = disk.start();
     assert!(disk.room.is_none() || !ballast.exists());
     assert_eq!(missing(&daemon, &told, None), Vec::<String>::new());
-    let agent = agent(PATIENCE);
-    let path = format!("{}/v1/namespaces/team-a/reservations", daemon.api);
     wait_until("it says that it is not ready", || !daemon.is_ready());
-    let (status, answer) = send(&agent, &path, &reservation("more"));
+    let (status, answer) = daemon.post(&format!("{NAMESPACE}/reservations"), &reservation("more"));
     assert_eq!(
         (status, &answer["reason"]),
         (503, &json!("DiskLow")),

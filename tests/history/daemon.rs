@@ -46,10 +46,8 @@ fn a_daemon_that_consumed_the_lines_has_the_numbers_of_the_real_controller() {
 async fn through_a_daemon(lines: &[String], checkpoint: &Checkpoint) -> usize {
     let server = Server::start();
     let directory = TempDir::new().unwrap();
-    let arguments = [
-        format!("--nats.url={}", server.url()),
-        "--nats.poll_interval=50ms".to_owned(),
-    ];
+    let url = format!("--nats.url={}", server.url());
+    let arguments = [&*url, "--nats.poll_interval=50ms"];
     let first = Quotad::start(directory.path(), &arguments);
     until("the stream is there", || first.is_ready().then_some(())).await;
     let now = clock::now();

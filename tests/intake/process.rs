@@ -14,12 +14,12 @@ const MESSAGES_EACH: u64 = 5_000;
 
 fn start(directory: &Path, server: &Server) -> Quotad {
     let nats = format!("--nats.url={}", server.url());
-    let others = [
+    let arguments = [
+        &*nats,
         "--nats.poll_interval=50ms",
         "--journal.max_batch_entries=64",
     ];
-    let arguments = others.map(str::to_owned).into_iter().chain([nats]);
-    Quotad::start(directory, &arguments.collect::<Vec<_>>())
+    Quotad::start(directory, &arguments)
 }
 
 fn consumed(quotad: &Quotad) -> f64 {

@@ -12,14 +12,15 @@ use quota_test_support as support;
 use std::{sync::atomic::Ordering, time::Duration};
 
 use support::{
+    in_memory,
     linear::{
         clients::{CLIENTS, Client, HARD, Habits, NAMESPACES, Yard, entries_of, set_quotas},
         history::{Operation, Reply},
         search, witness,
     },
+    number,
     quotad::Quotad,
 };
-use tempfile::TempDir;
 
 /// How long an answer is waited for.
 const TIMEOUT: Duration = Duration::from_millis(400);
@@ -29,10 +30,9 @@ const KILL_EVERY: u64 = 700;
 
 #[test]
 fn reservations_are_linearizable_while_the_daemon_is_killed() {
-    let operations = std::env::var("QUOTAD_LINEAR_OPERATIONS");
-    let operations = operations.map_or(500, |text| text.parse().expect("a number"));
-    let directory = TempDir::new_in("/dev/shm").unwrap_or_else(|_| TempDir::new().unwrap());
-    let arguments = ["--limits.page=5000".to_owned()];
+    let operations = number("QUOTAD_LINEAR_OPERATIONS").unwrap_or(500);
+    let directory = in_memory();
+    let arguments = ["--limits.page=5000"];
     let mut running = Some(Quotad::start(directory.path(), &arguments));
     let first = running.as_ref().unwrap().api.clone();
     set_quotas(&first, NAMESPACES);

@@ -18,8 +18,7 @@ pub(crate) struct Target {
 impl Target {
     pub(crate) async fn start(arguments: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
-        let daemon = Quotad::start(directory.path(), &arguments);
+        let daemon = Quotad::start(directory.path(), arguments);
         let address = |url: &str| url.trim_start_matches("http://").to_owned();
         let (api, admin) = (address(&daemon.api), address(&daemon.admin));
         let target = Self {

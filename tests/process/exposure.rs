@@ -2,14 +2,17 @@
 
 use std::{
     fs::Permissions,
-    io::{Read as _, Write as _},
     net::TcpStream,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Command,
 };
 
-use crate::support::quotad::{Quotad, REQUEST, agent};
+use crate::support::{
+    exchange::exchange,
+    programs::{certificates, quotactl},
+    quotad::Quotad,
+};
 use tempfile::TempDir;
 
 use super::{admin, output};
@@ -21,12 +24,7 @@ fn what_lets_others_in_is_warned_about() {
     let config = "[admin]\nlisten = \"0.0.0.0:0\"\n[admission]\nlisten = \"127.0.0.1:0\"\n[auth]\nallow_anonymous_non_loopback = true\n\
         [tls]\ncert = \"tls.crt\"\nkey = \"tls.key\"\n";
     std::fs::write(file, config).unwrap();
-    let made = Command::new(crate::support::programs::quotactl())
-        .args(["generate", "certs", "--host", "localhost", "--dir"])
-        .arg(directory.path())
-        .output()
-        .unwrap();
-    assert!(made.status.success(), "{made:?}");
+    certificates(directory.path(), "localhost");
     let mut check = Command::new(env!("CARGO_BIN_EXE_quotad"));
     check.current_dir(directory.path()).env_clear();
     let (code, _, stderr) = output(check.arg("check-config"));
@@ -97,11 +95,8 @@ fn a_page_that_has_its_name_lead_here_gets_nothing() {
     let daemon = Quotad::start(directory.path(), &[]);
     let get = |address: &str, path: &str, host: &str| {
         let mut stream = TcpStream::connect(address).unwrap();
-        let head = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
-        stream.write_all(head.as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
+        let headers = [("host", host), ("connection", "close")];
+        exchange(&mut stream, ("GET", path), &headers, b"").unwrap()
     };
     let api = daemon.ready["api"].as_str().unwrap();
     for path in [
@@ -112,20 +107,21 @@ fn a_page_that_has_its_name_lead_here_gets_nothing() {
     ] {
         for host in ["evil.example", "evil.example:8480", "", "10.0.0.1"] {
             let refused = get(api, path, host);
-            assert!(refused.starts_with("HTTP/1.1 421 "), "{host}: {refused}");
-            assert!(refused.contains("application/problem+json"), "{refused}");
-            assert!(refused.contains("\"reason\":\"Misdirected\""), "{refused}");
+            assert_eq!(refused.status, 421, "{host}: {refused:?}");
+            let is_problem = refused.head.contains("application/problem+json");
+            assert!(is_problem, "{refused:?}");
+            assert_eq!(refused.json()["reason"], "Misdirected", "{refused:?}");
         }
     }
     for host in [api, "localhost", "127.0.0.1", "quotad.quota.svc:8480"] {
         let answer = get(api, "/v1/quotas", host);
-        assert!(answer.starts_with("HTTP/1.1 200 "), "{host}: {answer}");
+        assert_eq!(answer.status, 200, "{host}: {answer:?}");
     }
     // Probes and Prometheus come by the pod's address or by a name.
     for host in ["10.1.2.3:8481", "quotad.quota.svc"] {
         for path in ["/readyz", "/metrics"] {
             let answer = get(admin(&daemon), path, host);
-            assert!(answer.starts_with("HTTP/1.1 200 "), "{host}: {answer}");
+            assert_eq!(answer.status, 200, "{host}: {answer:?}");
         }
     }
 }
@@ -155,17 +151,10 @@ fn others_cannot_read_the_ledger_nor_what_is_made_of_it() {
     std::fs::set_permissions(&data, Permissions::from_mode(0o755)).unwrap();
     let daemon = Quotad::start(directory.path(), &[]);
     let quota = serde_json::json!({ "spec": { "hard": { "pods": "1" } } });
-    let path = format!("{}/v1/namespaces/demo/quotas/compute", daemon.api);
-    assert!(
-        agent(REQUEST)
-            .put(path)
-            .send_json(quota)
-            .unwrap()
-            .status()
-            .is_success()
-    );
-    let quotactl = |arguments: &[&str]| {
-        let mut command = Command::new(crate::support::programs::quotactl());
+    let path = "/v1/namespaces/demo/quotas/compute";
+    assert_eq!(daemon.put(path, &quota).0, 201);
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(quotactl());
         let done = command
             .current_dir(&directory)
             .args(arguments)
@@ -173,10 +162,10 @@ fn others_cannot_read_the_ledger_nor_what_is_made_of_it() {
             .unwrap();
         assert!(done.status.success(), "{done:?}");
     };
-    quotactl(&["backup", "copy", "--server", &daemon.api]);
+    run(&["backup", "copy", "--server", &daemon.api]);
     assert_eq!(daemon.stop().code(), Some(0));
-    quotactl(&["ledger", "export", "--data-dir", "data", "export.txt"]);
-    quotactl(&["ledger", "restore", "copy", "--data-dir", "restored"]);
+    run(&["ledger", "export", "--data-dir", "data", "export.txt"]);
+    run(&["ledger", "restore", "copy", "--data-dir", "restored"]);
     for name in ["data", "copy", "export.txt", "restored"] {
         let open = open_to_others(&directory.path().join(name));
         assert!(open.is_empty(), "{open:?}");

@@ -1,9 +1,7 @@
 //! Limits and their metrics, from outside.
 
-use std::process::Command;
-
 use crate::support::{
-    self,
+    programs::certificates,
     quotad::{Quotad, REQUEST, agent, command},
 };
 use tempfile::TempDir;
@@ -12,19 +10,14 @@ use tempfile::TempDir;
 #[test]
 fn limits_that_nothing_keeps_and_quotas_that_others_keep_too_are_shown() {
     let directory = TempDir::new().unwrap();
-    let made = Command::new(support::programs::quotactl())
-        .args(["generate", "certs", "--host=quotad.ns.svc", "--dir"])
-        .arg(directory.path())
-        .output()
-        .unwrap();
-    assert!(made.status.success(), "{made:?}");
+    certificates(directory.path(), "quotad.ns.svc");
     let arguments = [
         "--admission.listen=127.0.0.1:0",
         "--admission.count=[\"configmaps\"]",
         "--tls.cert=tls.crt",
         "--tls.key=tls.key",
     ];
-    let daemon = Quotad::start(directory.path(), &arguments.map(str::to_owned));
+    let daemon = Quotad::start(directory.path(), &arguments);
     assert_eq!(daemon.ask_admin("/readyz"), (200, "ok".to_owned()));
     let agent = agent(REQUEST);
     let hard = serde_json::json!({ "pods": "1", "configmaps": "1", "secrets": "1", "count/widgets.x.y": "1" });
@@ -86,20 +79,10 @@ fn limits_that_nothing_keeps_and_quotas_that_others_keep_too_are_shown() {
 #[test]
 fn an_application_has_a_quota_of_its_own_by_the_labels_of_its_objects() {
     let directory = TempDir::new().unwrap();
-    let labels = |keys: &str| [format!("--groups.object_labels={keys}")];
-    let daemon = Quotad::start(directory.path(), &labels("app"));
+    let daemon = Quotad::start(directory.path(), &["--groups.object_labels=app"]);
     let send = |method: &str, path: &str, body: serde_json::Value| {
-        let request = http::Request::builder()
-            .method(method)
-            .uri(format!("{}{path}", daemon.api))
-            .header("Content-Type", "application/json")
-            .body(body.to_string());
-        let answer = agent(REQUEST).run(request.unwrap());
-        let mut answer = answer.unwrap();
-        (
-            answer.status().as_u16(),
-            answer.body_mut().read_to_string().unwrap(),
-        )
+        let (status, answer) = daemon.call(method, path, &[], &body);
+        (status, answer.to_string())
     };
     let group = |key: &str| {
         serde_json::json!({
@@ -141,7 +124,10 @@ fn an_application_has_a_quota_of_its_own_by_the_labels_of_its_objects() {
     assert_eq!(daemon.stop().code(), Some(0));
 
     // A label that a group chooses by cannot go.
-    let refused = Quotad::try_start(directory.path(), command(directory.path()).args(labels("")));
+    let refused = Quotad::try_start(
+        directory.path(),
+        command(directory.path()).arg("--groups.object_labels="),
+    );
     let refused = refused.err().unwrap();
     assert_eq!(refused.status.code(), Some(3), "{}", refused.said);
     assert!(
@@ -149,7 +135,7 @@ fn an_application_has_a_quota_of_its_own_by_the_labels_of_its_objects() {
         "{}",
         refused.said
     );
-    let daemon = Quotad::start(directory.path(), &labels("app,tier"));
+    let daemon = Quotad::start(directory.path(), &["--groups.object_labels=app,tier"]);
     assert_eq!(
         daemon.get("/v1/groups/web/usage")["resources"][0]["used"],
         "1"

@@ -85,7 +85,7 @@ fn a_request_continues_the_trace_of_its_caller_and_its_decision_is_part_of_it() 
     let directory = TempDir::new().unwrap();
     let address = receiver.local_addr().unwrap();
     let url = format!("--traces.otlp_url=http://{address}/v1/traces");
-    let daemon = Quotad::start(directory.path(), &[url]);
+    let daemon = Quotad::start(directory.path(), &[&url]);
     let (trace, caller) = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
     let sent = |flags: &str| {
         agent(REQUEST)
@@ -185,7 +185,7 @@ fn a_second_signal_ends_it_at_once() {
     for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130)] {
         let directory = TempDir::new().unwrap();
         let patient = ["--limits.header-timeout=1h", "--shutdown.grace=1h"];
-        let daemon = Quotad::start(directory.path(), &patient.map(str::to_owned));
+        let daemon = Quotad::start(directory.path(), &patient);
         // Half a request keeps it from stopping, once it was accepted, which the next answer shows.
         let mut half = TcpStream::connect(admin(&daemon)).unwrap();
         half.write_all(b"GET /livez HTT").unwrap();

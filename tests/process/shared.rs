@@ -1,9 +1,6 @@
 //! What callers share, as an operator sees it.
 
-use crate::support::{
-    quotad::{Quotad, REQUEST, agent},
-    until,
-};
+use crate::support::{quotad::Quotad, until};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
@@ -14,16 +11,6 @@ fn metric(daemon: &Quotad, name: &str) -> u64 {
         .lines()
         .find_map(|line| line.strip_prefix(&format!("{name} ")));
     value.map_or(0, |value| value.parse().unwrap())
-}
-
-fn post(daemon: &Quotad, path: &str, body: &Value) -> u16 {
-    let url = format!("{}{path}", daemon.api);
-    agent(REQUEST)
-        .post(url)
-        .send_json(body)
-        .unwrap()
-        .status()
-        .into()
 }
 
 /// What is used of processor time in a namespace.
@@ -46,18 +33,17 @@ fn lists_of_few_wide_items_are_large_answers() {
         .keys()
         .map(|name| (name.clone(), json!("20")))
         .collect();
-    let quota = format!("{}/v1/namespaces/wide/quotas/q", daemon.api);
     let body = json!({"spec": {"hard": hard}});
-    let set = agent(REQUEST).put(quota).send_json(body).unwrap();
-    assert_eq!(set.status(), 201);
+    let (status, set) = daemon.put("/v1/namespaces/wide/quotas/q", &body);
+    assert_eq!(status, 201, "{set}");
     for number in 0..40 {
         let request = |reserved: &Value| json!({"reservedBy": {"uid": format!("u{number}")}, "reserved": reserved});
         let (wide, narrow) = (Value::from(amounts.clone()), json!({"pods": "1"}));
         let granted = if number < 20 { 201 } else { 403 };
         let path = "/v1/namespaces/wide/reservations";
-        assert_eq!(post(&daemon, path, &request(&wide)), granted);
+        assert_eq!(daemon.post(path, &request(&wide)).0, granted);
         let path = "/v1/namespaces/narrow/reservations";
-        assert_eq!(post(&daemon, path, &request(&narrow)), 201);
+        assert_eq!(daemon.post(path, &request(&narrow)).0, 201);
     }
     let object = |number: u32, namespace: &str, usage: &Value| {
         json!({"type": "ADDED", "namespace": namespace, "resource": "widgets.example.com",
@@ -66,7 +52,7 @@ fn lists_of_few_wide_items_are_large_answers() {
     };
     for (namespace, usage) in [("wide", amounts.into()), ("narrow", json!({"pods": "1"}))] {
         let events = (0..20).map(|number| object(number, namespace, &usage));
-        assert_eq!(post(&daemon, "/v1/events", &events.collect()), 200);
+        assert_eq!(daemon.post("/v1/events", &events.collect()).0, 200);
     }
     let mut made = Vec::new();
     for namespace in ["narrow", "wide"] {
@@ -149,7 +135,7 @@ async fn objects_of_one_uid_in_two_namespaces_count_in_both_and_are_told() {
     for (namespace, cpu) in [("a", "1"), ("b", "2")] {
         let events = json!([{"type": "ADDED", "namespace": namespace, "resource": "pods",
             "name": "web", "uid": "same", "resourceVersion": "5", "usage": {"requests.cpu": cpu}}]);
-        assert_eq!(post(&daemon, "/v1/events", &events), 200);
+        assert_eq!(daemon.post("/v1/events", &events).0, 200);
     }
     for (namespace, cpu) in [("a", "1"), ("b", "2")] {
         assert_eq!(used_cpu(&daemon, namespace), cpu, "{namespace}");
@@ -158,7 +144,7 @@ async fn objects_of_one_uid_in_two_namespaces_count_in_both_and_are_told() {
     until("the collision is told", seen).await;
     let gone = json!([{"type": "DELETED", "namespace": "b", "resource": "pods", "name": "web",
         "uid": "same", "resourceVersion": "6"}]);
-    assert_eq!(post(&daemon, "/v1/events", &gone), 200);
+    assert_eq!(daemon.post("/v1/events", &gone).0, 200);
     assert_eq!(used_cpu(&daemon, "a"), "1");
     let over = || (metric(&daemon, "quota_ledger_uid_collisions") == 0).then_some(());
     until("it is over", over).await;

@@ -409,7 +409,7 @@ fn a_daemon_with_a_damaged_epoch_says_so_and_serves_the_rest_if_it_is_told_to() 
     assert!(said.contains(&format!("to {last})")), "{said}");
     assert!(said.contains("quotactl ledger repair --from"), "{said}");
 
-    let quotad = Quotad::start(home, &["--ledger.start_with_damage=true".to_owned()]);
+    let quotad = Quotad::start(home, &["--ledger.start_with_damage=true"]);
     let behind = quotad.get(&format!("/v1/entries?from={}&limit=1", last + 1));
     assert_eq!(behind["items"][0]["sequence"], last + 1);
     quotad.get("/v1/namespaces/team-a/usage");

@@ -2,19 +2,18 @@
 
 use std::{
     fs,
-    io::{self, Read, Write},
+    io::{self, Read as _},
     net::TcpStream,
     sync::Arc,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use quota_tokens::{Certificate, File, Pattern, Role};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, SanType};
+use rcgen::{DnType, SanType};
 use rustix::process::{Signal, kill_process};
 use rustls::{
-    ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion,
-    crypto::ring,
-    pki_types::{PrivateKeyDer, ServerName},
+    ClientConfig, ClientConnection, StreamOwned, SupportedProtocolVersion,
+    pki_types::ServerName,
     version::{TLS12, TLS13},
 };
 use serde_json::Value;
@@ -22,10 +21,14 @@ use tempfile::TempDir;
 
 use super::{
     review,
-    support::{PATIENCE, quotad::Quotad},
+    support::{
+        PATIENCE,
+        certificates::{self, Authority, Pair, authority, signed_with},
+        exchange::exchange,
+        quotad::Quotad,
+    },
 };
 
-type Authority = CertifiedIssuer<'static, KeyPair>;
 type Connection = StreamOwned<ClientConnection, TcpStream>;
 
 /// The names that the webhook's listener lets in, and that have a record for the API.
@@ -39,30 +42,18 @@ struct Served {
     directory: TempDir,
 }
 
-fn authority() -> Authority {
-    let mut params = CertificateParams::default();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
-}
-
 fn dns(name: &str) -> SanType {
     SanType::DnsName(name.try_into().unwrap())
 }
 
-/// A certificate with these names that is good for so long, and its key.
-fn signed(
-    authority: &Authority,
-    common: &str,
-    names: Vec<SanType>,
-    good_for: Duration,
-) -> (rcgen::Certificate, KeyPair) {
-    let mut params = CertificateParams::default();
-    params.distinguished_name.push(DnType::CommonName, common);
-    params.subject_alt_names = names;
+/// A certificate with these names that is good for so long.
+fn signed(authority: &Authority, common: &str, names: Vec<SanType>, good_for: Duration) -> Pair {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    params.not_after = rcgen::date_time_ymd(1970, 1, 1) + (now + good_for);
-    let key = KeyPair::generate().unwrap();
-    (params.signed_by(&key, authority).unwrap(), key)
+    signed_with(authority, |params| {
+        params.distinguished_name.push(DnType::CommonName, common);
+        params.subject_alt_names = names;
+        params.not_after = rcgen::date_time_ymd(1970, 1, 1) + (now + good_for);
+    })
 }
 
 const LONG: Duration = Duration::from_secs(24 * 3600);
@@ -72,9 +63,7 @@ impl Served {
         let directory = TempDir::new().unwrap();
         let (server_ca, client_ca) = (authority(), authority());
         let put = |name: &str, text: String| fs::write(directory.path().join(name), text).unwrap();
-        let (certificate, key) = signed(&server_ca, "", vec![dns("quota.svc")], LONG);
-        put("tls.crt", certificate.pem());
-        put("tls.key", key.serialize_pem());
+        certificates::signed(&server_ca, &["quota.svc"]).write(directory.path(), "tls");
         put("ca.crt", client_ca.pem());
         let record = |name: &str| Certificate {
             name: name.to_owned(),
@@ -87,16 +76,17 @@ impl Served {
             ..File::default()
         };
         put("tokens.toml", file.to_toml().unwrap());
+        let allowed = format!("--tls.allowed_names={}", ALLOWED.join(","));
         let arguments = [
-            "--auth.tokens_file=tokens.toml".to_owned(),
-            "--admission.listen=127.0.0.1:0".to_owned(),
-            "--tls.cert=tls.crt".to_owned(),
-            "--tls.key=tls.key".to_owned(),
-            "--tls.client_ca=ca.crt".to_owned(),
-            format!("--tls.allowed_names={}", ALLOWED.join(",")),
-            "--tls.api=true".to_owned(),
+            "--auth.tokens_file=tokens.toml",
+            "--admission.listen=127.0.0.1:0",
+            "--tls.cert=tls.crt",
+            "--tls.key=tls.key",
+            "--tls.client_ca=ca.crt",
+            &allowed,
+            "--tls.api=true",
             // So that nothing else ends a connection.
-            "--limits.keep_alive=1h".to_owned(),
+            "--limits.keep_alive=1h",
         ];
         Self {
             daemon: Quotad::start(directory.path(), &arguments),
@@ -109,25 +99,19 @@ impl Served {
     /// What somebody with this certificate connects with, who remembers sessions.
     fn client(
         &self,
-        (certificate, key): &(rcgen::Certificate, KeyPair),
+        own: &Pair,
         versions: &[&'static SupportedProtocolVersion],
     ) -> Arc<ClientConfig> {
-        let mut roots = RootCertStore::empty();
-        roots.add(self.server_ca.der().clone()).unwrap();
-        let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-        let client = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_protocol_versions(versions)
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_client_auth_cert(vec![certificate.der().clone()], key)
-            .unwrap();
-        Arc::new(client)
+        Arc::new(certificates::client(
+            &self.server_ca.pem(),
+            Some(own),
+            versions,
+        ))
     }
 
     /// The same with these DNS names, and whatever is spoken.
     fn client_with(&self, authority: &Authority, names: &[&str]) -> Arc<ClientConfig> {
-        let names = names.iter().map(|name| dns(name)).collect();
-        self.client(&signed(authority, "", names, LONG), &[&TLS13, &TLS12])
+        self.client(&certificates::signed(authority, names), &[&TLS13, &TLS12])
     }
 
     fn connect(&self, listener: &str, client: &Arc<ClientConfig>) -> Connection {
@@ -146,23 +130,9 @@ impl Served {
 
 /// Asks over a connection, which stays open.
 fn ask(stream: &mut Connection, method: &str, path: &str, body: &str) -> io::Result<(u16, Value)> {
-    let length = body.len();
-    let request = format!(
-        "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
-    );
-    stream.write_all(request.as_bytes())?;
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        let mut byte = [0];
-        stream.read_exact(&mut byte)?;
-        head.push(byte[0]);
-    }
-    let head = String::from_utf8(head).unwrap().to_ascii_lowercase();
-    let length = head.split("content-length: ").nth(1).unwrap();
-    let mut body = vec![0; length.split("\r\n").next().unwrap().parse().unwrap()];
-    stream.read_exact(&mut body)?;
-    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    Ok((status, serde_json::from_slice(&body).unwrap_or_default()))
+    let headers = [("content-type", "application/json")];
+    let answer = exchange(stream, (method, path), &headers, body.as_bytes())?;
+    Ok((answer.status, answer.json()))
 }
 
 /// Has a pod admitted.

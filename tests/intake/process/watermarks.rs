@@ -8,11 +8,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::STREAM;
-use crate::support::{
-    nats::Server,
-    quotad::{Quotad, REQUEST, agent},
-    until,
-};
+use crate::support::{nats::Server, quotad::Quotad, until};
 
 /// How long a reservation lasts, and how old a watermark may be, here.
 const TTL: &str = "1s";
@@ -32,21 +28,7 @@ fn start_with(directory: &Path, server: &Server, more: &[&str]) -> Quotad {
         &nats,
         &age,
     ];
-    let arguments = others.iter().chain(more).map(|&argument| argument.into());
-    Quotad::start(directory, &arguments.collect::<Vec<_>>())
-}
-
-fn call(method: &str, quotad: &Quotad, path: &str, body: &Value) -> (u16, Value) {
-    let url = format!("{}{path}", quotad.api);
-    let agent = agent(REQUEST);
-    let request = match method {
-        "PUT" => agent.put(url),
-        _ => agent.post(url),
-    };
-    let mut answer = request.send_json(body).unwrap();
-    let text = answer.body_mut().read_to_string().unwrap();
-    let value = serde_json::from_str(&text).unwrap();
-    (answer.status().as_u16(), value)
+    Quotad::start(directory, &[&others, more].concat())
 }
 
 fn limit(quotad: &Quotad, pods: u64) {
@@ -54,7 +36,7 @@ fn limit(quotad: &Quotad, pods: u64) {
         "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q", "namespace": "team-a"},
         "spec": {"hard": {"pods": pods.to_string()}},
     });
-    let (status, answer) = call("PUT", quotad, "/v1/namespaces/team-a/quotas/q", &quota);
+    let (status, answer) = quotad.put("/v1/namespaces/team-a/quotas/q", &quota);
     assert!(status == 200 || status == 201, "{answer}");
 }
 
@@ -62,7 +44,7 @@ fn limit(quotad: &Quotad, pods: u64) {
 fn reserve(quotad: &Quotad, uid: &str) -> (u16, String) {
     let body = json!({"reservedBy": {"apiVersion": "v1", "kind": "Pod", "name": uid, "uid": uid},
                       "reserved": {"pods": "1"}, "ttl": TTL});
-    let (status, answer) = call("POST", quotad, "/v1/namespaces/team-a/reservations", &body);
+    let (status, answer) = quotad.post("/v1/namespaces/team-a/reservations", &body);
     (status, answer["reason"].as_str().unwrap_or_default().into())
 }
 

@@ -9,15 +9,17 @@ use std::{
 use quota_tokens::{File, Pattern, Role, issue};
 use serde_json::Value;
 use tempfile::TempDir;
-use ureq::http::Request;
 
 use super::{
     PATIENCE,
-    quotad::{Quotad, agent},
+    quotad::{Quotad, read},
 };
 
 /// A principal: its name, its roles and the namespaces in which it has them, each separated by commas.
 pub type Principal<'a> = (&'a str, &'a str, &'a str);
+
+/// Somebody without a token.
+pub const NOBODY: &str = "";
 
 /// A daemon, and those who call it.
 pub struct Callers {
@@ -44,8 +46,7 @@ impl Callers {
             file.to_toml().unwrap(),
         )
         .unwrap();
-        let mut all = vec!["--auth.tokens_file=tokens.toml".to_owned()];
-        all.extend(arguments.iter().map(ToString::to_string));
+        let all = [&["--auth.tokens_file=tokens.toml"], arguments].concat();
         Self {
             daemon: Quotad::start(directory.path(), &all),
             tokens,
@@ -56,6 +57,11 @@ impl Callers {
     /// What a principal shows.
     pub fn token(&self, who: &str) -> &str {
         &self.tokens[who]
+    }
+
+    /// The header by which a principal is known; none for [`NOBODY`].
+    pub fn authorization(&self, who: &str) -> Option<String> {
+        (who != NOBODY).then(|| format!("Bearer {}", self.token(who)))
     }
 
     /// What a principal is answered: status and body, which is null if it is not JSON. Nothing is sent as a body if that
@@ -73,22 +79,12 @@ impl Callers {
         path: &str,
         body: &Value,
     ) -> (u16, Value) {
-        let text = match body {
-            Value::Null => String::new(),
-            body => body.to_string(),
-        };
-        let request = Request::builder()
-            .method(method)
-            .uri(format!("{}{path}", self.daemon.api))
-            .header("content-type", "application/json")
-            .header("authorization", format!("Bearer {}", self.token(who)))
-            .body(text)
-            .unwrap();
-        let mut answer = agent(patience).run(request).unwrap();
-        let text = answer.body_mut().with_config().limit(u64::MAX);
-        let text = text.read_to_string().unwrap();
-        let body = serde_json::from_str(&text).unwrap_or_default();
-        (answer.status().as_u16(), body)
+        let authorization = self.authorization(who);
+        let headers = authorization
+            .iter()
+            .map(|value| ("authorization", &**value));
+        let headers: Vec<_> = headers.collect();
+        read(self.daemon.send(patience, (method, path), &headers, body))
     }
 
     /// The body of the answer, which has this status.

@@ -2,15 +2,19 @@
 
 use std::{
     fs::File,
-    io::{BufRead as _, BufReader, Write as _},
+    io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
+    thread::JoinHandle,
     time::{Duration, Instant},
 };
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use ureq::Agent;
+use ureq::{
+    Agent, Body,
+    http::{Request, Response},
+};
 
 use super::PATIENCE;
 
@@ -27,6 +31,8 @@ pub struct Quotad {
     /// What it said when it served.
     pub ready: Value,
     log: PathBuf,
+    /// What writes down what it says.
+    logging: Option<JoinHandle<()>>,
 }
 
 /// How a daemon ended that did not get as far as serving, and what it said.
@@ -57,7 +63,7 @@ pub fn with_config(directory: &Path) -> Command {
 
 impl Quotad {
     /// Starts it with these further arguments, and waits until it serves. What it logs is in `quotad.log`.
-    pub fn start(directory: &Path, arguments: &[String]) -> Self {
+    pub fn start(directory: &Path, arguments: &[&str]) -> Self {
         let mut command = command(directory);
         command.args(arguments);
         Self::try_start(directory, &mut command).unwrap_or_else(|ended| panic!("{ended:?}"))
@@ -87,7 +93,7 @@ impl Quotad {
             return Err(Ended { status, said });
         };
         // Somebody has to read what it goes on to say.
-        std::thread::spawn(move || {
+        let logging = std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
                 let _ = writeln!(log, "{line}");
             }
@@ -99,6 +105,7 @@ impl Quotad {
             admin: address("admin"),
             ready,
             log: path,
+            logging: Some(logging),
         })
     }
 
@@ -143,9 +150,23 @@ impl Quotad {
 
     /// The first line of its log with this message, once it is there.
     pub fn logged(&self, message: &str) -> Value {
+        self.logged_since(0, message)
+    }
+
+    /// The length of its log.
+    pub fn log_bytes(&self) -> u64 {
+        std::fs::metadata(&self.log).unwrap().len()
+    }
+
+    /// As [`Quotad::logged`], beyond so many bytes of its log.
+    pub fn logged_since(&self, bytes: u64, message: &str) -> Value {
         let deadline = Instant::now() + PATIENCE;
+        let mut log = File::open(&self.log).unwrap();
         loop {
-            let text = std::fs::read_to_string(&self.log).unwrap();
+            let mut text = Vec::new();
+            log.seek(SeekFrom::Start(bytes)).unwrap();
+            log.read_to_end(&mut text).unwrap();
+            let text = String::from_utf8_lossy(&text);
             // The last line may be half written.
             let mut lines = text
                 .lines()
@@ -169,15 +190,59 @@ impl Quotad {
         (response.status().as_u16(), text)
     }
 
+    /// Sends a request to the API, with nothing as its body if that is null; the answer, whose body is not read yet.
+    pub fn send(
+        &self,
+        patience: Duration,
+        (method, path): (&str, &str),
+        headers: &[(&str, &str)],
+        body: &Value,
+    ) -> Response<Body> {
+        let text = match body {
+            Value::Null => String::new(),
+            body => body.to_string(),
+        };
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.api))
+            .header("content-type", "application/json");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        agent(patience).run(request.body(text).unwrap()).unwrap()
+    }
+
+    /// Sends a request to the API; status and body, as [`read`] gives them.
+    pub fn call(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &Value,
+    ) -> (u16, Value) {
+        read(self.send(PATIENCE, (method, path), headers, body))
+    }
+
+    /// Status and body of an answer of the API.
+    pub fn ask(&self, path: &str) -> (u16, Value) {
+        self.call("GET", path, &[], &Value::Null)
+    }
+
+    /// The same, of what is posted.
+    pub fn post(&self, path: &str, body: &Value) -> (u16, Value) {
+        self.call("POST", path, &[], body)
+    }
+
+    /// The same, of what is put.
+    pub fn put(&self, path: &str, body: &Value) -> (u16, Value) {
+        self.call("PUT", path, &[], body)
+    }
+
     /// The answer 200 to a question to the API.
     pub fn get(&self, path: &str) -> Value {
-        let mut response = agent(REQUEST)
-            .get(format!("{}{path}", self.api))
-            .call()
-            .unwrap();
-        let body = response.body_mut().read_to_string().unwrap();
-        assert_eq!(response.status(), 200, "{path}: {body}");
-        serde_json::from_str(&body).unwrap()
+        let (status, body) = self.ask(path);
+        assert_eq!(status, 200, "{path}: {body}");
+        body
     }
 
     /// Asks many questions over one connection; no answer where there is no such thing.
@@ -218,11 +283,13 @@ impl Quotad {
         self.child.wait().unwrap();
     }
 
-    /// Asks it to stop, and waits for the end.
+    /// Asks it to stop, and waits for the end, and until all is in its log.
     pub fn stop(mut self) -> ExitStatus {
         // It may have ended already.
         let _ = kill_process(self.pid(), Signal::TERM);
-        self.child.wait().unwrap()
+        let status = self.child.wait().unwrap();
+        self.logging.take().unwrap().join().unwrap();
+        status
     }
 }
 
@@ -231,6 +298,14 @@ impl Drop for Quotad {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Status and body of an answer; a body that is not JSON is null.
+pub fn read(mut answer: Response<Body>) -> (u16, Value) {
+    let text = answer.body_mut().with_config().limit(u64::MAX);
+    let text = text.read_to_string().unwrap();
+    let body = serde_json::from_str(&text).unwrap_or_default();
+    (answer.status().as_u16(), body)
 }
 
 /// A client that takes every status for an answer, and waits so long for it.

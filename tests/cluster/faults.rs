@@ -71,18 +71,6 @@ const TARGETS: [Target; 10] = [
 ];
 const BLOWS: [Blow; 4] = [Blow::Kill, Blow::Stop, Blow::Cut, Blow::Silence];
 
-/// The kinds of faults that are tried in every run: what happens to one process, and a planned handover.
-pub(crate) const LIKELY: [Fault; 8] = [
-    Fault::Strike(Blow::Kill, Target::Leader),
-    Fault::Strike(Blow::Kill, Target::Follower),
-    Fault::Strike(Blow::Kill, Target::StreamLeader),
-    Fault::Strike(Blow::Kill, Target::Server),
-    Fault::Strike(Blow::Stop, Target::Leader),
-    Fault::Strike(Blow::Stop, Target::Follower),
-    Fault::Strike(Blow::Stop, Target::Server),
-    Fault::HandOver,
-];
-
 /// How long a fault lasts at most during which nothing can be granted, in milliseconds.
 const DARK_MAX: u64 = 2_000;
 
@@ -108,6 +96,18 @@ impl Fault {
             .flat_map(|target| BLOWS.map(|blow| Self::Strike(blow, target)));
         let others = [Self::Slow, Self::HandOver, Self::End, Self::StepDown];
         strikes.chain(others).collect()
+    }
+
+    /// Whether it is tried in every run: one process is killed or stopped, or the leader hands over.
+    pub(crate) const fn is_basic(&self) -> bool {
+        matches!(
+            self,
+            Self::HandOver
+                | Self::Strike(
+                    Blow::Kill | Blow::Stop,
+                    Target::Leader | Target::Follower | Target::StreamLeader | Target::Server
+                )
+        )
     }
 
     /// Whether a majority of the servers and a node are left, so that grants go on.

@@ -1,5 +1,8 @@
 //! The messages of the log, as the servers have stored them.
 
+use std::pin::pin;
+
+use futures::{StreamExt as _, stream};
 use quota_core::{codec, state::State};
 use quota_journal::Hash;
 use quota_replication::Message;
@@ -9,20 +12,23 @@ use crate::support::{
     publisher,
 };
 
+/// How many messages are requested at a time.
+const READ_AHEAD: usize = 32;
+
 /// Every message directly follows the last message that its sender had applied, and every entry the entry before it.
 /// Returns the digest of the state that the entries up to this one fold to; none if their begin was purged.
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn is_in_order(cluster: &Nodes, end: u64) -> Option<Hash> {
     let context = publisher::connect(&cluster.servers.urls()).await;
-    let stream = context.get_stream(LOG).await.unwrap();
-    let (first, last) = {
-        let state = &stream.cached_info().state;
-        (state.first_sequence, state.last_sequence)
-    };
+    let log = context.get_stream(LOG).await.unwrap();
+    let about = &log.cached_info().state;
+    let (first, last) = (about.first_sequence, about.last_sequence);
+    let messages = stream::iter(first..=last).map(|number| log.get_raw_message(number));
+    let mut messages = pin!(messages.buffered(READ_AHEAD));
     let mut state = (first == 1).then(State::default);
     let (mut sequence, mut digest) = (None, None);
     for number in first..=last {
-        let stored = stream.get_raw_message(number).await.unwrap();
+        let stored = messages.next().await.unwrap().unwrap();
         let message = Message::decode(&stored.payload)
             .unwrap_or_else(|error| panic!("message {number}: {error}"));
         assert_eq!(message.expected, number - 1, "message {number}");

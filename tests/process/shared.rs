@@ -94,9 +94,8 @@ fn long_manifests_and_checks_beside_many_limits_are_made_as_large_answers_are() 
         metric(&daemon, "quota_ledger_large_answers_total") - before
     };
     let put = |path: &str, body: &Value| {
-        let url = format!("{}/v1/{path}", daemon.api);
-        let set = agent(REQUEST).put(url).send_json(body).unwrap();
-        assert_eq!(set.status(), 201);
+        let (status, set) = daemon.put(&format!("/v1/{path}"), body);
+        assert_eq!(status, 201, "{set}");
     };
     let hard: Map<_, _> = (0..64)
         .map(|number| (format!("example.com/r{number}"), json!("20")))
@@ -108,7 +107,7 @@ fn long_manifests_and_checks_beside_many_limits_are_made_as_large_answers_are() 
     let check = |namespace: &str| {
         let body = json!({"reservedBy": {"uid": "u"}, "reserved": {"example.com/r1": "1"}});
         let path = format!("/v1/namespaces/{namespace}/check");
-        assert_eq!(post(&daemon, &path, &body), 200);
+        assert_eq!(daemon.post(&path, &body).0, 200);
     };
     assert_eq!(large(&|| check("narrow")), 0);
     assert_eq!(large(&|| check("wide")), 1);

@@ -129,8 +129,8 @@ impl Permit {
         Err(Problem::new(Reason::Overloaded, detail))
     }
 
-    /// The permission for a change: a decision is always answered, however many answers wait. While these are too many,
-    /// the answer has to be a small one.
+    /// The permission for a change: a decision is always answered, however many answers wait. While these are too many
+    /// ([`Permit::is_crowded`]), a batch shows no checked quotas.
     pub(crate) fn to_change(principal: &Name) -> Self {
         Self::new(principal, &ANSWERS)
     }

@@ -11,6 +11,7 @@ use quota_core::decide::{self, Admitted, Audience, Refusal};
 use quota_semantics::{
     admission::{CheckedLimit, CheckedQuota, wrap_forbidden},
     object::GroupResource,
+    quota::syntax::MAX_SUBDOMAIN,
 };
 
 use super::{
@@ -67,6 +68,8 @@ pub(super) fn undecidable(request: &Request<'_>, fault: &Fault) -> Response {
         "it cannot be checked against quotas: {}",
         shortened(&fault.detail)
     );
+    // Its own length may be why it is refused.
+    let name = cut(&request.name, MAX_SUBDOMAIN);
     let (code, reason) = match fault.reason {
         Reason::TooLarge => (413, "RequestEntityTooLarge"),
         Reason::Overloaded => (429, "TooManyRequests"),
@@ -79,8 +82,8 @@ pub(super) fn undecidable(request: &Request<'_>, fault: &Fault) -> Response {
             status: "Failure",
             code,
             reason,
-            message: wrap_forbidden(&kind, &request.name, &why),
-            details: details(request, &request.name),
+            message: wrap_forbidden(&kind, name, &why),
+            details: details(request, name),
         }),
         warnings: Vec::new(),
         audit_annotations: BTreeMap::from([("reason", fault.reason.as_str().to_owned())]),

@@ -29,7 +29,7 @@ use crate::{
     auth::{Principal, Role},
     clock,
     denials::Denials,
-    large::{self, Permit, Turn},
+    large::{self, AMOUNTS_AT_ONCE, Permit, Turn},
     metrics::{self, AuthRefusal},
     writer::DecisionContext,
 };
@@ -88,12 +88,14 @@ pub(super) async fn reserve(
                     }
                 }
             }
-            if permit.is_crowded() {
+            let amounts = |results: &Results| results.iter().map(amounts_of).sum();
+            let mut size: usize = amounts(&results);
+            if size > AMOUNTS_AT_ONCE && permit.is_crowded() {
                 omit_quotas(&mut results);
+                size = amounts(&results);
             }
-            let amounts = results.iter().map(amounts_of).sum();
             permit
-                .make(amounts, move |turn| respond(turn, &app, &results, head))
+                .make(size, move |turn| respond(turn, &app, &results, head))
                 .await
         }
         Err(problem) => {

@@ -9,7 +9,7 @@ use axum::{
 use quota_client::wire::Verdict;
 use quota_core::{
     decide::{self, By, Checked, FingerprintedRequest, Refusal},
-    state::Head,
+    state::{Head, State as LedgerState},
 };
 use quota_semantics::{Name, uid::Uid};
 
@@ -26,8 +26,9 @@ use super::{
 use crate::{
     auth::Principal,
     clock,
-    large::{self, BYTES_PER_AMOUNT, Turn},
+    large::{self, AMOUNTS_AT_ONCE, BYTES_PER_AMOUNT, Turn},
     server::warn,
+    writer::DecisionContext,
 };
 
 /// `POST /v1/namespaces/{namespace}/check`: writes nothing.
@@ -44,15 +45,25 @@ pub(super) async fn check(
         let read = move |_: &Turn| read(&reading, &place, text);
         let request = large::make_sized(&actor.principal, amounts, read).await??;
         let by = caller::by(&actor, &principal, &namespace);
-        // A request beside many limits is decided in the turn of the principal, too.
-        let before = app.ledger.before_peeks();
         let amounts = app
             .ledger
             .peek(|state| decide::amounts_to_check(state, &request));
-        let deciding = app.clone();
-        let work = move |_: &Turn| decided(&deciding, &by, &request);
-        let (checked, head) = large::make_sized(&actor.principal, amounts, work).await?;
-        app.ledger.read_after(before, |_| ()).await?;
+        let (checked, head) = if amounts <= AMOUNTS_AT_ONCE {
+            let decided = |state: &LedgerState| {
+                let now = clock::now().max(state.head().time);
+                let checked = decide::check(state, now, &by, &request, app.ledger.policy());
+                (checked, state.head())
+            };
+            app.ledger.read(decided).await?
+        } else {
+            // Beside many limits a check takes as long as a reservation, and is paid for as one.
+            let decided = move |context: &mut DecisionContext<'_>| {
+                let (state, now) = (context.transaction.state(), context.transaction.now());
+                let checked = decide::check(state, now, &by, &request, context.policy);
+                (checked, state.head())
+            };
+            app.ledger.decide_always(&actor.principal, decided).await?
+        };
         let checked = checked.map(|checked| {
             let warnings = warnings(&namespace, &checked.notices, &checked.warn_of);
             (checked, warnings)
@@ -76,15 +87,6 @@ fn read(app: &App, namespace: &Name, text: ObjectText) -> Result<FingerprintedRe
     let text = text.into_json()?;
     let request = text.read::<ReserveRequest<'_>>()?;
     request.request(app, namespace, clock::now(), Some(fresh))
-}
-
-/// The decision by the state as it is, and the head of that state; neither is confirmed.
-fn decided(app: &App, by: &By, request: &FingerprintedRequest) -> (Result<Checked, Refusal>, Head) {
-    app.ledger.peek(|state| {
-        let now = clock::now().max(state.head().time);
-        let checked = decide::check(state, now, by, request, app.ledger.policy());
-        (checked, state.head())
-    })
 }
 
 /// How many amounts the verdict lists.

@@ -13,7 +13,7 @@ use crate::{foreign_page::is_foreign_page, routes::Route};
 /// The route under the rules: a query has only the parameters that the route declares, so that a mistyped one is not
 /// silently ignored; and a web page of another origin cannot change anything.
 ///
-/// In a cluster, the rules are checked on the node that answers, after `min_sequence` was taken out of the query.
+/// In a cluster, the rules are checked on the node that answers, after `min_sequence` was taken out of the query of a read.
 pub(super) fn enforced(route: Route<App>) -> Route<App> {
     let spec = route.spec();
     let changes = spec.method != Method::GET;

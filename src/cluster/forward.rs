@@ -182,6 +182,7 @@ impl Cluster {
                 match self.undecided(&response) {
                     None => return response,
                     Some(Undecided::All) => {}
+                    Some(Undecided::Part) if !is_idempotent => return response,
                     Some(Undecided::Part) => is_unknown = true,
                 }
             } else if let Some(leader) = self.other_leader() {

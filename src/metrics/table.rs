@@ -35,7 +35,7 @@ metric_table! { pub const ALL:
     DECISION_DURATION SECONDS [operation: Operation] "quota_ledger_decision_duration_seconds"
         "From the arrival of a command to its answer, durability included."
     LARGE_ANSWERS Counter large_answer() "quota_ledger_large_answers_total"
-        "Answers that were made on threads of their own, one of a principal at a time."
+        "Answers that were made, and long bodies that were read, on threads of their own, one of a principal at a time."
     DENIALS_DROPPED Counter denials_dropped() "quota_ledger_denials_dropped_total"
         "Denials that are not listed, since too many came at once."
     LIMITS_PASSED Counter limit_passed() "quota_ledger_audited_limits_passed_total"

@@ -85,7 +85,7 @@ fn lists_of_few_wide_items_are_large_answers() {
 
 /// What takes long is not done where others wait, even if its answer is short.
 #[test]
-fn long_manifests_and_checks_beside_many_limits_are_made_as_large_answers_are() {
+fn long_manifests_are_read_as_large_answers_are_made() {
     let directory = TempDir::new().unwrap();
     let daemon = Quotad::start(directory.path(), &[]);
     let large = |work: &dyn Fn()| {
@@ -97,21 +97,6 @@ fn long_manifests_and_checks_beside_many_limits_are_made_as_large_answers_are() 
         let (status, set) = daemon.put(&format!("/v1/{path}"), body);
         assert_eq!(status, 201, "{set}");
     };
-    let hard: Map<_, _> = (0..64)
-        .map(|number| (format!("example.com/r{number}"), json!("20")))
-        .collect();
-    for number in 0..16 {
-        let body = json!({"spec": {"hard": hard}});
-        put(&format!("namespaces/wide/quotas/q{number}"), &body);
-    }
-    let check = |namespace: &str| {
-        let body = json!({"reservedBy": {"uid": "u"}, "reserved": {"example.com/r1": "1"}});
-        let path = format!("/v1/namespaces/{namespace}/check");
-        assert_eq!(daemon.post(&path, &body).0, 200);
-    };
-    assert_eq!(large(&|| check("narrow")), 0);
-    assert_eq!(large(&|| check("wide")), 1);
-
     let noted = |bytes: usize| json!({"annotations": {"note": "x".repeat(bytes)}});
     for (bytes, expected) in [(1000, 0), (100_000, 2)] {
         let quota = json!({"metadata": noted(bytes), "spec": {"hard": {"pods": "1"}}});
@@ -124,6 +109,34 @@ fn long_manifests_and_checks_beside_many_limits_are_made_as_large_answers_are() 
         let groups = || put(&format!("groups/g{bytes}"), &group);
         assert_eq!(large(&groups), expected);
     }
+}
+
+/// A check beside many limits is decided where reservations are, and records nothing.
+#[test]
+fn a_check_beside_many_limits_answers_as_one_beside_few() {
+    let directory = TempDir::new().unwrap();
+    let daemon = Quotad::start(directory.path(), &[]);
+    let hard: Map<_, _> = (0..64)
+        .map(|number| (format!("example.com/r{number}"), json!("20")))
+        .collect();
+    let body = json!({"spec": {"hard": hard}});
+    for number in 0..16 {
+        let path = format!("/v1/namespaces/wide/quotas/q{number}");
+        assert_eq!(daemon.put(&path, &body).0, 201);
+    }
+    assert_eq!(daemon.put("/v1/namespaces/narrow/quotas/q", &body).0, 201);
+    let sequence = || daemon.get("/v1/status")["sequence"].clone();
+    let before = sequence();
+    for (amount, fits) in [("20", true), ("21", false)] {
+        for namespace in ["narrow", "wide"] {
+            let body = json!({"reservedBy": {"uid": "u"}, "reserved": {"example.com/r1": amount}});
+            let (status, verdict) =
+                daemon.post(&format!("/v1/namespaces/{namespace}/check"), &body);
+            assert_eq!((status, &verdict["fits"]), (200, &json!(fits)), "{verdict}");
+            assert_eq!(verdict["asOf"]["sequence"], before);
+        }
+    }
+    assert_eq!(sequence(), before);
 }
 
 /// Whoever makes up uids harms nobody, and is seen.

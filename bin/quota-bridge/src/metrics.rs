@@ -97,12 +97,9 @@ pub(crate) fn error(resource: &str, failure: &Failure) {
 
 #[cfg(test)]
 mod tests {
-    use std::{env, fs, path::Path};
+    use quota_test_support::docs::documented;
 
     use super::*;
-
-    const BEGIN: &str = "<!-- metrics: begin -->\n";
-    const END: &str = "<!-- metrics: end -->";
 
     /// `UPDATE_DOCS=1` writes the table in docs/bridge.md anew.
     #[test]
@@ -110,17 +107,6 @@ mod tests {
         let rows: String = ALL.iter().map(|metric| metric.row(", ")).collect();
         let head = "| metric | type | labels | meaning |\n|---|---|---|---|\n";
         let table = head.to_owned() + &rows;
-        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/bridge.md");
-        let text = fs::read_to_string(&page).unwrap();
-        let (before, rest) = text.split_once(BEGIN).unwrap();
-        let (old, after) = rest.split_once(END).unwrap();
-        if env::var_os("UPDATE_DOCS").is_some() {
-            fs::write(&page, format!("{before}{BEGIN}{table}{END}{after}")).unwrap();
-        } else {
-            assert_eq!(
-                old, table,
-                "docs/bridge.md is not what the table is: UPDATE_DOCS=1"
-            );
-        }
+        documented("bridge.md", "metrics", &table);
     }
 }

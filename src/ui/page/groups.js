@@ -56,6 +56,7 @@ export function Counting({ namespace, context }) {
   const limits = (answer.data?.items ?? []).flatMap(({ metadata, status }) => {
     const own = status.namespaces?.find((member) => member.namespace === namespace)?.status;
     const each = metadata.annotations?.["quota-ledger.io/each"] === "true";
+    if (each && !own) return [];
     return figures((each && own) || status.total).map((figure) => ({ name: metadata.name, figure, own }));
   });
   if (!limits.length) return null;
@@ -118,7 +119,7 @@ export function Group({ context }) {
         <${Table} label=${`Limits of ${route.target}`} columns=${columns}>
           ${limits.map((figure) => html`<tr key=${figure.resource}>
             <th scope="row">${figure.resource}</th>
-            <td class="bars">${!about.data?.each && html`<${Bar} figure=${figure} />`}</td>
+            <td class="bars">${about.data && !about.data.each && html`<${Bar} figure=${figure} />`}</td>
             <td class="right number share ${level(share(figure))}">${percent(share(figure))}</td>
             ${amount(figure, figure.used)}${amount(figure, figure.reserved)}${amount(figure, figure.guaranteedToOthers)}
             ${amount(figure, figure.hard)}

@@ -241,7 +241,7 @@ impl Quotad {
     /// The answer 200 to a question to the API.
     pub fn get(&self, path: &str) -> Value {
         let (status, body) = self.ask(path);
-        assert_eq!(status, 200, "{path}: {body}");
+        assert!(status == 200 && !body.is_null(), "{path}: {status} {body}");
         body
     }
 

@@ -8,7 +8,7 @@ use axum::{
 };
 use quota_client::wire::Verdict;
 use quota_core::{
-    decide::{self, By, Checked, FingerprintedRequest, Refusal},
+    decide::{self, Checked, FingerprintedRequest, Refusal},
     state::{Head, State as LedgerState},
 };
 use quota_semantics::{Name, uid::Uid};

@@ -115,6 +115,17 @@ fn a_token_in_the_file_is_shown_to_nobody() {
     assert!(done(&file, "config view --raw").contains("hidden"));
 }
 
+#[test]
+fn a_file_that_is_named_and_does_not_exist_is_no_file_without_contexts() {
+    let missing = Path::new("/nonexistent/quotactl.yaml");
+    assert!(fails(missing, "get quota", 2).contains("does not exist"));
+    // It may be about to be made.
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("config.yaml");
+    done(&file, "config set-context a --server http://127.0.0.1:1");
+    assert!(file.exists());
+}
+
 /// What a shell is offered for the last word.
 fn offered(server: &str, line: &str) -> Vec<String> {
     let words: Vec<_> = line.split(' ').collect();
@@ -124,7 +135,7 @@ fn offered(server: &str, line: &str) -> Vec<String> {
         .env("_CLAP_COMPLETE_INDEX", (words.len() - 1).to_string())
         .env("_CLAP_COMPLETE_COMP_TYPE", "9")
         .env("_CLAP_COMPLETE_SPACE", "true")
-        .env("QUOTACTL_CONFIG", "/nonexistent/quotactl.yaml")
+        .env("QUOTACTL_CONFIG", "/dev/null")
         .env("QUOTACTL_SERVER", server)
         .arg("--")
         .args(&words)
@@ -177,7 +188,7 @@ fn long_work_shows_how_far_it_is_on_a_terminal_only() {
     fs::write(&events, lines).unwrap();
     let in_terminal = |arguments: &str| {
         let line = format!(
-            "{} {arguments} --server {} --config /nonexistent/quotactl.yaml",
+            "{} {arguments} --server {} --config /dev/null",
             programs::quotactl().display(),
             daemon.url
         );

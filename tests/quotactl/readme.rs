@@ -176,7 +176,7 @@ impl Shell {
             .env("QUOTAD_ADMIN__LISTEN", &addresses.admin)
             .env("QUOTAD_SHUTDOWN__DRAIN", "0s")
             .env("QUOTACTL_SERVER", format!("http://{}", addresses.api))
-            .env("QUOTACTL_CONFIG", "/nonexistent/quotactl.yaml")
+            .env("QUOTACTL_CONFIG", "/dev/null")
             .env("QUOTA_BRIDGE_ADMIN__LISTEN", "127.0.0.1:0")
             .env(
                 "QUOTA_BRIDGE_NATS__URL",

@@ -37,9 +37,15 @@ pub(crate) fn share(hard: &Quantity, used: &Quantity, reserved: &Quantity) -> f6
     }
 }
 
-/// A share as a percentage, for tables.
+/// A share as a percentage, for tables: only a full limit shows 100%.
 pub(crate) fn percent(share: f64) -> String {
-    format!("{:.0}%", share * 100.0)
+    let rounded = (share * 100.0).round();
+    let shown = if share < 1.0 {
+        rounded.min(99.0)
+    } else {
+        rounded
+    };
+    format!("{shown:.0}%")
 }
 
 /// The quotas that a decision checked, as a table; none if there are none.
@@ -147,6 +153,12 @@ mod tests {
 
     fn amounts(texts: [&str; 3]) -> [Quantity; 3] {
         texts.map(|text| text.parse().unwrap())
+    }
+
+    #[test]
+    fn only_a_full_limit_shows_a_hundred_percent() {
+        let shown = [0.0, 0.0977, 0.996, 1.0, 1.3].map(percent);
+        assert_eq!(shown, ["0%", "10%", "99%", "100%", "130%"]);
     }
 
     #[test]

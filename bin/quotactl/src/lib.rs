@@ -202,7 +202,7 @@ mod tests {
 
     /// The exit code of a command without a reachable daemon.
     fn exit(line: &str) -> Exit {
-        let line = format!("quotactl {line} --server http://127.0.0.1:1 --config /nonexistent");
+        let line = format!("quotactl {line} --server http://127.0.0.1:1 --config /dev/null");
         let (arguments, matches) = parse(line.split(' ').map(OsString::from)).unwrap();
         act(&arguments, &matches).unwrap_err().exit
     }

@@ -239,8 +239,15 @@ impl Status {
     /// Sets the metrics to the present status. Called at each scrape, since a source that is gone triggers no update.
     pub(crate) fn set_metrics(&self) {
         let (stream, now) = (self.get(), now());
-        let messages = stream.last_sequence.saturating_sub(stream.cursor);
-        metrics::stream_lag(messages, stream.lag(now));
+        // Only the leader of a cluster consumes the stream.
+        let (messages, lag) = match self.ledger.decides() {
+            true => (
+                stream.last_sequence.saturating_sub(stream.cursor),
+                stream.lag(now),
+            ),
+            false => (0, Duration::ZERO),
+        };
+        metrics::stream_lag(messages, lag);
         let Some(required) = self.ledger.watermark().required() else {
             return;
         };

@@ -28,8 +28,12 @@ const REDACTED: &str = "REDACTED";
 /// The contexts in the file.
 ///
 /// # Errors
-/// If the file cannot be read.
+/// If the file cannot be read, or a file that was named does not exist: without its contexts the command would go to another
+/// server.
 pub(crate) fn read(global: &Global) -> Outcome<File> {
+    if let Some(path) = global.config.as_ref().filter(|path| !path.exists()) {
+        return Err(Failure::usage("the file of contexts does not exist").about(path.display()));
+    }
     match path_of(global) {
         Some(path) => File::read(&path),
         None => Ok(File::default()),

@@ -91,7 +91,8 @@ pub(super) fn monitor(
                 "app.kubernetes.io/name": "quota-ledger",
                 "app.kubernetes.io/component": component,
             } },
-            endpoints: [{ "port": "metrics", "interval": "30s" }],
+            // The label namespace of a metric is that of a quota.
+            endpoints: [{ "port": "metrics", "interval": "30s", "honorLabels": true }],
         },
     })
 }

@@ -209,9 +209,13 @@ pub(super) fn keygen(file: &Path, origin: &str, output: &Output) -> Outcome {
         file.write_all(format!("{text}\n").as_bytes())?;
         file.sync_all()
     };
-    write(file, key.to_secret_text(), 0o600).map_err(|error| unusable(file, &error))?;
     let public = key.public().to_string();
+    // First: a public key of another pair, which is there already, shall not stay beside a new private key.
     write(&public_file, public.clone(), 0o644).map_err(|error| unusable(&public_file, &error))?;
+    if let Err(error) = write(file, key.to_secret_text(), 0o600) {
+        _ = std::fs::remove_file(&public_file);
+        return Err(unusable(file, &error));
+    }
     note(format!(
         "wrote {} and {}",
         file.display(),

@@ -275,8 +275,11 @@ impl Probe {
         }
     }
 
-    /// The version of the last change that a second watch delivers between these versions; `from` if there is none. None
-    /// if the watch ends without a change, and without having reached `version`.
+    /// The version up to which the first watch must have shown all, according to a second watch from `from`: that of the
+    /// last change before `version`, or `from` if there is none.
+    ///
+    /// If the second watch ends before it has reached `version`, further changes may be missing: then the answer is
+    /// `version` after a change, which proves only that the kind is not idle, and None without one.
     async fn changed_besides(&self, from: u64, version: u64) -> Result<Option<u64>, Failure> {
         let unreadable = |error: &dyn ToString| Failure::Unreadable(error.to_string());
         let path = format!(
@@ -288,7 +291,7 @@ impl Probe {
         loop {
             let line = match lines.next(SHORT_WATCH_IDLE).await {
                 Ok(Some(line)) => line,
-                Ok(None) | Err(Failure::Silent) => return Ok((last > from).then_some(last)),
+                Ok(None) | Err(Failure::Silent) => return Ok((last > from).then_some(version)),
                 Err(failure) => return Err(failure),
             };
             let watched: Watched<'_> =
@@ -435,6 +438,27 @@ mod tests {
         };
         tokio::join!(probe.probe(), list);
         assert_eq!(scene.watermark().unwrap().1, version);
+    }
+
+    /// Changes without progress do not show that no other change follows them.
+    #[tokio::test]
+    async fn a_change_that_both_watches_deliver_does_not_stand_for_a_later_version() {
+        let mut scene = Scene::new().await;
+        scene.world.set_minor(30);
+        scene.world.create("pods", "a", "p", json!({}));
+        let shown = scene.world.revision();
+        scene.change_another_kind();
+        let Scene {
+            world, probe, show, ..
+        } = &mut scene;
+        let first_watch = async {
+            while world.requests("pods", "Watch") == 0 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            show.send_replace(Some(shown));
+        };
+        tokio::join!(probe.probe(), first_watch);
+        assert_eq!(scene.watermark(), None);
     }
 
     /// A busy server, or a full queue, gets no more work by lists.

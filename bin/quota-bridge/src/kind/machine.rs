@@ -27,8 +27,8 @@ const DOUBT_WAIT: Duration = Duration::from_secs(60);
 /// The maximum delay that a server can request.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(5 * 60);
 
-/// The number of failures in a row after which a list does not wait for its next page any longer, but begins again. The
-/// server may not know the token any more and say so with another status than 410, as after a restore of etcd.
+/// The number of refusals after which a list does not wait for its next page any longer, but begins again. The server may
+/// not know the token any more and say so with another status than 410, as after a restore of etcd.
 const PAGE_ATTEMPTS: u32 = 4;
 
 /// The minimum duration of a watch. A watch that ends sooner has failed.
@@ -143,11 +143,11 @@ pub struct Machine {
 enum Phase {
     /// A list has to begin.
     Due,
-    /// Some pages have arrived, more must follow. `failures`: the number of failed requests for the next page.
+    /// Some pages have arrived, more must follow. `refusals`: how often the server refused the next page.
     Paging {
         list: List,
         next: String,
-        failures: u32,
+        refusals: u32,
     },
     /// A watch is open that begins with a list.
     Listing(Option<List>),
@@ -270,7 +270,7 @@ impl Machine {
                 self.phase = Phase::Paging {
                     list,
                     next: next.clone(),
-                    failures: 0,
+                    refusals: 0,
                 };
             }
             None => self.end(list, &page.version, now, jitter, &mut brackets),
@@ -426,11 +426,12 @@ impl Machine {
             let cannot = matches!(failure.code(), Some(400 | 406 | 422));
             self.rules.watch_list &= !(cannot || *failure == Failure::Silent);
         }
-        let is_lost = match &mut self.phase {
-            // A page with one object that is too long stays so in another list, too.
-            Phase::Paging { failures, .. } if !matches!(failure, Failure::TooLong(_)) => {
-                *failures += 1;
-                *failures >= PAGE_ATTEMPTS
+        let is_lost = match (&mut self.phase, failure.code()) {
+            // A server that is busy or cannot be reached says nothing about the token, and gets no more work by new lists.
+            (_, None | Some(429 | 503)) => false,
+            (Phase::Paging { refusals, .. }, Some(_)) => {
+                *refusals += 1;
+                *refusals >= PAGE_ATTEMPTS
             }
             _ => false,
         };

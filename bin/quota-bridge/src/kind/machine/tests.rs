@@ -144,12 +144,8 @@ fn a_page_that_did_not_come_is_asked_for_again() {
 
 /// After a restore of etcd the version of a token may be in the future, which a server does not answer with 410.
 #[test]
-fn a_list_whose_next_page_never_comes_begins_again() {
-    for failure in [
-        status(500, None),
-        status(404, None),
-        Failure::Unreachable(String::new()),
-    ] {
+fn a_list_whose_next_page_is_always_refused_begins_again() {
+    for failure in [status(500, None), status(404, None)] {
         let mut machine = Machine::new(RULES, RelistIds::new("i"));
         let fail = |machine: &mut Machine| {
             machine.failed(&failure, 1.0);
@@ -170,6 +166,28 @@ fn a_list_whose_next_page_never_comes_begins_again() {
         let again = machine.page(&page("5", None, 2), at(0), 0.0);
         assert_eq!(again.begin.unwrap().id, "i/2");
         assert_eq!(again.end.unwrap().id, "i/2");
+    }
+}
+
+/// Another list would give the server the work of all pages again.
+#[test]
+fn a_list_goes_on_when_the_server_was_busy_or_out_of_reach() {
+    for failure in [
+        status(429, None),
+        status(503, None),
+        Failure::Unreachable(String::new()),
+        Failure::Silent,
+    ] {
+        let mut machine = Machine::new(RULES, RelistIds::new("i"));
+        machine.page(&page("7", Some("t"), 2), at(0), 0.0);
+        for _ in 0..10 {
+            machine.failed(&failure, 1.0);
+            let mut next = machine.next(at(0));
+            if matches!(next, Step::Wait(_)) {
+                next = machine.next(at(0));
+            }
+            assert_eq!(next, Step::Page(Some("t".to_owned())), "{failure:?}");
+        }
     }
 }
 

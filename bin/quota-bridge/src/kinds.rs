@@ -134,7 +134,7 @@ impl Kinds {
             let quotas = [quotas(), groups()].map(|kind| kind.to_string());
             self.registry.relist(&quotas.into());
         }
-        let configured = needed(&self.wanted, &BTreeSet::new());
+        let independent = self.wanted.independent_of_quotas();
         let (needed, unwatched) = self.needed();
         let is_needed = |kind: &GroupResource| needed.contains(kind) || unwatched.contains(kind);
         self.shared.watermarks.keep_absent(is_needed);
@@ -172,7 +172,7 @@ impl Kinds {
                         false => is_certain = false,
                     }
                     let may_be_gone =
-                        self.gone.contains(kind) || was_defined(kind) && configured.contains(kind);
+                        self.gone.contains(kind) || was_defined(kind) && independent.contains(kind);
                     if discovered.knows_others && may_be_gone && !self.registry.is_settled(kind) {
                         missing.push((kind, is_out_for_long));
                     }
@@ -414,6 +414,29 @@ mod tests {
         while scene.lines.try_recv().is_ok() {}
         scene.discover().await;
         assert_eq!(scene.relists(WIDGETS), 1);
+    }
+
+    /// Whoever writes a quota may name a kind that the bridge may not list, or one whose API is busy for a while.
+    #[tokio::test]
+    async fn only_a_forbidden_kind_is_refused() {
+        let mut scene = Scene::new(&["services", "configmaps"]).await;
+        for (kind, code) in [("services", 403), ("configmaps", 503)] {
+            let fault = Fault::Status(code, 0);
+            scene.world.plan(kind, Request::List, fault, 100);
+        }
+        scene.discover().await;
+        let watermarks = &scene.kinds.shared.watermarks;
+        let [services, configmaps] = ["services", "configmaps"].map(|it| it.parse().unwrap());
+        let is_tried = async {
+            while !watermarks.is_refused(&services)
+                || scene.world.requests("configmaps", "List") < 2
+            {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let tried = tokio::time::timeout(Duration::from_secs(60), is_tried).await;
+        tried.expect("both kinds are listed");
+        assert!(!watermarks.is_refused(&configmaps));
     }
 
     /// The stream may lose the list that ended its objects.

@@ -21,7 +21,7 @@ use crate::{
     kubernetes::Client,
     line::{self, Progress, RelistIds},
     metrics,
-    needed::{Wanted, groups, needed, quotas},
+    needed::{Wanted, groups, quotas},
     publisher::{Ended, Identity, Publisher, Status, Stream},
     queue::Queue,
     rules::Rules,
@@ -252,16 +252,17 @@ impl Leader {
             status,
         } = reporting;
         let every = self.config.watermark.every.get();
-        let configured = configured(&self.wanted());
-        let names: BTreeSet<Name> = configured.iter().map(GroupResource::name).collect();
+        let always = reported_always(&self.wanted());
+        let names: BTreeSet<Name> = always.iter().map(GroupResource::name).collect();
         let mut awaited_since = None;
         let mut listed = Listed::default();
         let mut absent = KnownAbsent::default();
         loop {
             let progress = watermarks.progress();
             let missing = watermarks.missing();
-            let is_listed = !watermarks.is_empty() && first_of(&missing, &configured).is_none();
-            if is_listed {
+            let is_complete = !watermarks.is_empty() && first_of(&missing, &always).is_none();
+            // Before an adoption ends, it has listed every kind that the bridge may list.
+            if is_complete && missing.iter().all(|kind| watermarks.is_refused(kind)) {
                 listed.note(queue.pushed());
             }
             if listed.take(status.published()) {
@@ -277,7 +278,7 @@ impl Leader {
             }
             self.check.set(match watermarks.is_empty() {
                 true => Health::Failed("discovery has not succeeded yet".to_owned()),
-                false => health(&missing, &configured),
+                false => health(&missing, &always),
             });
             metrics::watermarks_missing(missing.len());
             ages(&progress);
@@ -290,7 +291,7 @@ impl Leader {
                 }
             }
             // Until all watermarks exist, or later ones that were requested, the others wait for the next message.
-            let wait = match is_listed && awaited_since.is_none() {
+            let wait = match is_complete && awaited_since.is_none() {
                 true => every,
                 false => every.min(Duration::from_millis(500)),
             };
@@ -304,10 +305,10 @@ impl Leader {
 
 /// The health of a leader without watermarks of these kinds.
 ///
-/// The leader is not ready without the watermarks of kinds that are always watched, or `configured`. All others are
-/// watched because of quotas: the author of a quota may name a kind that the bridge must not list, and shall not make the
-/// bridge unready for everybody.
-fn health(missing: &[GroupResource], configured: &BTreeSet<GroupResource>) -> Health {
+/// The leader is not ready without the watermarks of kinds that are reported `always`. All others are watched because of
+/// quotas: the author of a quota may name a kind that the bridge must not list, and shall not make the bridge unready for
+/// everybody.
+fn health(missing: &[GroupResource], always: &BTreeSet<GroupResource>) -> Health {
     let Some(first) = missing.first() else {
         return Health::Passed;
     };
@@ -315,26 +316,26 @@ fn health(missing: &[GroupResource], configured: &BTreeSet<GroupResource>) -> He
         let count = missing.len();
         format!("{count} kinds have no watermark yet: {kind}")
     };
-    match first_of(missing, configured) {
+    match first_of(missing, always) {
         Some(kind) => Health::Failed(say(kind)),
         None => Health::Lagging(say(first)),
     }
 }
 
-/// The kinds that depend on no quota: those that are always watched, and those that the operator includes, charges or
-/// excludes.
-fn configured(wanted: &Wanted) -> BTreeSet<GroupResource> {
-    let mut kinds = needed(wanted, &BTreeSet::new());
+/// The kinds that are reported whatever quotas limit: those that are always watched, and those that the operator
+/// includes, charges or excludes. Excluded ones are reported as absent.
+fn reported_always(wanted: &Wanted) -> BTreeSet<GroupResource> {
+    let mut kinds = wanted.independent_of_quotas();
     kinds.extend(wanted.exclude.iter().cloned());
     kinds
 }
 
-/// The first missing kind that is `configured`.
+/// The first missing kind that is reported `always`.
 fn first_of<'a>(
     missing: &'a [GroupResource],
-    configured: &BTreeSet<GroupResource>,
+    always: &BTreeSet<GroupResource>,
 ) -> Option<&'a GroupResource> {
-    missing.iter().find(|kind| configured.contains(*kind))
+    missing.iter().find(|kind| always.contains(*kind))
 }
 
 /// The kinds that an earlier bookmark has reported as absent.
@@ -345,14 +346,14 @@ fn first_of<'a>(
 struct KnownAbsent(BTreeSet<Name>);
 
 impl KnownAbsent {
-    /// The progress without the known absent kinds that are not `configured`.
+    /// The progress without the known absent kinds that are not reported `always`.
     fn leave_out(
         &mut self,
         mut progress: BTreeMap<Name, Progress>,
-        configured: &BTreeSet<Name>,
+        always: &BTreeSet<Name>,
     ) -> BTreeMap<Name, Progress> {
         let is_once = |kind: &Name, progress: &Progress| {
-            matches!(progress, Progress::Absent { .. }) && !configured.contains(kind)
+            matches!(progress, Progress::Absent { .. }) && !always.contains(kind)
         };
         let once = progress.iter().filter(|(kind, of)| is_once(kind, of));
         let once = once.map(|(kind, _)| kind.clone()).collect();
@@ -362,14 +363,14 @@ impl KnownAbsent {
     }
 }
 
-/// Whether the lists of all configured kinds are published.
+/// Whether the lists of all kinds that the bridge may list are published.
 ///
 /// The lists were queued before their watermarks. The queue may never be empty again, so lines are counted.
 #[derive(Debug, Default)]
 struct Listed(Option<u64>);
 
 impl Listed {
-    /// Every configured kind is listed, and `pushed` lines were queued. A number that was noted before is kept.
+    /// Every such kind is listed, and `pushed` lines were queued. A number that was noted before is kept.
     fn note(&mut self, pushed: u64) {
         self.0.get_or_insert(pushed);
     }
@@ -380,14 +381,14 @@ impl Listed {
     }
 }
 
-/// Whether the watermarks of all `configured` kinds are later than this time.
+/// Whether the watermarks of all kinds that are reported `always` are later than this time.
 fn are_all_after(
     since: Timestamp,
     progress: &BTreeMap<Name, Progress>,
-    configured: &BTreeSet<Name>,
+    always: &BTreeSet<Name>,
 ) -> bool {
-    let mut configured = configured.iter().filter_map(|kind| progress.get(kind));
-    configured.all(|progress| match progress {
+    let mut always = always.iter().filter_map(|kind| progress.get(kind));
+    always.all(|progress| match progress {
         Progress::Watermark { watermark, .. } => *watermark > since,
         Progress::Absent { .. } => true,
     })
@@ -441,9 +442,9 @@ mod tests {
 
     /// The authors of quotas invent names, and the ledger records each report of an absent kind.
     #[test]
-    fn an_absent_kind_that_is_not_configured_is_reported_once() {
+    fn an_absent_kind_that_only_a_quota_names_is_reported_once() {
         let kinds = |names: &[&'static str]| names.iter().copied().map(Name::from).collect();
-        let configured = kinds(&["pods", "services"]);
+        let always = kinds(&["pods", "services"]);
         let watermark = Progress::Watermark {
             watermark: Timestamp::EPOCH,
             version: "7".to_owned(),
@@ -461,7 +462,7 @@ mod tests {
         };
         let mut known = KnownAbsent::default();
         let mut reported = |widgets: Option<&Progress>| -> Vec<Name> {
-            let reported = known.leave_out(progress(widgets), &configured);
+            let reported = known.leave_out(progress(widgets), &always);
             reported.into_keys().collect()
         };
         let (all, known) = (
@@ -483,7 +484,7 @@ mod tests {
         }
     }
 
-    /// A daemon may wait for a kind that the operator excludes, and only for configured ones.
+    /// A daemon may wait for a kind that the operator excludes, but for none that only quotas name.
     #[test]
     fn kinds_that_only_quotas_name_are_not_waited_for() {
         let kind = |name| GroupResource::new("", name);
@@ -491,11 +492,11 @@ mod tests {
             exclude: BTreeSet::from([kind("services")]),
             ..Wanted::default()
         };
-        let configured = configured(&wanted);
-        assert!(configured.contains(&kind("services")) && configured.contains(&groups()));
-        assert_eq!(first_of(&[kind("secrets")], &configured), None);
+        let always = reported_always(&wanted);
+        assert!(always.contains(&kind("services")) && always.contains(&groups()));
+        assert_eq!(first_of(&[kind("secrets")], &always), None);
         let missing = [kind("secrets"), kind("pods")];
-        assert_eq!(first_of(&missing, &configured), Some(&missing[1]));
+        assert_eq!(first_of(&missing, &always), Some(&missing[1]));
         let at = |watermark| Progress::Watermark {
             watermark,
             version: String::new(),
@@ -505,7 +506,7 @@ mod tests {
             (Name::from("secrets"), at(Timestamp::EPOCH)),
             (Name::from("services"), Progress::Absent { absent: true }),
         ]);
-        let mut names: BTreeSet<_> = configured.iter().map(GroupResource::name).collect();
+        let mut names: BTreeSet<_> = always.iter().map(GroupResource::name).collect();
         assert!(are_all_after(Timestamp::EPOCH, &progress, &names));
         names.insert(Name::from("secrets"));
         assert!(!are_all_after(Timestamp::EPOCH, &progress, &names));
@@ -515,10 +516,10 @@ mod tests {
     #[test]
     fn a_kind_that_only_quotas_name_does_not_keep_the_leader_from_being_ready() {
         let kind = |name| GroupResource::new("", name);
-        let configured = BTreeSet::from([kind("pods"), kind("services")]);
+        let always = BTreeSet::from([kind("pods"), kind("services")]);
         let of = |names: &[&'static str]| {
             let missing: Vec<_> = names.iter().copied().map(kind).collect();
-            health(&missing, &configured)
+            health(&missing, &always)
         };
         assert_eq!(of(&[]), Health::Passed);
         let lagging = "1 kinds have no watermark yet: secrets";

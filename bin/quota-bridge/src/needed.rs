@@ -19,6 +19,14 @@ pub struct Wanted {
     pub charge: BTreeSet<GroupResource>,
 }
 
+impl Wanted {
+    /// The kinds that are watched whatever quotas limit, if they are served.
+    #[must_use]
+    pub fn independent_of_quotas(&self) -> BTreeSet<GroupResource> {
+        needed(self, &BTreeSet::new())
+    }
+}
+
 /// The kinds that are always watched: those with amounts other than their number, quotas, groups, and namespaces, by
 /// whose labels groups select.
 #[must_use]

@@ -14,8 +14,18 @@ pub struct Watermarks(Arc<Mutex<BTreeMap<GroupResource, Kind>>>);
 #[derive(Debug)]
 enum Kind {
     Absent,
-    /// The watermarks by scope; the watermark of the kind is the oldest of them.
-    Scopes(BTreeMap<Scope, Option<ScopeWatermark>>),
+    /// What is known of each scope; the watermark of the kind is the oldest of theirs.
+    Scopes(BTreeMap<Scope, Known>),
+}
+
+/// What is known of a scope.
+#[derive(Clone, Copy, Debug)]
+enum Known {
+    /// There is no watermark yet.
+    Nothing,
+    /// There is no watermark, since the bridge may not list the kind.
+    Refused,
+    Watermark(ScopeWatermark),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +47,7 @@ impl Kind {
 impl Watermarks {
     /// Records that a kind is watched from now on, in these scopes. The kind has no watermark yet.
     pub fn watched(&self, kind: &GroupResource, scopes: &[Scope]) {
-        let scopes = scopes.iter().map(|scope| (scope.clone(), None));
+        let scopes = scopes.iter().map(|scope| (scope.clone(), Known::Nothing));
         let kind_of = Kind::Scopes(scopes.collect());
         self.0.lock().insert(kind.clone(), kind_of);
     }
@@ -55,10 +65,23 @@ impl Watermarks {
 
     /// Records that all changes of a scope committed by this time are queued.
     pub fn advance(&self, scope: &Scope, time: Timestamp, version: u64) {
+        let watermark = Known::Watermark(ScopeWatermark { time, version });
+        self.change(scope, |_| watermark);
+    }
+
+    /// Records that the bridge may not list a scope. A watermark that the scope has remains.
+    pub fn refused(&self, scope: &Scope) {
+        self.change(scope, |known| match known {
+            Known::Nothing => Known::Refused,
+            known => known,
+        });
+    }
+
+    fn change(&self, scope: &Scope, change: impl FnOnce(Known) -> Known) {
         if let Some(Kind::Scopes(scopes)) = self.0.lock().get_mut(&scope.resource)
-            && let Some(watermark) = scopes.get_mut(scope)
+            && let Some(known) = scopes.get_mut(scope)
         {
-            *watermark = Some(ScopeWatermark { time, version });
+            *known = change(*known);
         }
     }
 
@@ -90,6 +113,17 @@ impl Watermarks {
         missing.map(|(kind, _)| kind.clone()).collect()
     }
 
+    /// Whether a kind lacks a watermark only because the bridge may not list it.
+    #[must_use]
+    pub fn is_refused(&self, kind: &GroupResource) -> bool {
+        let kinds = self.0.lock();
+        let Some(Kind::Scopes(scopes)) = kinds.get(kind) else {
+            return false;
+        };
+        let mut known = scopes.values();
+        oldest(scopes).is_none() && !known.any(|known| matches!(known, Known::Nothing))
+    }
+
     /// Whether all objects of these kinds have been queued: each has a watermark, or is not served.
     #[must_use]
     pub fn are_known(&self, these: &[GroupResource]) -> bool {
@@ -105,8 +139,12 @@ impl Watermarks {
     }
 }
 
-fn oldest(scopes: &BTreeMap<Scope, Option<ScopeWatermark>>) -> Option<ScopeWatermark> {
-    let all: Option<Vec<_>> = scopes.values().copied().collect();
+fn oldest(scopes: &BTreeMap<Scope, Known>) -> Option<ScopeWatermark> {
+    let all = scopes.values().map(|known| match known {
+        Known::Watermark(watermark) => Some(*watermark),
+        Known::Nothing | Known::Refused => None,
+    });
+    let all: Option<Vec<_>> = all.collect();
     all?.into_iter().min_by_key(|watermark| watermark.time)
 }
 
@@ -141,6 +179,26 @@ mod tests {
         assert_eq!(marks.progress().len(), 1);
         marks.keep_absent(|_| false);
         assert!(marks.is_empty());
+    }
+
+    #[test]
+    fn a_kind_is_refused_until_it_is_listed() {
+        let kind = GroupResource::new("", "secrets");
+        let [a, b] = ["a", "b"].map(|namespace| Scope {
+            resource: kind.clone(),
+            namespace: Some(namespace.into()),
+        });
+        let marks = Watermarks::default();
+        marks.refused(&a);
+        assert!(!marks.is_refused(&kind), "it is not watched");
+        marks.watched(&kind, &[a.clone(), b.clone()]);
+        marks.refused(&a);
+        assert!(!marks.is_refused(&kind), "the other namespace is awaited");
+        marks.advance(&b, Timestamp::EPOCH, 7);
+        assert!(marks.is_refused(&kind));
+        marks.refused(&b);
+        marks.advance(&a, Timestamp::EPOCH, 7);
+        assert!(!marks.is_refused(&kind) && marks.missing().is_empty());
     }
 
     #[test]

@@ -285,10 +285,8 @@ impl<'a> Session<'a> {
             actor,
             ..
         } = self.intake;
-        let is_outdated = ledger.peek(|state| {
-            let mut resets = state.version_resets().iter();
-            resets.any(|scope| scope.source == actor.principal)
-        });
+        let is_outdated =
+            ledger.peek(|state| state.awaited_resets(&actor.principal).next().is_some());
         status.set_outdated(is_outdated);
     }
 
@@ -327,8 +325,7 @@ impl<'a> Session<'a> {
                 };
                 state.relist(&scope).is_some()
             };
-            let replaced = state.version_resets().iter();
-            let replaced = replaced.filter(|scope| scope.source == actor.principal);
+            let replaced = state.awaited_resets(&actor.principal);
             let replaced = replaced.map(|scope| (&scope.source, &scope.resource));
             let required = required.iter().flat_map(|required| {
                 let kinds = required.resources.iter();

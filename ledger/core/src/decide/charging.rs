@@ -70,24 +70,13 @@ pub fn set_object_labels(
 }
 
 /// Lets the objects of these kinds that a source lists replace the recorded ones, whatever their version.
-///
-/// A kind that the source does not list would be awaited for ever: objects may come by HTTP, or the cluster may not have
-/// the kind any more. A source without any progress may list all of them: it may have been lost with events of the
-/// source.
 fn listed_anew<'a>(
     state: &'a State,
     kinds: impl Iterator<Item = Name> + 'a,
     source: Option<&'a Name>,
 ) -> impl Iterator<Item = Event> + 'a {
     let source = source.filter(|_| state.object_count() > 0);
-    let kinds = source.map(|source| {
-        let progress: Vec<_> = state.watermarks(source).collect();
-        let is_listed = move |kind: &Name| {
-            let mut reported = progress.iter().map(|view| &view.reported);
-            progress.is_empty() || reported.any(|it| it.resource == *kind && !it.is_absent)
-        };
-        kinds.filter(is_listed).map(move |kind| (kind, source))
-    });
+    let kinds = source.map(|source| kinds.map(move |kind| (kind, source)));
     let scopes = kinds
         .into_iter()
         .flatten()

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::State;
 use crate::{
     codec::record,
-    event::{Watermark, Watermarks},
+    event::{RelistScope, Watermark, Watermarks},
 };
 use quota_semantics::{Name, Timestamp};
 
@@ -137,6 +137,25 @@ impl State {
             },
             counts: kind.counts(),
         })
+    }
+
+    /// The scopes of a source whose recorded objects are right only when the source has listed them again.
+    ///
+    /// A kind that the source has neither listed nor reported as present would be awaited for ever: its objects may come by
+    /// HTTP, or the cluster may not have the kind any more. A source without any progress may list every kind, since its
+    /// progress may have been lost with its events. Charged kinds are always awaited: their objects were counted by another
+    /// rule.
+    pub fn awaited_resets<'a>(&'a self, source: &'a Name) -> impl Iterator<Item = &'a RelistScope> {
+        let progress = self.progress.sources.get(source);
+        let kinds = progress
+            .map(|progress| &progress.kinds)
+            .filter(|kinds| !kinds.is_empty());
+        let is_awaited = move |kind: &Name| {
+            self.charging().contains(kind)
+                || kinds.is_none_or(|kinds| kinds.get(kind).is_some_and(|kind| !kind.is_absent))
+        };
+        let resets = self.version_resets().iter();
+        resets.filter(move |scope| scope.source == *source && is_awaited(&scope.resource))
     }
 
     /// The version that a kind had at its watermark; 0: unknown.

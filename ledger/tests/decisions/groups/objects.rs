@@ -149,7 +149,7 @@ fn labels_of_objects_are_recorded_before_groups_choose_by_them() {
 
 /// Objects may come by HTTP, or be of a kind that the cluster has no more: no list of theirs will ever come.
 #[test]
-fn only_kinds_that_the_source_lists_are_listed_again_for_a_new_label() {
+fn only_kinds_that_the_source_lists_are_awaited_after_a_new_label() {
     let mut given = Given::default();
     for kind in [
         "pods",
@@ -189,7 +189,45 @@ fn only_kinds_that_the_source_lists_are_listed_again_for_a_new_label() {
     given.records_labels(&["app"]).unwrap();
     let resets = given.state.version_resets().iter();
     let kinds: Vec<&str> = resets.map(|scope| &*scope.resource).collect();
-    assert_eq!(kinds, ["pods", "services"]);
+    let all = [
+        "gadgets.example.com",
+        "pods",
+        "services",
+        "widgets.example.com",
+    ];
+    assert_eq!(kinds, all);
+    let source = Name::from("stream");
+    let awaited = |state: &State| -> Vec<Name> {
+        let awaited = state.awaited_resets(&source);
+        awaited.map(|scope| scope.resource.clone()).collect()
+    };
+    assert_eq!(awaited(&given.state), ["pods", "services"]);
+    assert_eq!(given.state.awaited_resets(&"other".into()).count(), 0);
+
+    // If one of the others is listed nevertheless, in a namespace only, the list replaces its objects.
+    let begin = RelistBegin {
+        scope: RelistScope {
+            resource: "widgets.example.com".into(),
+            namespace: Some(team()),
+            source: source.clone(),
+        },
+        id: None,
+        allow_empty: false,
+    };
+    let events = decide::begin_relist(&given.state, begin, false);
+    given.record(events);
+    let mut listed = alive("widgets.example.com", 1, "pods=2");
+    if let Sighting::Alive { object, .. } = &mut listed {
+        object.resource = "widgets.example.com".into();
+    }
+    let events = decide::replace(&given.state, &source, listed).unwrap();
+    assert!(matches!(&events[..], [Event::ObjectReplaced(_)]));
+
+    // Workloads that are charged from now on are awaited, although nothing is known of them yet.
+    let charged = [Name::from("jobs.batch")].into();
+    let events = decide::set_charging(&given.state, &charged, Some(&source));
+    given.record(events);
+    assert_eq!(awaited(&given.state), ["jobs.batch", "pods", "services"]);
 }
 
 /// Any object of a name may be the one that is stored. What is held for one in one group does not hold for another one

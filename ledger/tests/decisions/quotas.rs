@@ -49,6 +49,44 @@ fn a_quota_that_is_recorded_as_an_object_only_is_adopted_when_it_is_reported_aga
     assert!(!given.sees(&seen(5, Some("pods=5"))), "it is deleted");
 }
 
+/// A newer version of the object would replace it, too.
+#[test]
+fn an_adopted_quota_replaces_one_of_its_name_that_was_set_at_the_daemon() {
+    let mut given = Given::hard("pods=9");
+    let seen = |id: &str, version: u64, hard: Option<&str>| match alive(id, version, "pods=1") {
+        Sighting::Alive { mut object, .. } => {
+            object.name = "compute".into();
+            let quota = hard.map(|hard| {
+                Box::new(Adopted {
+                    created: at(0),
+                    spec: quota(hard, None).spec,
+                    metadata: Box::default(),
+                })
+            });
+            Sighting::Alive { object, quota }
+        }
+        other => other,
+    };
+    let owner = |given: &Given| {
+        let record = given.state.quota_record("team-a", "compute");
+        record.unwrap().0.uid.clone()
+    };
+    assert!(given.sees(&seen("a", 5, None)));
+    assert!(
+        !given.sees(&seen("a", 4, Some("pods=4"))),
+        "an older version"
+    );
+    assert_ne!(owner(&given), uid("a"));
+    assert!(given.sees(&seen("a", 5, Some("pods=5"))));
+    assert_eq!(owner(&given), uid("a"));
+    assert!(!given.sees(&seen("a", 5, Some("pods=5"))), "it is adopted");
+
+    // The end of the first object was not reported: its last version does not replace the quota of the second.
+    assert!(given.sees(&seen("b", 7, Some("pods=7"))));
+    assert!(!given.sees(&seen("a", 5, Some("pods=5"))));
+    assert_eq!(owner(&given), uid("b"));
+}
+
 #[test]
 fn a_quota_changes_only_as_its_editor_saw_it() {
     let mut given = Given::hard("pods=9");

@@ -245,11 +245,13 @@ fn alive(state: &State, mut object: Box<Observed>, quota: Option<Box<Adopted>>) 
         let more = adopted().into_iter().chain(named);
         return accepted(object, ends_reservation, more);
     };
-    // Quotas may be adopted since the version was recorded. A quota with a record is as of that version or a later one.
+    // Quotas may be adopted since the version was recorded. A record with the uid of an object is adopted already; any
+    // other record was set at the daemon, and a newer version would replace it, too.
+    let is_adopted = |record: &QuotaRecord| state.object(&record.namespace, &record.uid).is_some();
     let is_to_be_adopted = quota.is_some()
         && state
             .quota_record(&object.namespace, &object.name)
-            .is_none();
+            .is_none_or(|(record, _)| !is_adopted(record));
     // A kind may get its right name in the same version.
     let is_known = object.version == recorded.version
         && object.resource == recorded.resource

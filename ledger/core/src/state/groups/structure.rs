@@ -250,18 +250,24 @@ impl State {
             above.insert(parent);
             above.extend(self.groups.above(parent));
         }
-        // A new group counts the members of groups that name it as their parent already.
-        let below = self.groups.children.get(name);
+        // A new group counts the members of groups that name it as their parent already; an existing one has them.
+        let below = self.groups.children.get(name).filter(|_| own.is_none());
+        let below = below.into_iter().flatten();
+        let below: BTreeSet<&Name> = below
+            .flat_map(|&child| self.groups.members(child).keys())
+            .collect();
         self.namespaces.slab.iter().find_map(|(_, namespace)| {
             let record = namespace
                 .observed
                 .as_ref()
                 .map(|observed| &*observed.record);
-            let counts = |&group: &u32| self.groups.members(group).contains_key(&namespace.name);
-            let is_member = own.as_ref().is_some_and(counts);
-            let joins = Groups::decides(&spec.selector, &namespace.name, record) == Some(true)
-                || below.is_some_and(|children| children.iter().any(counts));
-            if !is_member && !joins {
+            let is_member =
+                own.is_some_and(|own| self.groups.members(own).contains_key(&namespace.name));
+            let joins = || {
+                Groups::decides(&spec.selector, &namespace.name, record) == Some(true)
+                    || below.contains(&namespace.name)
+            };
+            if !is_member && !joins() {
                 return None;
             }
             let counting: BTreeSet<u32> = namespace.chain.iter().map(|link| link.group).collect();

@@ -131,6 +131,41 @@ fn a_principal_commits_so_much_in_all_namespaces() {
     );
 }
 
+/// It is then a commit of the other principal.
+#[test]
+fn a_commit_that_replaces_that_of_another_principal_is_bounded_as_a_new_one() {
+    let mut given = Given::hard("pods=9");
+    given.policy.bounds.committed_per_principal = 1;
+    given.policy.bounds.committed_per_namespace = 2;
+    let record = |given: &mut Given, holder: &'static str, events| {
+        let now = given.now();
+        WriteTransaction::new(&mut given.state, &mut given.open, now)
+            .record(&Actor::named(holder), events);
+    };
+    let other = By::holder("other");
+    let commit = |given: &Given, by: &By, id: &str| {
+        let bounds = &given.policy.bounds;
+        decide::commit(&given.state, by, "team-a", &uid(id), None, bounds)
+    };
+    // As an update under review is held beside the commit of the object.
+    let held = Given::hard("pods=9").reserve(&reserve_request("a", "pods=2"));
+    for (holder, id) in [("test", "a"), ("other", "b")] {
+        let reserved = Given::hard("pods=9").reserve(&reserve_request(id, "pods=1"));
+        record(&mut given, holder, reserved.unwrap().events);
+        let events = commit(&given, &By::holder(holder), id).unwrap();
+        record(&mut given, holder, events);
+    }
+    record(&mut given, "other", held.unwrap().events);
+    let refused = commit(&given, &other, "a").unwrap_err();
+    assert!(
+        matches!(refused, Refusal::LimitReached { limit, .. } if limit == "limits.committed_per_principal"),
+        "{refused}"
+    );
+    let returned = decide::release(&given.state, &other, "team-a", &uid("b"));
+    record(&mut given, "other", returned.unwrap());
+    assert_eq!(commit(&given, &other, "a").unwrap().len(), 1);
+}
+
 #[test]
 fn what_was_committed_is_given_back_once_unless_a_source_has_shown_it() {
     let mut given = Given::hard("pods=9");

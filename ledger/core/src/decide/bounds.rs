@@ -136,7 +136,8 @@ impl Bounds {
         }
     }
 
-    /// Checks whether one more reservation of `owner` in a namespace may be committed.
+    /// Checks whether one more reservation of `owner` in a namespace may be committed. `replaced`: the owner of the commit
+    /// that the new one replaces, if there is one.
     ///
     /// # Errors
     /// `LimitReached`.
@@ -146,13 +147,16 @@ impl Bounds {
         by: &By,
         namespace: &str,
         owner: &Name,
+        replaced: Option<&Name>,
     ) -> Result<(), Refusal> {
-        within(
-            "limits.committed_per_namespace",
-            state.committed_count_in(namespace) + 1,
-            self.committed_per_namespace,
-        )?;
-        if by.is_anybody {
+        if replaced.is_none() {
+            within(
+                "limits.committed_per_namespace",
+                state.committed_count_in(namespace) + 1,
+                self.committed_per_namespace,
+            )?;
+        }
+        if by.is_anybody || replaced == Some(owner) {
             return Ok(());
         }
         within(

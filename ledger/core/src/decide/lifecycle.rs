@@ -97,10 +97,13 @@ pub fn commit(
         }
     }
     let mut resources = committed.clone();
-    match state.committed(namespace, uid) {
-        Some(committed) => resources.max(&committed.resources),
-        None => bounds.check_commit(state, by, namespace, &view.owner)?,
+    // An earlier commit of the object, which this one replaces.
+    let earlier = state.unobserved_commit(namespace, uid);
+    if let Some(committed) = earlier.and_then(|earlier| earlier.committed.as_ref()) {
+        resources.max(&committed.resources);
     }
+    let replaced = earlier.map(|earlier| &earlier.owner);
+    bounds.check_commit(state, by, namespace, &view.owner, replaced)?;
     Ok(vec![Event::ReservationCommitted {
         uid: uid.clone(),
         namespace: Name::from(namespace),

@@ -180,7 +180,7 @@ impl Tasks {
             Ok::<_, Failure>(())
         };
         match self.member {
-            Some(member) => member.end_after(changing).await??,
+            Some(member) => member.end_after(changing).await?,
             None => changing.await?,
         }
         if let Some(signer) = self.signer {

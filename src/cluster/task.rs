@@ -43,25 +43,19 @@ pub struct Running {
 impl Running {
     /// Ends the member after `changing`, which ends when its last decisions are durable. After a few seconds the member
     /// ends in any case: a decision that does not get into the log ends only with the member.
-    ///
-    /// # Errors
-    /// The task has panicked.
-    pub(crate) async fn end_after<T>(
-        self,
-        changing: impl Future<Output = T>,
-    ) -> Result<T, Failure> {
-        let (changed, ended) = in_turn(changing, self.end()).await;
-        ended.map(|()| changed)
+    pub(crate) async fn end_after<T>(self, changing: impl Future<Output = T>) -> T {
+        in_turn(changing, self.end()).await.0
     }
 
     /// Ends the member. All decisions are durable then, unless this took longer than a few seconds.
-    async fn end(self) -> Result<(), Failure> {
+    async fn end(self) {
         let drained = tokio::time::timeout(DRAIN, self.cluster.0.replica.shut());
         if drained.await.is_err() {
             tracing::warn!("the last decisions are not in the log: they are dropped, unanswered");
         }
         self.stop.cancel();
-        Ok(self.task.await.map_err(anyhow::Error::from)?)
+        // Nobody aborts the task, and the process ends if it panics.
+        let _ = self.task.await;
     }
 }
 

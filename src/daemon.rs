@@ -102,7 +102,7 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
     readiness.register_computed("quota-plugin", move || health.plugin_health());
     let is_shared = config.quotas.adopt && !config.quotas.plugin_is_off;
     if is_shared && config.admission.listen.is_some() {
-        tokio::spawn(hook.clone().look_for_shared_quotas(stop.clone()));
+        tokio::spawn(hook.clone().detect_shared_quotas(stop.clone()));
     }
     let kube = Kube::start(opened.ledger.clone(), (&*config).into(), stop.clone());
     let routes = || routes::of_api(app.clone(), hook.clone(), kube.clone(), readiness.clone());

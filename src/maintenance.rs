@@ -24,7 +24,7 @@ const TICK: Duration = Duration::from_secs(1);
 const COMPACTION: Duration = Duration::from_secs(60);
 
 /// How often the free space is looked at while relists are finished.
-const LOOK_AT_DISK: Duration = Duration::from_millis(200);
+const DISK_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The wait before a failed snapshot is retried.
 const SNAPSHOT_RETRY: Duration = Duration::from_secs(60);
@@ -211,7 +211,7 @@ impl Maintenance {
     }
 
     async fn until_disk_low(&self) {
-        let mut ticks = tokio::time::interval(LOOK_AT_DISK);
+        let mut ticks = tokio::time::interval(DISK_CHECK_INTERVAL);
         while !self.ledger.is_disk_low() {
             ticks.tick().await;
         }

@@ -112,7 +112,7 @@ pub(super) enum SignError {
 
 /// How the ledger stands to the last signed checkpoint, if it does not contradict it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum LedgerPosition {
     /// The ledger extends it, or there is none.
     Extends,
     /// The replica does not reach it yet.
@@ -130,7 +130,7 @@ pub(crate) struct Signer {
     /// The last checkpoint signed before the start: it may not have been delivered.
     earlier: Option<Signed>,
     rules: Settings,
-    standing: Standing,
+    standing: LedgerPosition,
 }
 
 impl Signer {
@@ -164,21 +164,21 @@ impl Signer {
             last,
             earlier,
             rules,
-            standing: Standing::Extends,
+            standing: LedgerPosition::Extends,
         };
         signer.standing = signer.compare()?;
         Ok(signer)
     }
 
     /// Compares the ledger with the last checkpoint.
-    pub(super) fn compare(&self) -> Result<Standing, StartError> {
+    pub(super) fn compare(&self) -> Result<LedgerPosition, StartError> {
         let Some(last) = &self.last else {
-            return Ok(Standing::Extends);
+            return Ok(LedgerPosition::Extends);
         };
         let why = match last.is_extended_by(&self.reader)? {
-            Extends::Yes => return Ok(Standing::Extends),
-            Extends::Compacted => return Ok(Standing::Unproven),
-            Extends::TooShort { .. } if self.rules.is_replica => return Ok(Standing::Behind),
+            Extends::Yes => return Ok(LedgerPosition::Extends),
+            Extends::Compacted => return Ok(LedgerPosition::Unproven),
+            Extends::TooShort { .. } if self.rules.is_replica => return Ok(LedgerPosition::Behind),
             Extends::TooShort { last } => format!("it ends with sequence {last}"),
             Extends::Differs => "the chain hash there is another one".to_owned(),
         };
@@ -208,13 +208,13 @@ impl Signer {
     /// Waits until the replica has the entry of the last checkpoint. A replica that has another one there ends the
     /// process, as it would at the next start.
     async fn catch_up(&mut self, stop: &CancellationToken) {
-        if self.standing == Standing::Behind {
+        if self.standing == LedgerPosition::Behind {
             tracing::warn!(
                 file = %self.rules.file.display(),
                 "no checkpoints are signed until the replica has the entry of the last one"
             );
         }
-        while self.standing == Standing::Behind {
+        while self.standing == LedgerPosition::Behind {
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(TICK) => {}
@@ -226,10 +226,10 @@ impl Signer {
 
     async fn sign_until(&mut self, send: impl Fn(&Signed), stop: &CancellationToken) {
         match self.standing {
-            Standing::Extends => {}
+            LedgerPosition::Extends => {}
             // The daemon stops before the replica has caught up.
-            Standing::Behind => return,
-            Standing::Unproven => {
+            LedgerPosition::Behind => return,
+            LedgerPosition::Unproven => {
                 metrics::checkpoint_failed();
                 tracing::error!(
                     file = %self.rules.file.display(),

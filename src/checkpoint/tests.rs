@@ -6,7 +6,7 @@ use quota_journal::{
 };
 use quota_semantics::{Span, Timestamp};
 
-use super::signer::{Settings, Signer, Standing, StartError};
+use super::signer::{LedgerPosition, Settings, Signer, StartError};
 
 fn key() -> PrivateKey {
     PrivateKey::generate("ledger.example.com").unwrap()
@@ -111,12 +111,12 @@ fn a_replica_is_compared_with_the_last_checkpoint_once_it_reaches_it() {
         let (mut journal, reader) = ledger(&path, 0, salt);
         let signer = signer_of(directory.path(), &key, &reader, true).unwrap();
         for number in 0..5 {
-            assert_eq!(signer.compare().unwrap(), Standing::Behind);
+            assert_eq!(signer.compare().unwrap(), LedgerPosition::Behind);
             journal.append(batch(number, salt)).unwrap();
             journal.write().unwrap();
         }
         match signer.compare() {
-            Ok(standing) => assert!(is_same && standing == Standing::Extends),
+            Ok(standing) => assert!(is_same && standing == LedgerPosition::Extends),
             Err(error) => assert!(!is_same && error.to_string().contains("another"), "{error}"),
         }
     }

@@ -105,7 +105,7 @@ impl Cluster {
         let Some(marked) = self.0.replica.mark(settings.digest_interval.span()) else {
             return;
         };
-        tokio::join!(self.take_digests(marked), self.look_at_others());
+        tokio::join!(self.take_digests(marked), self.compare_with_others());
     }
 
     async fn take_digests(&self, mut marked: mpsc::Receiver<Marked>) {
@@ -119,7 +119,7 @@ impl Cluster {
         }
     }
 
-    async fn look_at_others(&self) {
+    async fn compare_with_others(&self) {
         let mut compared_at = 0;
         loop {
             tokio::time::sleep(COMPARE).await;

@@ -81,7 +81,7 @@ struct Window {
 struct Live {
     record: Record,
     /// The entry that created it; 0 if it was there before the window.
-    born: Sequence,
+    created_at: Sequence,
     /// The last entry that set it; 0 if that was before the window.
     set: Sequence,
 }
@@ -176,10 +176,10 @@ impl Changes {
     }
 
     /// The entry that created an object; none if it is not there, or another one has its name.
-    pub(super) fn born(&self, key: &Key, uid: &Uid) -> Option<Sequence> {
+    pub(super) fn created_at(&self, key: &Key, uid: &Uid) -> Option<Sequence> {
         let window = self.window.lock();
         let live = window.records.get(&key.namespace)?.get(&key.name)?;
-        (live.record.uid() == uid).then_some(live.born)
+        (live.record.uid() == uid).then_some(live.created_at)
     }
 
     /// Checks that the changes of a kind since a version are recorded, in one namespace or in all.
@@ -342,7 +342,7 @@ impl Window {
             None => {
                 let live = Live {
                     record,
-                    born: entry,
+                    created_at: entry,
                     set: entry,
                 };
                 records.insert(key.name, live);
@@ -397,11 +397,16 @@ impl Window {
         if let Some(record) = set {
             self.remember(record, entry.sequence);
         }
-        if let Some(Live { record, born, set }) = gone {
+        if let Some(Live {
+            record,
+            created_at,
+            set,
+        }) = gone
+        {
             self.delete(Deletion {
                 sequence: entry.sequence,
                 record,
-                born,
+                created_at,
                 set,
             });
         }

@@ -47,15 +47,15 @@ fn as_list(kind: Kind, shape: Shape, metadata: &Value, entries: Vec<Value>) -> V
 }
 
 /// What is made of the objects of a page, one after the other.
-pub(super) trait Making: Send + 'static {
+pub(super) trait PageBuilder: Send + 'static {
     /// The result.
-    type Made: Send + 'static;
+    type Output: Send + 'static;
 
     /// Adds an object.
     fn add(&mut self, object: &Object, turn: &Turn) -> Result<()>;
 
     /// The result, with the version of the page, and the position where the next page begins.
-    fn end(self, version: Sequence, next: Option<Position>, turn: &Turn) -> Result<Self::Made>;
+    fn end(self, version: Sequence, next: Option<Position>, turn: &Turn) -> Result<Self::Output>;
 }
 
 /// A list. Of its objects only the text is kept.
@@ -124,8 +124,8 @@ impl Listing {
     }
 }
 
-impl Making for Listing {
-    type Made = Vec<u8>;
+impl PageBuilder for Listing {
+    type Output = Vec<u8>;
 
     fn add(&mut self, object: &Object, turn: &Turn) -> Result<()> {
         let entry = self.entry(object)?;
@@ -193,7 +193,7 @@ impl Kube {
     /// Makes something of the objects of a scope after a position, in the turn of the principal if they show many
     /// amounts. The state is locked for a few objects at a time, so that no job waits for long; meanwhile they are only
     /// copied. The version is that of the first few.
-    pub(super) async fn page<M: Making>(
+    pub(super) async fn page<M: PageBuilder>(
         &self,
         permit: &Permit,
         scope: &Arc<Scope>,
@@ -201,7 +201,7 @@ impl Kube {
         limit: usize,
         check: impl Fn(Sequence) -> Result<()>,
         making: M,
-    ) -> Result<M::Made> {
+    ) -> Result<M::Output> {
         let mut filling = Filling {
             making,
             limit,
@@ -249,8 +249,8 @@ impl Kube {
 }
 
 /// A page, or a part of one.
-enum Made<M: Making> {
-    Page(M::Made),
+enum Made<M: PageBuilder> {
+    Page(M::Output),
     Part(Filling<M>),
 }
 
@@ -266,7 +266,7 @@ struct Filling<M> {
     last: Option<Position>,
 }
 
-impl<M: Making> Filling<M> {
+impl<M: PageBuilder> Filling<M> {
     /// Adds the objects of the scope; answers whether the page is full and there are more.
     fn fill(
         &mut self,

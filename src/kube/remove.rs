@@ -16,7 +16,7 @@ use super::{
     accept::Shape,
     body::{Body, JSON, PROTOBUF, YAML},
     object::Object,
-    page::{Listing, Making},
+    page::{Listing, PageBuilder},
     params::Params,
     protobuf, read,
     request::ATTEMPTS,
@@ -84,15 +84,15 @@ pub(super) async fn delete_collection(
 /// The keys of the objects of a page.
 struct Keys(Vec<Key>);
 
-impl Making for Keys {
-    type Made = (Vec<Key>, Sequence, Option<Position>);
+impl PageBuilder for Keys {
+    type Output = (Vec<Key>, Sequence, Option<Position>);
 
     fn add(&mut self, object: &Object, _: &Turn) -> Result<()> {
         self.0.push(object.key());
         Ok(())
     }
 
-    fn end(self, version: Sequence, next: Option<Position>, _: &Turn) -> Result<Self::Made> {
+    fn end(self, version: Sequence, next: Option<Position>, _: &Turn) -> Result<Self::Output> {
         Ok((self.0, version, next))
     }
 }

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use self::{
-    events::{ClientState, EventMaker, Manner, Purpose, Span, line},
+    events::{ClientState, EventMaker, Purpose, Span, WatchOptions, line},
     lines::{Gone, Sender},
 };
 use super::{
@@ -90,7 +90,7 @@ pub(super) async fn watch(
         .min(DURATION_MAX);
     let (lines, body) = lines::channel();
     let seen = from.unwrap_or(head);
-    let manner = Manner {
+    let manner = WatchOptions {
         scope: Arc::new(scope),
         shape,
         attachment,
@@ -126,7 +126,7 @@ pub(super) async fn watch(
 
 struct Watch {
     kube: Kube,
-    manner: Arc<Manner>,
+    manner: Arc<WatchOptions>,
     permit: Permit,
     bookmarks: bool,
     marks_beginning: bool,

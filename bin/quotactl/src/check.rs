@@ -34,7 +34,7 @@ fn check(session: &Session, document: Document) -> Outcome {
         let of = |field| text(&body, field);
         let what = named(of("/reservedBy/kind"), of("/reservedBy/name"));
         session.output.line(summary(&what, &verdict))?;
-        if let Some(table) = figures::looked_at(&verdict.quotas) {
+        if let Some(table) = figures::checked_quotas(&verdict.quotas) {
             session.output.table(&table)?;
         }
     }

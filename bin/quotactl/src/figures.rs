@@ -49,7 +49,7 @@ pub(crate) fn percent(share: f64) -> String {
 }
 
 /// The quotas that a decision checked, as a table; none if there are none.
-pub(crate) fn looked_at(quotas: &[CheckedQuota]) -> Option<Table> {
+pub(crate) fn checked_quotas(quotas: &[CheckedQuota]) -> Option<Table> {
     let limits = || quotas.iter().flat_map(|quota| &quota.resources);
     let others = |limit: &CheckedLimit| limit.guaranteed_to_others.clone().unwrap_or_default();
     let guarantees = limits().any(|limit| !others(limit).is_zero());

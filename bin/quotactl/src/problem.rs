@@ -24,7 +24,7 @@ pub(crate) fn failure(error: &Error, namespace: Option<&str>) -> Failure {
         failure.figures = problem
             .quotas
             .as_deref()
-            .and_then(figures::looked_at)
+            .and_then(figures::checked_quotas)
             .map(|table| table.render(true));
     } else if problem.errors.len() > 1 {
         failure.message = problem.title.clone().into_owned();

@@ -147,7 +147,7 @@ impl Hook {
     }
 
     /// Counts the adopted quotas, which the API server's quota plugin enforces as well, at intervals until `stop`.
-    pub(crate) async fn look_for_shared_quotas(self, stop: CancellationToken) {
+    pub(crate) async fn detect_shared_quotas(self, stop: CancellationToken) {
         let mut ticks = tokio::time::interval(LOOK);
         while stop.run_until_cancelled(ticks.tick()).await.is_some() {
             self.0.plugin.shares(self.shared_quotas());

@@ -195,7 +195,7 @@ impl Publishers {
     }
 
     /// Whether no cluster is known yet.
-    pub(super) fn knows_nobody(&self) -> bool {
+    pub(super) fn has_no_publishers(&self) -> bool {
         self.0.pending.lock().clusters.is_empty()
     }
 

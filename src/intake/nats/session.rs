@@ -155,7 +155,7 @@ impl<'a> Session<'a> {
             settings,
             ..
         } = self.intake;
-        if publishers.knows_nobody()
+        if publishers.has_no_publishers()
             && let Ok(last) = self
                 .stream
                 .get_last_raw_message_by_subject(&settings.subject)
@@ -299,13 +299,13 @@ impl<'a> Session<'a> {
             status.set_caught_up(requested);
             self.target = None;
             self.silent_since = None;
-            self.ask_for_unlisted();
+            self.request_relists();
         }
     }
 
     /// Requests the kinds that a watermark depends on, or whose objects are to be replaced, but that have not been
     /// listed: the publisher may not have received the request, or the daemon may have ended before sending it.
-    fn ask_for_unlisted(&self) {
+    fn request_relists(&self) {
         let Intake {
             ledger,
             publishers,
@@ -355,7 +355,7 @@ impl<'a> Session<'a> {
         self.intake.status.set_last_sequence(last);
         self.target.get_or_insert((last, requested));
         if is_idle && self.position < last {
-            self.look_for_more(gather, last).await?;
+            self.poll_stream_end(gather, last).await?;
         }
         self.reach_target();
         Ok(())
@@ -363,7 +363,7 @@ impl<'a> Session<'a> {
 
     /// Handles a consumer that has delivered nothing although the stream goes further: either no message is for this
     /// ledger, or the consumer is stuck.
-    async fn look_for_more(&mut self, gather: &mut Gather<'_>, last: u64) -> Result<(), Ended> {
+    async fn poll_stream_end(&mut self, gather: &mut Gather<'_>, last: u64) -> Result<(), Ended> {
         let subject = &self.intake.settings.subject;
         let next = self
             .stream

@@ -21,7 +21,7 @@ pub(in crate::kube) struct Deletion {
     /// What was deleted.
     pub(in crate::kube) record: Record,
     /// The entry that created it; 0 if it was there before the window.
-    pub(in crate::kube) born: Sequence,
+    pub(in crate::kube) created_at: Sequence,
     /// The last entry that set it; 0 if that was before the window.
     pub(in crate::kube) set: Sequence,
 }

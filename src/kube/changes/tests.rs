@@ -109,7 +109,7 @@ fn deletions_are_read_in_portions_and_none_is_missed() {
             assert!(some.len() <= CHANGES_AT_ONCE && until > after);
             found.extend(
                 some.iter()
-                    .map(|deletion| (deletion.sequence, deletion.born)),
+                    .map(|deletion| (deletion.sequence, deletion.created_at)),
             );
             (portions, after) = (portions + 1, until);
         }
@@ -273,14 +273,14 @@ fn an_object_was_born_with_the_entry_that_created_it() {
         namespace: "a".into(),
         name: "q".into(),
     };
-    let born = |sequence, kind| {
+    let created_at = |sequence, kind| {
         let entry = entry(sequence, event(kind, "a".into()));
         changes.window.lock().take(&entry);
-        changes.born(&key, &uid)
+        changes.created_at(&key, &uid)
     };
-    assert_eq!(born(1, 0), Some(1));
-    assert_eq!(born(2, 0), Some(1), "it was only set anew");
-    assert_eq!(born(3, 1), None);
-    assert_eq!(born(4, 0), Some(4));
-    assert_eq!(changes.born(&key, &Uid::from_uuid([8; 16])), None);
+    assert_eq!(created_at(1, 0), Some(1));
+    assert_eq!(created_at(2, 0), Some(1), "it was only set anew");
+    assert_eq!(created_at(3, 1), None);
+    assert_eq!(created_at(4, 0), Some(4));
+    assert_eq!(changes.created_at(&key, &Uid::from_uuid([8; 16])), None);
 }

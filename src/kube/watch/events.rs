@@ -35,7 +35,7 @@ const SENT_MAX: usize = 1 << 14;
 const LINES_BYTES: usize = 256 << 10;
 
 /// Which objects a watch shows, and how.
-pub(super) struct Manner {
+pub(super) struct WatchOptions {
     pub(super) scope: Arc<Scope>,
     pub(super) shape: Shape,
     pub(super) attachment: Attachment,
@@ -85,7 +85,7 @@ pub(super) enum Purpose {
 /// Makes lines.
 pub(super) struct EventMaker<'a> {
     pub(super) kube: &'a Kube,
-    pub(super) manner: &'a Manner,
+    pub(super) manner: &'a WatchOptions,
     pub(super) client: &'a mut ClientState,
     pub(super) turn: &'a Turn,
     pub(super) span: Span,
@@ -110,7 +110,7 @@ impl ClientState {
     /// A table with these rows.
     pub(super) fn table(
         &mut self,
-        manner: &Manner,
+        manner: &WatchOptions,
         version: &str,
         resource_version: &str,
         rows: Vec<Value>,
@@ -171,8 +171,8 @@ impl EventMaker<'_> {
         let upto = self.span.upto;
         let digest = Some(digest(&view)).filter(|_| view.entry() <= upto);
         let (key, uid) = (view.key(), view.record().uid().clone());
-        let born = self.kube.0.changes.born(&key, &uid);
-        if born.is_some_and(|born| born > upto) {
+        let created_at = self.kube.0.changes.created_at(&key, &uid);
+        if created_at.is_some_and(|created_at| created_at > upto) {
             return Ok(());
         }
         let version = self.kube.version(&view, head).min(upto);
@@ -199,8 +199,8 @@ impl EventMaker<'_> {
         }
         let (key, uid) = (view.key(), view.record().uid().clone());
         // For an object that is gone, its deletion is sent.
-        let born = self.kube.0.changes.born(&key, &uid);
-        let Some(born) = born.filter(|born| *born <= upto) else {
+        let created_at = self.kube.0.changes.created_at(&key, &uid);
+        let Some(created_at) = created_at.filter(|created_at| *created_at <= upto) else {
             return Ok(());
         };
         // Most objects have not changed, so they are compared before they are read and rendered. An object that was set
@@ -214,7 +214,7 @@ impl EventMaker<'_> {
         let object = self.object(view, sequence);
         let labels = &self.manner.scope.labels;
         if labels.matches(object.labels()) {
-            let is_new = born > seen || !labels.is_empty();
+            let is_new = created_at > seen || !labels.is_empty();
             let event = match sent.is_none() && is_new {
                 true => "ADDED",
                 false => "MODIFIED",
@@ -227,7 +227,7 @@ impl EventMaker<'_> {
             return self.send(event, &object);
         }
         // The entry that set it may have removed it from the selection.
-        if self.client.sent.remove(&key).is_some() || (set == sequence && born <= seen) {
+        if self.client.sent.remove(&key).is_some() || (set == sequence && created_at <= seen) {
             self.send("DELETED", &object)?;
         }
         Ok(())
@@ -274,7 +274,7 @@ impl EventMaker<'_> {
             self.client.sent.remove(&key);
         }
         let scope = &self.manner.scope;
-        if !was_sent && (deletion.born > self.span.seen || !scope.is_about(&key)) {
+        if !was_sent && (deletion.created_at > self.span.seen || !scope.is_about(&key)) {
             return Ok(());
         }
         let object = Object::deleted(record, deletion.sequence);
@@ -282,7 +282,7 @@ impl EventMaker<'_> {
         // the same round, or in the next one before it was read; and the client may have been cut off between this entry
         // and the deletion.
         let was_set = match self.span.again {
-            true => deletion.set > deletion.born,
+            true => deletion.set > deletion.created_at,
             false => deletion.set > self.span.before,
         };
         if was_sent || was_set || scope.labels.matches(object.labels()) {

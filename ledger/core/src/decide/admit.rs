@@ -253,13 +253,13 @@ fn settle(
 fn charged(limits: &[Counted<'_>], charges: &[Charge]) -> Vec<CheckedQuota> {
     let charged = |charge: &Charge| {
         let limit = &limits[charge.limit];
-        let looked = |(name, delta, hard): (&Name, &Quantity, &Quantity)| {
-            explain::looked(limit, name, hard, delta.clone())
+        let checked = |(name, delta, hard): (&Name, &Quantity, &Quantity)| {
+            explain::checked_limit(limit, name, hard, delta.clone())
         };
         CheckedQuota {
             name: limit.name().clone(),
             kind: limit.kind(),
-            resources: charge.delta.common(limit.hard()).map(looked).collect(),
+            resources: charge.delta.common(limit.hard()).map(checked).collect(),
         }
     };
     charges.iter().map(charged).collect()
@@ -296,11 +296,11 @@ fn grow_unseen(
         seen.resources.max(&pending.footprint.resources);
     }
     let needs_room = if footprint.traits.is_plain() {
-        let mut by_its_word = Case::of(state, by, request, Overlay::default());
-        by_its_word.before = Some(Cow::Owned(seen));
-        by_its_word.pending = None;
-        let limits = by_its_word.limits(state);
-        let charges = by_its_word.evaluate(state, &limits, now, policy)?;
+        let mut by_old_object = Case::of(state, by, request, Overlay::default());
+        by_old_object.before = Some(Cow::Owned(seen));
+        by_old_object.pending = None;
+        let limits = by_old_object.limits(state);
+        let charges = by_old_object.evaluate(state, &limits, now, policy)?;
         !charges.is_empty()
     } else {
         // The growth may fit within the charge, but has to be held.
@@ -343,7 +343,8 @@ fn own_pending<'s>(state: &'s State, by: &By, request: &Request) -> Option<&'s R
 fn no_previous_version(state: &State, case: &Case<'_>, policy: &Policy) -> Refusal {
     let denial = Denial::NoPreviousVersion;
     let limits = case.limits(state);
-    let (quotas, quotas_omitted) = explain::looked_at(&limits, &case.wanted(), policy.shown_max);
+    let (quotas, quotas_omitted) =
+        explain::checked_quotas(&limits, &case.wanted(), policy.shown_max);
     Refusal::Denied(Box::new(Denied {
         detail: denial.to_string(),
         reserved: None,

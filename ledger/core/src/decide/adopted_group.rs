@@ -36,7 +36,7 @@ pub(super) fn observe(state: &State, seen: &GroupRecord, max_depth: usize) -> Ve
         return Vec::new();
     }
     let record = as_it_fits(state, seen, max_depth);
-    if recorded.is_some_and(|recorded| says_the_same(recorded, &record)) {
+    if recorded.is_some_and(|recorded| is_equivalent(recorded, &record)) {
         return Vec::new();
     }
     set(state, record, max_depth)
@@ -98,8 +98,8 @@ pub(super) fn unlisted(record: &GroupRecord, began: Sequence) -> [Event; 2] {
     ]
 }
 
-fn says_the_same(recorded: &GroupRecord, seen: &GroupRecord) -> bool {
-    let metadata_is_the_same = manifest::says_the_same(&recorded.metadata, &seen.metadata);
+fn is_equivalent(recorded: &GroupRecord, seen: &GroupRecord) -> bool {
+    let metadata_is_the_same = manifest::is_equivalent(&recorded.metadata, &seen.metadata);
     metadata_is_the_same
         && super::group::same(
             recorded,

@@ -5,7 +5,7 @@ use std::{borrow::Cow, sync::Arc};
 
 use super::{
     Basis, By, Denied, FingerprintedRequest, Policy, Refusal, Request,
-    explain::{Detail, detail, looked_at},
+    explain::{Detail, checked_quotas, detail},
     versions,
 };
 use crate::{
@@ -173,7 +173,7 @@ impl<'a> Case<'a> {
             Ok(charges) => return Ok(charges),
             Err(denial) => denial,
         };
-        let (quotas, quotas_omitted) = looked_at(limits, &wanted, policy.shown_max);
+        let (quotas, quotas_omitted) = checked_quotas(limits, &wanted, policy.shown_max);
         let Detail { text, reserved } =
             detail(state, now, self.request, limits, &denial, policy.search_max);
         Err(Refusal::Denied(Box::new(Denied {

@@ -17,23 +17,23 @@ pub(super) const EXPLAINED_MAX: usize = 1024;
 
 /// The checked limits and the amount requested of each, and the number of quotas left out because they would exceed
 /// `shown_max` limits. Exceeded ones then come first.
-pub(super) fn looked_at(
+pub(super) fn checked_quotas(
     limits: &[Counted<'_>],
     wanted: &ResourceList,
     shown_max: usize,
 ) -> (Vec<CheckedQuota>, usize) {
     let all: usize = limits.iter().map(|limit| limit.hard().len()).sum();
-    let looked_at_of = |limit: &Counted<'_>| -> Vec<CheckedLimit> {
+    let checked_limits_of = |limit: &Counted<'_>| -> Vec<CheckedLimit> {
         let hard = limit.hard();
         let requested = |name: &Name| wanted.get(name).cloned().unwrap_or_default();
         match all <= LIMITS_MAX.min(shown_max) {
             true => hard
                 .iter()
-                .map(|(name, hard)| looked(limit, name, hard, requested(name)))
+                .map(|(name, hard)| checked_limit(limit, name, hard, requested(name)))
                 .collect(),
             false => wanted
                 .common(hard)
-                .map(|(name, wanted, hard)| looked(limit, name, hard, wanted.clone()))
+                .map(|(name, wanted, hard)| checked_limit(limit, name, hard, wanted.clone()))
                 .collect(),
         }
     };
@@ -43,7 +43,7 @@ pub(super) fn looked_at(
     }
     let (mut quotas, mut shown) = (Vec::new(), 0_usize);
     for limit in order {
-        let resources = looked_at_of(limit);
+        let resources = checked_limits_of(limit);
         shown = shown.saturating_add(resources.len().max(1));
         if shown > shown_max && !quotas.is_empty() {
             break;
@@ -68,7 +68,7 @@ fn is_exceeded(limit: &Counted<'_>, wanted: &ResourceList) -> bool {
 }
 
 /// One limit of a quota.
-pub(super) fn looked(
+pub(super) fn checked_limit(
     limit: &Counted<'_>,
     resource: &Name,
     hard: &Quantity,

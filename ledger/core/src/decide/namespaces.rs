@@ -16,7 +16,7 @@ pub(super) fn observe(state: &State, seen: &Arc<NamespaceRecord>) -> Option<Even
     let is_news = match recorded {
         None => true,
         Some(recorded) => match seen.version {
-            0 => !recorded.says_the_same(seen),
+            0 => !recorded.is_equivalent(seen),
             version => version > recorded.version,
         },
     };

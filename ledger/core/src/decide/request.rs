@@ -131,18 +131,18 @@ impl Request {
         let mut writer = Writer::spelling();
         // Marks this version of the digest; the older version begins with the count of its names.
         0_u8.put(&mut writer);
-        self.put_asked(&mut writer);
+        self.encode_request(&mut writer);
         short_hash(&writer.finish())
     }
 
     /// The digest as the first ledgers record it.
     fn older_digest(&self) -> [u8; 16] {
         let mut writer = Writer::default();
-        self.put_asked(&mut writer);
+        self.encode_request(&mut writer);
         short_hash(&writer.finish())
     }
 
-    fn put_asked(&self, writer: &mut Writer) {
+    fn encode_request(&self, writer: &mut Writer) {
         self.namespace.put(writer);
         self.api_version.put(writer);
         self.kind.put(writer);

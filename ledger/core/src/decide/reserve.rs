@@ -6,7 +6,7 @@ use planted::Bug;
 
 use super::{
     Basis, By, FingerprintedRequest, Notice, Policy, Refusal, Request, case::Case,
-    explain::looked_at,
+    explain::checked_quotas,
 };
 use crate::{
     event::{Event, Reservation},
@@ -125,7 +125,7 @@ pub fn check(
     let charges = case.evaluate(state, &limits, now, &shows_all)?;
     let unlimited = state::unlimited(&limits, &case.target);
     Ok(Checked {
-        quotas: looked_at(&limits, &case.wanted(), usize::MAX).0,
+        quotas: checked_quotas(&limits, &case.wanted(), usize::MAX).0,
         warn_of: case.unlimited_to_warn_of(&limits, &unlimited, policy),
         unlimited,
         notices: case.notices(limits, &charges),

@@ -27,7 +27,7 @@ pub struct NamespaceRecord {
 impl NamespaceRecord {
     /// Whether this is the same namespace with the same labels and annotations, in any version.
     #[must_use]
-    pub fn says_the_same(&self, other: &Self) -> bool {
+    pub fn is_equivalent(&self, other: &Self) -> bool {
         self.uid == other.uid
             && self.labels == other.labels
             && self.annotations == other.annotations

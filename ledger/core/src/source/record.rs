@@ -147,7 +147,7 @@ pub fn record(
             false => &mut recorded.ignored,
         } += 1;
     }
-    recording.tell_listed();
+    recording.record_listed();
     let is_odd = consumed.is_some_and(|consumed| !consumed.cursor.position.is_multiple_of(2));
     recording.note(advance.filter(|_| !(is_odd && planted::is(Bug::CursorNotInBatch))));
     (recorded, recording.relisted)
@@ -206,7 +206,7 @@ impl Recording<'_, '_> {
 
     /// Records the begin or the end of a relist. Returns whether it has an effect.
     fn relist(&mut self, relist: Relist) -> bool {
-        self.tell_listed();
+        self.record_listed();
         let (state, source) = (self.transaction.state(), &self.actor.principal);
         let events = match &relist {
             Relist::Begin {
@@ -240,7 +240,7 @@ impl Recording<'_, '_> {
     }
 
     /// Records which objects were listed. Called before a list or the batch ends.
-    fn tell_listed(&mut self) {
+    fn record_listed(&mut self) {
         if self.listed.is_empty() {
             return;
         }

@@ -127,7 +127,7 @@ impl Manifest {
 /// Whether the stored metadata of two groups (JSON texts) is the same, except for the version in which a source
 /// reported them.
 #[must_use]
-pub fn says_the_same(a: &str, b: &str) -> bool {
+pub fn is_equivalent(a: &str, b: &str) -> bool {
     let rest = |text| {
         let metadata = serde_json::from_str::<BTreeMap<String, Value>>(text);
         let mut metadata = metadata.unwrap_or_default();

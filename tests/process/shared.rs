@@ -125,7 +125,7 @@ fn a_check_beside_many_limits_answers_as_one_beside_few() {
         assert_eq!(daemon.put(&path, &body).0, 201);
     }
     assert_eq!(daemon.put("/v1/namespaces/narrow/quotas/q", &body).0, 201);
-    let sequence = || daemon.get("/v1/status")["sequence"].clone();
+    let sequence = || daemon.get("/v1/status")["asOf"]["sequence"].clone();
     let before = sequence();
     for (amount, fits) in [("20", true), ("21", false)] {
         for namespace in ["narrow", "wide"] {

@@ -4,6 +4,7 @@ use std::{
     io::{BufRead as _, BufReader},
     process::{Child, Command, ExitStatus, Stdio},
     sync::{Arc, Mutex},
+    thread::JoinHandle,
     time::{Duration, Instant},
 };
 
@@ -20,6 +21,8 @@ pub struct Program {
     /// What it said when it was ready.
     ready: Value,
     said: Arc<Mutex<Vec<String>>>,
+    /// Collects what it says; none once it has ended.
+    listening: Option<JoinHandle<()>>,
 }
 
 impl Program {
@@ -30,7 +33,7 @@ impl Program {
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let said = Arc::new(Mutex::new(Vec::new()));
         let (into, heard) = (said.clone(), std::sync::mpsc::channel());
-        std::thread::spawn(move || {
+        let listening = std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
                 let value: Value = serde_json::from_str(&line).unwrap_or_default();
                 into.lock().unwrap().push(line);
@@ -41,7 +44,12 @@ impl Program {
         });
         let ready = heard.1.recv_timeout(PATIENCE);
         let ready = ready.unwrap_or_else(|_| panic!("never ready: {:#?}", said.lock().unwrap()));
-        Self { child, ready, said }
+        Self {
+            child,
+            ready,
+            said,
+            listening: Some(listening),
+        }
     }
 
     /// Where it listens, by the name that it gives this address when it is ready.
@@ -74,11 +82,14 @@ impl Program {
         let _ = self.child.wait();
     }
 
-    /// How it ended, once it has.
+    /// How it ended, once it has, and its log is complete.
     pub fn ended(&mut self) -> ExitStatus {
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
+                if let Some(listening) = self.listening.take() {
+                    listening.join().unwrap();
+                }
                 return status;
             }
             assert!(

@@ -142,19 +142,16 @@ impl Kind {
 
 impl Metric {
     /// The counter with these values of the labels.
-    #[must_use]
     pub fn counter<const N: usize>(&self, values: [Cow<'static, str>; N]) -> Counter {
         counter!(self.name, self.labelled(values))
     }
 
     /// The gauge with these values of the labels.
-    #[must_use]
     pub fn gauge<const N: usize>(&self, values: [Cow<'static, str>; N]) -> Gauge {
         gauge!(self.name, self.labelled(values))
     }
 
     /// The histogram with these values of the labels.
-    #[must_use]
     pub fn histogram<const N: usize>(&self, values: [Cow<'static, str>; N]) -> Histogram {
         histogram!(self.name, self.labelled(values))
     }

@@ -1,7 +1,7 @@
 //! Bodies: a request's body is limited in size and time, a response's body reports its completion.
 
 use std::{
-    error::Error as _,
+    error::Error,
     future::Future,
     pin::Pin,
     sync::{
@@ -165,7 +165,7 @@ pub(crate) struct NotKept;
 /// Whether this error of a body is [`NotKept`].
 pub(crate) fn is_not_kept(error: &axum::Error) -> bool {
     let mut sources = std::iter::successors(error.source(), |&error| error.source());
-    sources.any(|error| error.is::<NotKept>())
+    sources.any(<dyn Error + 'static>::is::<NotKept>)
 }
 
 impl<B> HttpBody for Bounded<B>

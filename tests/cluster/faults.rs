@@ -237,12 +237,21 @@ fn without_one(parts: impl Iterator<Item = Part>, random: &mut Random) -> Vec<Pa
     parts
 }
 
+/// Requests a handover until it has taken place: after a fault the stream may have no leader for some seconds, and then
+/// nobody takes over in time.
 pub(crate) fn hand_over(cluster: &Nodes, from: usize, to: usize) {
     let url = format!("{}/v1/cluster/transfer", cluster.daemon(from).api);
     let body = serde_json::json!({"to": format!("n{to}")});
-    let mut answer = agent(PATIENCE).post(url).send_json(body).unwrap();
-    let text = answer.body_mut().read_to_string().unwrap();
-    assert_eq!(answer.status(), 200, "{text}");
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let mut answer = agent(PATIENCE).post(&url).send_json(&body).unwrap();
+        let text = answer.body_mut().read_to_string().unwrap();
+        if answer.status() == 200 {
+            return;
+        }
+        let is_unknown = answer.status() == 503 && text.contains("OutcomeUnknown");
+        assert!(is_unknown && Instant::now() < deadline, "{text}");
+    }
 }
 
 /// Waits until so much more is granted.

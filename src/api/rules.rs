@@ -18,7 +18,7 @@ pub(super) fn enforced(route: Route<App>) -> Route<App> {
     let spec = route.spec();
     let changes = spec.method != Method::GET;
     let parameters = spec.operation.query.iter();
-    let known: Vec<&str> = parameters
+    let declared: Vec<&str> = parameters
         .map(|name| openapi::parameter_name(name))
         .collect();
     route.checked(move |request| {
@@ -27,7 +27,7 @@ pub(super) fn enforced(route: Route<App>) -> Route<App> {
         }
         match request.uri().query() {
             None => Ok(()),
-            Some(query) => refuse_unknown(query, &known),
+            Some(query) => refuse_unknown(query, &declared),
         }
     })
 }
@@ -42,16 +42,16 @@ fn refuse_foreign_page(request: &Request) -> Result<(), Problem> {
     }
 }
 
-fn refuse_unknown(query: &str, known: &[&str]) -> Result<(), Problem> {
+fn refuse_unknown(query: &str, declared: &[&str]) -> Result<(), Problem> {
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
     let names = pairs.map(|pair| pair.split_once('=').map_or(pair, |(name, _)| name));
     let mut names = names.map(|name| percent_decode_str(name).decode_utf8_lossy());
-    let Some(unknown) = names.find(|name| !known.contains(&&**name)) else {
+    let Some(unknown) = names.find(|name| !declared.contains(&&**name)) else {
         return Ok(());
     };
-    let known = match known {
+    let known = match declared {
         [] => "none is known here".to_owned(),
-        known => format!("known: {}", known.join(", ")),
+        names => format!("known: {}", names.join(", ")),
     };
     let detail = format!("unknown query parameter {unknown:?}; {known}");
     Err(Problem::new(Reason::Malformed, detail))

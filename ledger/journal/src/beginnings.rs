@@ -61,9 +61,9 @@ impl<'a> Beginnings<'a> {
     /// The node over a part of the input.
     fn node(&self, head: &[u8], start: u64, bytes: u64) -> Option<ChainingValue> {
         if start > 0
-            && let Some(known) = self.known(start, bytes)
+            && let Some(value) = self.precomputed(start, bytes)
         {
-            return Some(known);
+            return Some(value);
         }
         if bytes > CHUNK_LEN as u64 {
             let left = left_subtree_len(bytes);
@@ -82,8 +82,8 @@ impl<'a> Beginnings<'a> {
         })
     }
 
-    /// The node over whole chunks.
-    fn known(&self, start: u64, bytes: u64) -> Option<ChainingValue> {
+    /// The node over whole chunks, if it does not depend on the head.
+    fn precomputed(&self, start: u64, bytes: u64) -> Option<ChainingValue> {
         let chunks = bytes / CHUNK_LEN as u64;
         if !bytes.is_multiple_of(CHUNK_LEN as u64) || !chunks.is_power_of_two() {
             return None;

@@ -100,8 +100,8 @@ fn has_wrong_length(bytes: &[u8], header: &Header, previous: Option<Hash>) -> bo
         let Some(count) = entries.and_then(|entries| u32::try_from(entries).ok()) else {
             return false;
         };
-        // A payload may hold any number of frames, and each may be large. So that which no payload can claim is looked
-        // at first, since the rest takes as long as the next frame is.
+        // A payload may hold any number of frames, and each may be large. So the condition that
+        // no payload can meet is checked first, since the others take as long as the next frame is.
         let whole = whole.get_or_insert_with(|| Unbounded::new(claimed, previous));
         whole.is(at, count)
             && matches!(frame::parse(&bytes[at..]), Parsed::Complete(next)

@@ -38,11 +38,18 @@ const GROUP_TIME: Duration = Duration::from_millis(2);
 /// A longer decision is charged to its principal. Ordinary decisions take far less time, and take turns.
 const EXPENSIVE: Duration = Duration::from_micros(500);
 
-/// Most entries of a batch that the decider syncs itself: with more entries it should rather decide the next jobs.
-const LONE_ENTRIES: usize = 8;
-
 /// How often to check for due events without a scheduled time: the watermark moves independently.
 const TICK: Duration = Duration::from_millis(100);
+
+/// How batches are made. The best values depend on how long a batch takes to become durable.
+pub(super) struct Batching {
+    /// Most bytes of a batch.
+    pub(super) max_bytes: usize,
+    /// Most answers, and most entries, of a batch that the decider syncs itself. To hand a batch to the syncer takes two
+    /// wake-ups. They pay off if the decider has many jobs to decide meanwhile.
+    pub(super) own_max: usize,
+    pub(super) linger: Linger,
+}
 
 pub(super) struct Decider<J> {
     inbox: Arc<Inbox>,
@@ -52,9 +59,8 @@ pub(super) struct Decider<J> {
     state: Arc<RwLock<State>>,
     watermark: Arc<Watermark>,
     options: Options,
-    max_batch_bytes: usize,
+    batching: Batching,
     group_commit: GroupCommit<Answer>,
-    linger: Linger,
     /// Whether due events of the last check remain unrecorded.
     more_is_due: bool,
 }
@@ -66,7 +72,7 @@ impl<J: Journal> Decider<J> {
         state: Arc<RwLock<State>>,
         watermark: Arc<Watermark>,
         options: Options,
-        (max_batch_bytes, linger): (usize, Linger),
+        batching: Batching,
     ) -> Self {
         watermark.follow(&state.read());
         Self {
@@ -75,9 +81,8 @@ impl<J: Journal> Decider<J> {
             syncer,
             state,
             watermark,
-            group_commit: GroupCommit::new(options.max_batch_entries).sealing_at(max_batch_bytes),
-            max_batch_bytes,
-            linger,
+            group_commit: open_batch(&options, &batching),
+            batching,
             more_is_due: false,
             options,
         }
@@ -109,7 +114,9 @@ impl<J: Journal> Decider<J> {
         }
         if let Some(idle) = woken.idle {
             self.group_commit.synced();
-            self.linger.synced(idle, self.group_commit.answers());
+            self.batching
+                .linger
+                .synced(idle, self.group_commit.answers());
         }
         if self.group_commit.is_full() {
             return self.hand_on(woken.more);
@@ -143,9 +150,8 @@ impl<J: Journal> Decider<J> {
         if let Some(marks) = self.syncer.marks.get() {
             marks.void();
         }
-        self.group_commit =
-            GroupCommit::new(self.options.max_batch_entries).sealing_at(self.max_batch_bytes);
-        self.linger.forget();
+        self.group_commit = open_batch(&self.options, &self.batching);
+        self.batching.linger.forget();
         self.inbox.has_voided();
     }
 
@@ -153,7 +159,7 @@ impl<J: Journal> Decider<J> {
     fn lingers(&self) -> bool {
         let decided = self.group_commit.answers();
         let is_all = self.taken.is_empty() && !self.group_commit.is_full();
-        is_all && self.linger.wait(Instant::now(), decided).is_some()
+        is_all && self.batching.linger.wait(Instant::now(), decided).is_some()
     }
 
     fn wants(&self) -> Wants {
@@ -164,7 +170,7 @@ impl<J: Journal> Decider<J> {
             return Wants::Nothing;
         }
         let decided = self.group_commit.answers();
-        if let Some((jobs, longest)) = self.linger.wait(Instant::now(), decided) {
+        if let Some((jobs, longest)) = self.batching.linger.wait(Instant::now(), decided) {
             return Wants::More { jobs, longest };
         }
         let handing = !self.group_commit.is_empty();
@@ -254,24 +260,28 @@ impl<J: Journal> Decider<J> {
         }
     }
 
-    /// Hands a batch to the syncer, if possible. A single caller is answered without waking the other thread.
+    /// Hands a batch to the syncer, if possible. A small batch is synced here if no job waits.
     fn hand_on(&mut self, more: bool) -> Option<()> {
         let Some(closed) = self.group_commit.seal() else {
             return Some(());
         };
         self.mark(&closed);
-        self.linger.sent(Instant::now(), closed.answers());
-        let is_lone = closed.answers() <= 1 && closed.len() <= LONE_ENTRIES;
-        if more || !self.taken.is_empty() || !is_lone {
+        self.batching.linger.sent(Instant::now(), closed.answers());
+        let is_small = closed.answers().max(closed.len()) <= self.batching.own_max;
+        if more || !self.taken.is_empty() || !is_small {
             self.inbox.hand_on(closed);
             return Some(());
         }
         if self.syncer.sync(closed)? {
             self.group_commit.synced();
-            self.linger.synced(self.inbox.idle_now(), 0);
+            self.batching.linger.synced(self.inbox.idle_now(), 0);
         }
         Some(())
     }
+}
+
+fn open_batch(options: &Options, batching: &Batching) -> GroupCommit<Answer> {
+    GroupCommit::new(options.max_batch_entries).sealing_at(batching.max_bytes)
 }
 
 /// Determines which jobs of a group are expensive. It reads the wall clock for each job. It reads the processor time,

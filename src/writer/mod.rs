@@ -36,6 +36,7 @@ pub use replica::{Replica, Shut};
 pub use watermark::{Required, Watermark};
 
 use self::{
+    decider::{Batching, Decider},
     inbox::{Gate, Inbox},
     linger::Linger,
     syncer::Syncer,
@@ -142,8 +143,12 @@ pub fn start<J: Journal + 'static>(
     failed: impl FnOnce(&quota_journal::Error) + Send + 'static,
 ) -> std::io::Result<(Ledger, Threads<J>)> {
     let parts = (state, journal, durable);
-    let batches = (BATCH_BYTES, Linger::new(false));
-    start_at(Gate::Open, batches, parts, watermark, options, failed)
+    let batching = Batching {
+        max_bytes: BATCH_BYTES,
+        own_max: 32,
+        linger: Linger::new(false),
+    };
+    start_at(Gate::Open, batching, parts, watermark, options, failed)
 }
 
 /// Starts the writer of a node of a cluster: it decides nothing before [`Replica::lead`].
@@ -159,15 +164,19 @@ pub fn start_following<J: Journal + 'static>(
     failed: impl FnOnce(&quota_journal::Error) + Send + 'static,
 ) -> std::io::Result<(Ledger, Threads<ReplicatedJournal<J>>, Replica<J>)> {
     let parts = (state, journal, durable);
-    let batches = (quota_cluster::BATCH_BYTES, Linger::new(true));
-    let (ledger, threads) = start_at(Gate::Shut, batches, parts, watermark, options, failed)?;
+    let batching = Batching {
+        max_bytes: quota_cluster::BATCH_BYTES,
+        own_max: 8,
+        linger: Linger::new(true),
+    };
+    let (ledger, threads) = start_at(Gate::Shut, batching, parts, watermark, options, failed)?;
     let replica = Replica::new(&ledger, &threads.syncer);
     Ok((ledger, threads, replica))
 }
 
 fn start_at<J: Journal + 'static>(
     gate: Gate,
-    batches: (usize, Linger),
+    batching: Batching,
     (state, journal, durable): (State, J, Durable),
     watermark: Arc<Watermark>,
     options: Options,
@@ -190,13 +199,13 @@ fn start_at<J: Journal + 'static>(
         failed: Mutex::new(Some(Box::new(failed))),
         error: Mutex::new(None),
     });
-    let decider = decider::Decider::new(
+    let decider = Decider::new(
         inbox.clone(),
         syncer.clone(),
         state.clone(),
         watermark.clone(),
         options,
-        batches,
+        batching,
     );
     let syncs = syncer.clone();
     let syncing = spawn("syncer", move || syncs.run())?;

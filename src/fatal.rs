@@ -47,7 +47,7 @@ pub(crate) fn cluster_ended(failure: &Failure) -> ! {
 /// Ends the process because the ledger does not extend the last signed checkpoint, or cannot be compared with it.
 pub(crate) fn checkpoint_contradicted(failure: &Failure) -> ! {
     let exit_code = failure.exit.code();
-    tracing::error!(error = %failure, exit_code, "the ledger is not known to extend the last checkpoint");
+    tracing::error!(error = %failure, exit_code, "cannot verify that the ledger extends the last checkpoint");
     std::process::exit(exit_code.into());
 }
 

@@ -136,7 +136,7 @@ pub(super) async fn close(opened: Opened, maintenance: &Maintenance) -> Result<(
         && !opened.ledger.is_disk_low()
         && let Err(error) = maintenance.snapshot().await
     {
-        tracing::warn!(%error, "no snapshot at the end");
+        tracing::warn!(%error, "the snapshot at shutdown failed");
     }
     let closed = tokio::task::spawn_blocking(move || {
         opened.ledger.close();

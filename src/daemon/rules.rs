@@ -110,7 +110,7 @@ pub(super) async fn record(
     let actor = Actor::named("quotad");
     let recorded = set_charging(ledger, &actor, &kinds, source.as_ref()).await;
     if recorded.context("cannot record which workloads are charged")? {
-        tracing::info!(?kinds, "the workloads that are charged were changed");
+        tracing::info!(?kinds, "admission.charge was changed");
     }
     let labels = charging.object_labels();
     let recorded = set_object_labels(ledger, &actor, labels, source.as_ref()).await;
@@ -118,7 +118,7 @@ pub(super) async fn record(
     if recorded.or_exit(Exit::Configuration)? {
         tracing::info!(
             ?labels,
-            "the labels of objects that groups may choose by were changed"
+            "groups.object_labels was changed"
         );
     }
     Ok(())
@@ -129,7 +129,7 @@ pub(super) async fn record_while_leading(config: Arc<Config>, charging: Charging
     loop {
         ledger.wait_until_decides(true).await;
         if let Err(failure) = record(&config, &charging, &ledger).await {
-            tracing::warn!(error = %failure, "to be recorded by whoever leads next");
+            tracing::warn!(error = %failure, "rules are not recorded; the next leader will record them");
         }
         ledger.wait_until_decides(false).await;
     }

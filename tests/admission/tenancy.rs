@@ -71,7 +71,7 @@ fn call(what: &str, uid: &str) -> Option<(&'static str, String, Value)> {
         }
         "extend" => ("POST", format!("{HELD}/{uid}/extend"), json!({"ttl": "1m"})),
         "commit" => ("POST", format!("{HELD}/{uid}/commit"), json!({})),
-        "release" | "return what was committed" => ("DELETE", format!("{HELD}/{uid}"), none),
+        "release" | "return a commit" => ("DELETE", format!("{HELD}/{uid}"), none),
         "set a quota" => {
             let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "other"},
                 "spec": {"hard": {"pods": "5000"}}});
@@ -93,7 +93,7 @@ fn call(what: &str, uid: &str) -> Option<(&'static str, String, Value)> {
         "recreate a stream" => ("POST", "/v1/cluster/heal".into(), json!({"ledger": "b"})),
         "have another node lead" => ("POST", "/v1/cluster/transfer".into(), json!({"to": "b"})),
         "send events" => ("POST", "/v1/events".into(), json!([])),
-        "correct what is known of objects" => (
+        "correct recorded objects" => (
             "POST",
             "/v1/corrections".into(),
             json!({"reason": "a test", "items": [{"uid": "nobody", "known": {"sequence": 1}}]}),
@@ -152,7 +152,7 @@ fn everybody_may_do_what_the_table_says_and_no_more() {
                 let held = request(&format!("name-of-{uid}"), &uid, json!({"pods": "1"}));
                 assert_eq!(world.call("tenant", "POST", HELD, &held).0, 201);
             }
-            if what == "return what was committed" {
+            if what == "return a commit" {
                 let commit = format!("{HELD}/{uid}/commit");
                 assert_eq!(world.call("tenant", "POST", &commit, &json!({})).0, 200);
             }

@@ -23,7 +23,7 @@ pub(crate) fn run(session: &Session, directory: &Path) -> Outcome {
     let made = made.map_err(|error| match error {
         // The ledger is not damaged: the connection was cut.
         quota_journal::Error::Damaged(damage) => Failure::general(damage.to_string())
-            .hint("the daemon's log says whether it was its doing: try again"),
+            .hint("the connection was cut; the daemon's log may say why. Try again"),
         error => unread(error),
     })?;
     drop(progress);

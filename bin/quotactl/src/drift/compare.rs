@@ -112,7 +112,7 @@ impl<'a> Comparing<'a> {
             0 => Ok(std::mem::take(&mut self.compared)),
             count => Err(
                 Failure::general(format!("{count} objects cannot be understood")).hint(
-                    "a listing that is not understood as a whole says nothing of what is gone",
+                    "an incomplete listing cannot prove that objects are gone",
                 ),
             ),
         }

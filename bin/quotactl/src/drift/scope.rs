@@ -46,7 +46,7 @@ impl Scope {
         let unlisted: Vec<_> = requested.resources.iter().filter(is_listed).collect();
         if listed.is_empty() && !requested.allow_empty {
             return Err(Failure::general("the listing is empty").hint(
-                "if there is nothing, --allow-empty says so; with it all that the ledger believes in is gone",
+                "if the cluster has no such objects, --allow-empty says so: then all recorded objects end",
             ));
         }
         if let (Some(resource), false) = (unlisted.first(), requested.allow_empty) {

@@ -39,7 +39,7 @@ impl Building {
         let path = directory.with_file_name(name);
         fs::create_dir(&path).map_err(|error| {
             let failure = Failure::from(error).about(path.display());
-            failure.hint("what was cut off before leaves such a directory: remove it")
+            failure.hint("an interrupted run leaves such a directory: remove it")
         })?;
         Ok(Self {
             path,

@@ -100,7 +100,7 @@ impl Observer for Bytes {
 /// second, naive fold that keeps no sums.
 fn wrong_states(ledger: &Offline) -> Outcome<Vec<Damage>> {
     if matches!(ledger, Offline::Archive(_)) && ledger.first_sequence() > 1 {
-        note("note: a part of an archive: its entries amount to nothing without those before");
+        note("note: a part of an archive cannot be replayed without the entries before it");
         return Ok(Vec::new());
     }
     let mut folds = Folds::of(replay::beginning(

@@ -209,8 +209,14 @@ impl ResourceList {
     /// are merged in one pass.
     fn add_entries(&mut self, entries: Self) {
         if entries.len() <= FEW {
+            self.0.reserve(entries.len());
+            let mut at = 0;
             for (name, quantity) in entries {
-                self.insert(name, quantity);
+                at += count_before(&self.0[at..], &name);
+                match self.0.get_mut(at) {
+                    Some((mine, before)) if *mine == name => *before = quantity,
+                    _ => self.0.insert(at, (name, quantity)),
+                }
             }
             return;
         }

@@ -206,7 +206,7 @@ fn set(
     let correction = Correction {
         object: Observed {
             ends_reservation,
-            footprint: as_before(state, listed),
+            footprint: as_before(state, listed, listed.footprint.clone(), recorded.as_ref()),
             version: listed
                 .version
                 .max(recorded.map_or(0, |recorded| recorded.version)),

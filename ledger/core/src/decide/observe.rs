@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{adopted_group, names, namespaces, quota::adopted_version};
 use crate::{
     event::{Cursor, DeadLetter, Event, GroupRecord, NamespaceRecord, Observed, QuotaRecord},
-    state::State,
+    state::{ObjectView, State},
 };
 use quota_semantics::{Name, Timestamp, object::Footprint, quota::spec::Spec, uid::Uid};
 
@@ -212,12 +212,20 @@ pub fn replace(state: &State, source: &Name, sighting: Sighting) -> Result<Vec<E
 
 /// The footprint of an observed object, given its recorded footprint, or else the one held for it. Anyone who may reserve
 /// can hold anything under the uid of a recorded object.
-pub(super) fn as_before(state: &State, object: &Observed) -> Footprint {
-    let pending = state.pending_of(&object.namespace, &object.uid);
-    let pending = pending.map(|pending| &pending.reservation.footprint);
-    let recorded = state.footprint_in(&object.namespace, &object.uid);
-    let footprint = object.footprint.clone();
-    match recorded.or(pending) {
+pub(super) fn as_before(
+    state: &State,
+    object: &Observed,
+    footprint: Footprint,
+    recorded: Option<&ObjectView>,
+) -> Footprint {
+    let before = match recorded {
+        Some(recorded) => Some(&*recorded.footprint),
+        None => {
+            let pending = state.pending_of(&object.namespace, &object.uid);
+            pending.map(|pending| &pending.reservation.footprint)
+        }
+    };
+    match before {
         Some(before) => footprint.following(before),
         None => footprint,
     }
@@ -229,8 +237,9 @@ pub(super) fn ends_reservation(state: &State, object: &Observed) -> bool {
 }
 
 fn alive(state: &State, mut object: Box<Observed>, quota: Option<Box<Adopted>>) -> Verdict {
-    object.footprint = as_before(state, &object);
     let recorded = state.object(&object.namespace, &object.uid);
+    let footprint = std::mem::take(&mut object.footprint);
+    object.footprint = as_before(state, &object, footprint, recorded.as_ref());
     // A deleted object that is recorded came back with a backup of its cluster.
     if recorded.is_none() && state.is_deleted(&object.namespace, &object.uid) {
         return Verdict::Ignored(Sighting::Alive { object, quota });

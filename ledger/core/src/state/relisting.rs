@@ -99,10 +99,10 @@ impl State {
         resource: &Name,
         namespace: &Name,
     ) -> bool {
-        let place = self.find_object(namespace, uid);
         let is_open = |scope: &RelistScope| {
             let relist = self.relists.open.get(scope);
             relist.is_some_and(|relist| {
+                let place = self.find_object(namespace, uid);
                 let is_shown = place.is_some_and(|place| relist.marks.contains(place));
                 relist.closed.is_none() && !is_shown
             })

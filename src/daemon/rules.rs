@@ -116,10 +116,7 @@ pub(super) async fn record(
     let recorded = set_object_labels(ledger, &actor, labels, source.as_ref()).await;
     let recorded = recorded.context("cannot record which labels of objects count")?;
     if recorded.or_exit(Exit::Configuration)? {
-        tracing::info!(
-            ?labels,
-            "groups.object_labels was changed"
-        );
+        tracing::info!(?labels, "groups.object_labels was changed");
     }
     Ok(())
 }

@@ -111,9 +111,8 @@ impl<'a> Comparing<'a> {
         match self.unreadable {
             0 => Ok(std::mem::take(&mut self.compared)),
             count => Err(
-                Failure::general(format!("{count} objects cannot be understood")).hint(
-                    "an incomplete listing cannot prove that objects are gone",
-                ),
+                Failure::general(format!("{count} objects cannot be understood"))
+                    .hint("an incomplete listing cannot prove that objects are gone"),
             ),
         }
     }

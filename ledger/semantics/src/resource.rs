@@ -182,6 +182,8 @@ impl ResourceList {
             }
             return self.add_entries(Self(absent));
         }
+        // Insertions into a short list move few amounts.
+        let is_short = self.len().max(other.len()) <= SHORT;
         let mut at = 0;
         for (name, theirs) in &other.0 {
             let mut order = Ordering::Greater;
@@ -198,8 +200,15 @@ impl ResourceList {
                     break;
                 }
             }
-            if order != Ordering::Equal {
-                absent.push((name.clone(), missing(theirs)));
+            if order == Ordering::Equal {
+                continue;
+            }
+            let entry = (name.clone(), missing(theirs));
+            if is_short {
+                self.0.insert(at, entry);
+                at += 1;
+            } else {
+                absent.push(entry);
             }
         }
         self.add_entries(Self(absent));

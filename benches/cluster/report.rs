@@ -24,15 +24,15 @@ pub fn text(
 ) -> String {
     let etcd = match etcd::version() {
         Some(version) => format!(
-            " {version}; of etcd: puts of one key through its JSON, which is the most that it could grant."
+            " {version}; etcd is measured with puts of one key over its JSON API, an upper bound for grants."
         ),
         None => String::new(),
     };
     format!(
-        "{}. Nodes, servers, etcds and clients on it together.{etcd} Medians of {rounds} rounds of {seconds} s after the \
+        "{}. Nodes, servers, etcds and clients share this machine.{etcd} Medians of {rounds} rounds of {seconds} s after the \
          warm-up, all in turn.\n\nOperations per second, and latency p50 / p99 in milliseconds:\n\n{}\n\
-         The servers alone: one client, connected to the one that leads the stream, stores one message of the leader's after the \
-         other, each behind the one before. Writing 4 KiB and fdatasync takes this disk {} ms (p50).\n\n{}\n\
+         The servers alone: one client, connected to the stream's leader, appends messages of the ledger's leader, one at \
+         a time. Writing 4 KiB and fdatasync takes this disk {} ms (p50).\n\n{}\n\
          Time without grants in seconds, of clients that ask another node after one second:\n\n{}\nTargets:\n\n{}",
         machine::description(env!("BUILD_PROFILE")),
         rates(medians),
@@ -67,12 +67,12 @@ fn rates(medians: &Medians) -> String {
 fn servers(medians: &Medians, floor: &Floor) -> String {
     let mut table = Table::new(&[
         "",
-        "grants of the fullest message (of the one in the middle)",
+        "grants of the largest message (median)",
         "bytes",
         "messages per second, p50 / p99",
         "grants per second",
         "/ one node",
-        "with one node's time for the grants between",
+        "including one node's time per grant",
         "/ one node",
     ]);
     for (connections, batches) in &floor.sent {

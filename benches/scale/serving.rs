@@ -51,7 +51,7 @@ pub fn grants(bench: &Bench) -> Vec<Target> {
         [large, small].map(|daemon| load(bench, daemon, 64, 1000, bench.seconds).rate)
     });
     vec![Target {
-        what: "rate of grants beside much / on an empty ledger",
+        what: "rate of grants, large ledger / empty ledger",
         value: large / small,
         bound: Bound::AtLeast(0.85),
         unit: "",

@@ -168,13 +168,14 @@ async fn one_by_one(
     requests: Vec<Result<FingerprintedRequest, Problem>>,
 ) -> Result<(Results, Head), Problem> {
     let denials = app.ledger.denials().cloned();
+    type Requests = Vec<Result<FingerprintedRequest, Problem>>;
     // Keeps a reference, so that the memory is freed by the thread that allocated it.
     let requests = Arc::new(requests);
     let count = requests.len();
     let decide_some = |first: usize| {
-        let (requests, actor, denials) = (requests.clone(), actor.clone(), denials.clone());
+        let (actor, denials) = (actor.clone(), denials.clone());
         let principal = principal.clone();
-        move |context: &mut DecisionContext<'_>| {
+        move |context: &mut DecisionContext<'_>, requests: &Requests| {
             let policy = context.policy.shared_by(count);
             let decide_one = |request: &Result<FingerprintedRequest, Problem>| {
                 let request = request.as_ref().map_err(Problem::clone)?;
@@ -198,7 +199,10 @@ async fn one_by_one(
         .step_by(ITEMS_AT_ONCE)
         .map(decide_some)
         .collect();
-    let parts = app.ledger.decide_each(&actor.principal, parts).await?;
+    let decided = app
+        .ledger
+        .decide_each(&actor.principal, requests.clone(), parts);
+    let parts = decided.await?;
     let head = parts.last().map(|(_, head)| *head).unwrap_or_default();
     let results = parts.into_iter().flat_map(|(results, _)| results);
     let results: Results = results.collect();
@@ -224,12 +228,13 @@ async fn together(
     };
     let denials = app.ledger.denials().cloned();
     let requests = Arc::new(requests);
-    let decided = requests.clone();
     let principal = actor.principal.clone();
-    let decision = app.ledger.decide_for(&principal, move |context| {
-        let results = all_or_none(context, &actor, &by, &decided, denials.as_ref());
+    let decide = move |context: &mut DecisionContext<'_>, requests: &Vec<FingerprintedRequest>| {
+        let results = all_or_none(context, &actor, &by, requests, denials.as_ref());
         (results, context.transaction.state().head())
-    });
+    };
+    let ledger = &app.ledger;
+    let decision = ledger.decide_about(Some(&principal), requests.clone(), decide);
     let (results, head) = decision.await?;
     match results {
         Ok(results) => Ok((results, head)),

@@ -1,6 +1,6 @@
 //! Checks whether a request would fit.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use axum::{
     extract::State,
@@ -57,12 +57,14 @@ pub(super) async fn check(
             app.ledger.read(decided).await?
         } else {
             // Beside many limits a check takes as long as a reservation, and is paid for as one.
-            let decided = move |context: &mut DecisionContext<'_>| {
+            let decided = move |context: &mut DecisionContext<'_>, request: &_| {
                 let (state, now) = (context.transaction.state(), context.transaction.now());
-                let checked = decide::check(state, now, &by, &request, context.policy);
+                let checked = decide::check(state, now, &by, request, context.policy);
                 (checked, state.head())
             };
-            app.ledger.decide_always(&actor.principal, decided).await?
+            let (ledger, request) = (&app.ledger, Arc::new(request));
+            let decided = ledger.ask_about(&actor.principal, request, decided);
+            decided.await?
         };
         let checked = checked.map(|checked| {
             let warnings = warnings(&namespace, &checked.notices, &checked.warn_of);

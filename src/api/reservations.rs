@@ -33,9 +33,10 @@ use crate::{
     auth::Principal,
     clock,
     denials::Denials,
-    large::{AMOUNTS_AT_ONCE, Turn},
+    large::{self, AMOUNTS_AT_ONCE, BYTES_PER_AMOUNT, Turn},
     metrics,
     server::warn,
+    writer::DecisionContext,
 };
 
 pub(super) use body::{LAGGING, holder, whole, write_fields, write_head};
@@ -143,21 +144,25 @@ pub(super) async fn create(
     let by = caller::by(&actor, &principal, &namespace);
     let granted = measured(Operation::Reserve, async {
         app.may_grant()?;
-        let request = read(&app, &text, &namespace)?;
+        let (reading, place) = (app.clone(), namespace.clone());
+        let amounts = text.len() / BYTES_PER_AMOUNT;
+        let read = move |_: &Turn| read(&reading, &text, &place);
+        let request = large::make_sized(&actor.principal, amounts, read).await??;
         let denials = app.ledger.denials().cloned();
-        let decided = request.clone();
         let principal = actor.principal.clone();
-        let decision = app.ledger.decide_for(&principal, move |context| {
+        let decide = move |context: &mut DecisionContext<'_>, request: &_| {
             let granted = grant(
                 &mut context.transaction,
                 context.policy,
                 &actor,
                 &by,
-                &decided,
+                request,
                 denials.as_ref(),
             );
             (granted, context.transaction.state().head())
-        });
+        };
+        let ledger = &app.ledger;
+        let decision = ledger.decide_about(Some(&principal), request.clone(), decide);
         let (granted, head) = decision.await?;
         match granted {
             Ok(granted) => Ok((granted, head)),

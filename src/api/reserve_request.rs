@@ -385,6 +385,15 @@ fn observed(
     ];
     holder.agree(own, causes);
     let footprint = charging.footprint(&resource, &object, now, &NoContext);
+    // No reservation may have more. The decider, which all other requests wait for, need not look at them.
+    let resources = footprint.resources.len();
+    if resources > RESERVATION_RESOURCES_MAX {
+        let wrong = format_args!("it counts for {resources} resources");
+        causes.push(unreadable(&format_args!(
+            "{wrong}, more than {RESERVATION_RESOURCES_MAX}"
+        )));
+        return None;
+    }
     Some(Subject {
         resource,
         footprint,

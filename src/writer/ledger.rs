@@ -133,6 +133,64 @@ impl Ledger {
         self.decide_one(turn, decision)
     }
 
+    /// As [`Ledger::decide_for`], about a subject that may be large: for a principal, or else for the cluster. The job
+    /// does not keep the subject in memory. If the caller stops waiting before the decision is made, the subject is
+    /// freed at once, and nothing is decided: nobody would learn of the decision, and the caller may repeat the request.
+    ///
+    /// # Errors
+    /// [`Unavailable`].
+    pub(crate) fn decide_about<S, R, D>(
+        &self,
+        principal: Option<&Name>,
+        subject: Arc<S>,
+        decision: D,
+    ) -> impl Future<Output = Result<R, Unavailable>> + Send + use<S, R, D>
+    where
+        S: Send + Sync + 'static,
+        R: Send + 'static,
+        D: FnOnce(&mut DecisionContext<'_>, &S) -> R + Send + 'static,
+    {
+        let turn = principal.map_or(Turn::First, |principal| Turn::Of(principal.clone()));
+        let turn = self.unless_disk_low().map(|()| turn);
+        self.decide_held(turn, subject, decision)
+    }
+
+    /// As [`Ledger::decide_about`] for a principal, but also while the disk is low: for what writes nothing.
+    ///
+    /// # Errors
+    /// [`Unavailable`], but not because of low disk space.
+    pub(crate) fn ask_about<S, R, D>(
+        &self,
+        principal: &Name,
+        subject: Arc<S>,
+        question: D,
+    ) -> impl Future<Output = Result<R, Unavailable>> + Send + use<S, R, D>
+    where
+        S: Send + Sync + 'static,
+        R: Send + 'static,
+        D: FnOnce(&mut DecisionContext<'_>, &S) -> R + Send + 'static,
+    {
+        self.decide_held(Ok(Turn::Of(principal.clone())), subject, question)
+    }
+
+    fn decide_held<S, R, D>(
+        &self,
+        turn: Result<Turn, Unavailable>,
+        subject: Arc<S>,
+        decision: D,
+    ) -> impl Future<Output = Result<R, Unavailable>> + Send + use<S, R, D>
+    where
+        S: Send + Sync + 'static,
+        R: Send + 'static,
+        D: FnOnce(&mut DecisionContext<'_>, &S) -> R + Send + 'static,
+    {
+        let decided = self.decide_at(turn, while_held(&subject, decision));
+        decided.map_ok(move |(result, _)| {
+            drop(subject);
+            result
+        })
+    }
+
     /// As [`Ledger::decide_for`], but also while the disk is low: for changes of existing reservations, and for
     /// decisions that end something.
     ///
@@ -150,28 +208,31 @@ impl Ledger {
         self.decide_one(Ok(Turn::Of(principal.clone())), decision)
     }
 
-    /// As [`Ledger::decide_for`], for several decisions in order. Other jobs may be decided between them, so that they
+    /// As [`Ledger::decide_about`], for several decisions in order. Other jobs may be decided between them, so that they
     /// do not wait for all of these. If the caller stops waiting, decisions already made stand, and the rest is not
     /// decided: while others are active the rest could wait long, and the caller may repeat the request meanwhile.
     ///
     /// # Errors
     /// [`Unavailable`]: none of the decisions was made if it is `NotLeader`, and some if it is `OutcomeUnknown`.
-    pub(crate) fn decide_each<R, D>(
+    pub(crate) fn decide_each<S, R, D>(
         &self,
         principal: &Name,
+        subject: Arc<S>,
         decisions: Vec<D>,
-    ) -> impl Future<Output = Result<Vec<R>, Unavailable>> + Send + use<R, D>
+    ) -> impl Future<Output = Result<Vec<R>, Unavailable>> + Send + use<S, R, D>
     where
+        S: Send + Sync + 'static,
         R: Send + 'static,
-        D: FnOnce(&mut DecisionContext<'_>) -> R + Send + 'static,
+        D: FnOnce(&mut DecisionContext<'_>, &S) -> R + Send + 'static,
     {
         let decisions = decisions.into_iter();
-        let jobs = decisions.map(|decision| job(|context| (decision(context), false), true));
+        let jobs = decisions.map(|decision| job(while_held(&subject, decision)));
         let (jobs, answered): (Vec<_>, Vec<_>) = jobs.unzip();
         let handed = self.unless_disk_low();
         let handed = handed.and_then(|()| self.push(&Turn::Of(principal.clone()), jobs));
         let inbox = self.inbox.clone();
         async move {
+            let _held = subject;
             handed?;
             let mut results = Vec::with_capacity(answered.len());
             for answer in answered {
@@ -204,12 +265,12 @@ impl Ledger {
         R: Send + 'static,
         D: FnOnce(&mut DecisionContext<'_>) -> R + Send + 'static,
     {
-        let decided = self.decide_at(turn, |context| (decision(context), false));
+        let decided = self.decide_at(turn, |context| Some((decision(context), false)));
         decided.map_ok(|(result, _)| result)
     }
 
     /// Makes a decision, and answers with the position of the ledger when the decision became durable. The decision can
-    /// request that its batch ends with it.
+    /// request that its batch ends with it. It returns nothing if it is not made, since nobody waits for it any more.
     ///
     /// The decision is handed in at once, unless it has no turn: a future that held it would be moved about with it.
     fn decide_at<R, D>(
@@ -219,10 +280,10 @@ impl Ledger {
     ) -> impl Future<Output = Result<(R, Durable), Unavailable>> + Send + use<R, D>
     where
         R: Send + 'static,
-        D: FnOnce(&mut DecisionContext<'_>) -> (R, bool) + Send + 'static,
+        D: FnOnce(&mut DecisionContext<'_>) -> Option<(R, bool)> + Send + 'static,
     {
         let handed = turn.and_then(|turn| {
-            let (job, answered) = job(decision, false);
+            let (job, answered) = job(decision);
             self.push(&turn, [job]).map(|()| answered)
         });
         let inbox = self.inbox.clone();
@@ -235,7 +296,11 @@ impl Ledger {
         decided.instrument(span)
     }
 
-    fn push(&self, turn: &Turn, jobs: impl IntoIterator<Item = Job>) -> Result<(), Unavailable> {
+    fn push(
+        &self,
+        turn: &Turn,
+        jobs: impl IntoIterator<Item = Job, IntoIter: ExactSizeIterator>,
+    ) -> Result<(), Unavailable> {
         self.inbox.push(turn, jobs).inspect_err(|refused| {
             if *refused == Unavailable::Overloaded {
                 metrics::limit_reached(metrics::Limit::Queue);
@@ -341,7 +406,7 @@ impl Ledger {
             return self.image_of_follower();
         }
         self.decide_at(Ok(Turn::First), |context| {
-            (context.transaction.state().image(), true)
+            Some((context.transaction.state().image(), true))
         })
         .await
     }
@@ -422,19 +487,33 @@ impl<R> Future for Handed<R> {
     }
 }
 
-/// A decision as a job, and the receiver of its result. With `if_awaited`, the job is skipped once its caller no longer
-/// waits.
-fn job<R, D>(decision: D, if_awaited: bool) -> (Job, oneshot::Receiver<(R, Durable)>)
+/// A decision about a subject, which is made only if the caller still holds the subject.
+fn while_held<S, R, D>(
+    subject: &Arc<S>,
+    decision: D,
+) -> impl FnOnce(&mut DecisionContext<'_>) -> Option<(R, bool)> + Send + use<S, R, D>
+where
+    S: Send + Sync + 'static,
+    D: FnOnce(&mut DecisionContext<'_>, &S) -> R + Send + 'static,
+{
+    let subject = Arc::downgrade(subject);
+    move |context| {
+        let subject = subject.upgrade()?;
+        Some((decision(context, &subject), false))
+    }
+}
+
+/// A decision as a job, and the receiver of its result.
+fn job<R, D>(decision: D) -> (Job, oneshot::Receiver<(R, Durable)>)
 where
     R: Send + 'static,
-    D: FnOnce(&mut DecisionContext<'_>) -> (R, bool) + Send + 'static,
+    D: FnOnce(&mut DecisionContext<'_>) -> Option<(R, bool)> + Send + 'static,
 {
     let (answer, answered) = oneshot::channel();
     let job = move |context: &mut DecisionContext<'_>| -> Answer {
-        if if_awaited && answer.is_closed() {
+        let Some((result, closes)) = decision(context) else {
             return Box::new(|_| {});
-        }
-        let (result, closes) = decision(context);
+        };
         context.closes |= closes;
         Box::new(move |durable: &Durable| {
             // The caller may no longer wait; the decision stands nevertheless.

@@ -101,6 +101,20 @@ fn record(context: &mut DecisionContext<'_>) -> Sequence {
     context.transaction.record(&Actor::named("test"), [deleted])
 }
 
+/// Several decisions about nothing.
+fn decide_each<D>(
+    ledger: &Ledger,
+    principal: &Name,
+    decisions: Vec<D>,
+) -> impl Future<Output = Result<Vec<Sequence>, Unavailable>> + use<D>
+where
+    D: FnOnce(&mut DecisionContext<'_>) -> Sequence + Send + 'static,
+{
+    let decisions = decisions.into_iter();
+    let about = |decision: D| move |context: &mut DecisionContext<'_>, (): &()| decision(context);
+    ledger.decide_each(principal, Arc::new(()), decisions.map(about).collect())
+}
+
 /// Either thread syncs batches. If a batch were published after the next one, a reader that waits for the newest entry
 /// would wait forever.
 #[test]
@@ -143,7 +157,7 @@ fn a_flood_queues_behind_itself() {
     let (ledger, threads) = started();
     let (held, go) = held(&ledger);
     let [flood, other] = ["flood", "other"].map(Name::from);
-    let flood = ledger.decide_each(&flood, vec![record; 20]);
+    let flood = decide_each(&ledger, &flood, vec![record; 20]);
     let other = ledger.decide_for(&other, record);
     let cluster = ledger.decide(record);
     go.send(()).unwrap();
@@ -171,8 +185,8 @@ fn whose_decisions_were_expensive_waits_while_others_are_active() {
         record(context)
     };
     let [flood, other] = ["an expensive flood", "one beside it"].map(Name::from);
-    let flood = ledger.decide_each(&flood, vec![work; 2]);
-    let other = ledger.decide_each(&other, vec![record; 4]);
+    let flood = decide_each(&ledger, &flood, vec![work; 2]);
+    let other = decide_each(&ledger, &other, vec![record; 4]);
     go.send(()).unwrap();
     let (held, other, flood) = block_on(async { tokio::join!(held, other, flood) });
     held.unwrap();
@@ -199,8 +213,8 @@ fn what_was_put_back_is_decided_before_the_end() {
         }
         record(context)
     };
-    let expensive = ledger.decide_each(&Name::from("one"), vec![work; 3]);
-    let cheap = ledger.decide_each(&Name::from("another"), vec![record; 2]);
+    let expensive = decide_each(&ledger, &Name::from("one"), vec![work; 3]);
+    let cheap = decide_each(&ledger, &Name::from("another"), vec![record; 2]);
     ledger.close();
     go.send(()).unwrap();
     let (held, expensive, cheap) = block_on(async { tokio::join!(held, expensive, cheap) });
@@ -214,7 +228,11 @@ fn of_several_decisions_that_nobody_waits_for_any_more_the_rest_is_not_made() {
     let (ledger, threads) = started();
     let (held, go) = held(&ledger);
     let name = Name::from("gone");
-    drop(ledger.decide_each(&name, vec![record; 5]));
+    let subject = Arc::new(());
+    drop(decide_each(&ledger, &name, vec![record; 5]));
+    drop(ledger.decide_about(Some(&name), subject.clone(), |context, ()| record(context)));
+    assert_eq!(Arc::strong_count(&subject), 1, "no job keeps the subject");
+    drop(subject);
     drop(ledger.decide_for(&name, record));
     let last = ledger.decide_for(&name, record);
     go.send(()).unwrap();
@@ -258,7 +276,7 @@ fn of_several_decisions_none_is_said_to_be_made_if_some_are() {
         let (ledger, threads) = started_with(Replaced { kept, memory });
         ledger.inbox.open();
         assert_eq!(block_on(ledger.decide(record)), Ok(1));
-        let all = ledger.decide_each(&Name::from("batch"), vec![record; 40]);
+        let all = decide_each(&ledger, &Name::from("batch"), vec![record; 40]);
         assert_eq!(block_on(all), Err(refused));
         ledger.close();
         assert!(threads.join().unwrap().memory.last <= kept);

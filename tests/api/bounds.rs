@@ -49,6 +49,26 @@ async fn a_reservation_is_for_so_many_resources_with_so_long_names() {
     reserve("u2", amounts((0..30).map(long))).await.is(201);
 }
 
+/// Neither the queue nor the deciding thread gets a request that no bound would allow.
+#[tokio::test]
+async fn an_object_for_very_many_resources_is_refused_before_it_is_decided() {
+    let world = World::new();
+    let pod = |count| {
+        let requests = amounts(names(0, count));
+        json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "uid": "u1"},
+            "spec": {"containers": [{"name": "c", "resources": {"requests": &requests, "limits": requests}}]},
+        })
+    };
+    for path in [RESERVATIONS, "/v1/namespaces/a/check"] {
+        let refused = world.post(path, &json!({"object": pod(10_000)})).await;
+        refused.is_refused(422, "Invalid");
+        assert_eq!(refused.body["errors"][0]["field"], "object", "{path}");
+        let refused = world.post(path, &json!({"object": pod(100)})).await;
+        refused.is_refused(422, "LimitReached");
+    }
+}
+
 /// A sum is kept of each resource that something in a namespace names.
 #[tokio::test]
 async fn a_namespace_has_so_many_different_resources() {

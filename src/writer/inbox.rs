@@ -172,11 +172,11 @@ impl Inbox {
         self.waiting.lock().idle.is_some()
     }
 
-    /// Accepts jobs that are to be decided one after the other. If there is room for one, all of them are accepted.
+    /// Accepts jobs that are to be decided one after the other: all of them, or none.
     pub(super) fn push(
         &self,
         turn: &Turn,
-        jobs: impl IntoIterator<Item = Job>,
+        jobs: impl IntoIterator<Item = Job, IntoIter: ExactSizeIterator>,
     ) -> Result<(), Unavailable> {
         ACTIVITY.note(turn.principal(), Instant::now());
         let mut waiting = self.waiting.lock();
@@ -186,7 +186,8 @@ impl Inbox {
         if waiting.gate != Gate::Open {
             return Err(Unavailable::NotLeader);
         }
-        if !waiting.jobs.have_room(turn, self.capacity) {
+        let jobs = jobs.into_iter();
+        if !waiting.jobs.have_room(turn, jobs.len(), self.capacity) {
             return Err(Unavailable::Overloaded);
         }
         for job in jobs {

@@ -14,6 +14,9 @@ use crate::pacing::{ACTIVITY, Accounts};
 /// Most of the cluster's jobs that are taken before one of a principal, so that no principal starves.
 const FIRST_IN_A_ROW: usize = 32;
 
+/// The share of the queue that is kept for the cluster's jobs: one of so many places.
+const KEPT_FOR_FIRST: usize = 8;
+
 /// The place of a job in the order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
@@ -103,13 +106,22 @@ impl Lanes {
         }
     }
 
-    /// Whether there is room for one more job, of `capacity` in total. A principal may have at most as many jobs as
-    /// places stay free: one principal alone leaves half of the room to others, two leave a third.
-    pub(super) fn have_room(&self, turn: &Turn, capacity: usize) -> bool {
-        let free = capacity.saturating_sub(self.len);
+    /// Whether there is room for the jobs of one call, of `capacity` in total. A principal may have at most as many jobs
+    /// as places stay free: one principal alone leaves half of the room to others, two leave a third. Principals together
+    /// leave an eighth to the cluster. If no principal has jobs, one may have all jobs of its call decided, however many
+    /// they are.
+    pub(super) fn have_room(&self, turn: &Turn, jobs: usize, capacity: usize) -> bool {
+        let for_others = capacity - capacity / KEPT_FOR_FIRST;
+        let others = self.len - self.first.len();
+        let free = |held: usize, most: usize| most.saturating_sub(held);
         match turn {
-            Turn::First => free > 0,
-            Turn::Of(principal) => self.others.get(principal).map_or(0, VecDeque::len) < free,
+            Turn::First => free(self.first.len() + others.min(for_others), capacity) >= jobs,
+            Turn::Of(_) if others == 0 => self.len < capacity,
+            Turn::Of(principal) => {
+                let own = self.others.get(principal).map_or(0, VecDeque::len);
+                let free = free(self.len, capacity).min(free(others, for_others));
+                own + 2 * jobs <= free + 1
+            }
         }
     }
 
@@ -287,17 +299,56 @@ mod tests {
         let mut lanes = Lanes::default();
         let mut fill = |turn: &Turn| {
             let before = lanes.len;
-            while lanes.have_room(turn, 12) {
+            while lanes.have_room(turn, 1, 12) {
                 lanes.push(waiting(turn));
             }
             lanes.len - before
         };
         assert_eq!(fill(&of("flood")), 6);
         assert_eq!(fill(&of("other")), 3);
-        assert_eq!(fill(&of("third")), 2);
+        assert_eq!(fill(&of("third")), 1);
         // The cluster's own jobs may fill the queue.
-        assert_eq!(fill(&Turn::First), 1);
+        assert_eq!(fill(&Turn::First), 2);
         assert_eq!(fill(&of("late")), 0);
+    }
+
+    #[test]
+    fn principals_leave_room_to_the_cluster_however_many_jobs_their_calls_have() {
+        let mut lanes = Lanes::default();
+        let push = |lanes: &mut Lanes, turn: &Turn, jobs| {
+            let has_room = lanes.have_room(turn, jobs, 64);
+            (0..jobs)
+                .filter(|_| has_room)
+                .for_each(|_| lanes.push(waiting(turn)));
+            has_room
+        };
+        let tenants: Vec<_> = (0..20)
+            .map(|number| of(&format!("tenant {number}")))
+            .collect();
+        let fill = |lanes: &mut Lanes, jobs| {
+            let room = |tenant| while push(lanes, tenant, jobs) {};
+            tenants.iter().for_each(room);
+        };
+        fill(&mut lanes, 7);
+        fill(&mut lanes, 1);
+        assert_eq!(lanes.len, 56);
+        while push(&mut lanes, &Turn::First, 1) {}
+        assert_eq!(lanes.len, 64);
+
+        // A call of more jobs than a principal may have is decided while no principal waits. The cluster keeps its places.
+        let mut lanes = pushed(&[Turn::First]);
+        assert!(push(&mut lanes, &of("batch"), 125));
+        assert!(!push(&mut lanes, &of("other"), 1));
+        while push(&mut lanes, &Turn::First, 1) {}
+        assert_eq!(lanes.first.len(), 8);
+    }
+
+    #[test]
+    fn a_queue_of_one_place_takes_a_job_of_anybody() {
+        let mut lanes = Lanes::default();
+        assert!(lanes.have_room(&of("a"), 1, 1) && lanes.have_room(&Turn::First, 1, 1));
+        lanes.push(waiting(&of("a")));
+        assert!(!lanes.have_room(&of("b"), 1, 1) && !lanes.have_room(&Turn::First, 1, 1));
     }
 
     #[test]

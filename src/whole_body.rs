@@ -1,14 +1,55 @@
-//! Reads a body as a whole.
+//! Reads a body as a whole, and says why one did not arrive.
+
+use std::error::Error;
 
 use axum::body::{Body, HttpBody as _};
 use bytes::Bytes;
 use futures::{StreamExt as _, stream::iter};
 use http_body_util::BodyExt as _;
 
-use crate::{
-    problem::{Problem, Reason},
-    server::is_not_kept,
-};
+use crate::problem::{Problem, Reason};
+
+/// Why a listener ended the body of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Ended {
+    /// It paused for longer than allowed.
+    #[error("the body did not arrive in time")]
+    Stalled,
+    /// It has more bytes than allowed.
+    #[error("the body is too large")]
+    TooLarge,
+    /// Other bodies use the whole budget.
+    #[error("there is no room for the body")]
+    OutOfBudget,
+}
+
+/// Other bodies use the whole budget, and the bytes of this body were returned to it. Its handler need not keep the
+/// body: if the handler drops what it has and reads on, the remaining bytes arrive, and do not count.
+#[derive(Debug, thiserror::Error)]
+#[error("there is no room to keep the body")]
+pub(crate) struct NotKept;
+
+/// Whether this error of a body is [`NotKept`].
+pub(crate) fn is_not_kept(error: &axum::Error) -> bool {
+    source::<NotKept>(error).is_some()
+}
+
+fn source<E: Error + 'static>(error: &axum::Error) -> Option<&E> {
+    let mut sources = std::iter::successors(error.source(), |&error| error.source());
+    sources.find_map(|source| source.downcast_ref())
+}
+
+/// The problem of a body that did not arrive. If the listener ended the body, the listener answers; the reason is the
+/// same, for metrics and the log.
+pub(crate) fn not_arrived(error: &axum::Error) -> Problem {
+    let reason = match source(error) {
+        Some(Ended::Stalled) => Reason::RequestTimeout,
+        Some(Ended::TooLarge) => Reason::TooLarge,
+        Some(Ended::OutOfBudget) => Reason::Overloaded,
+        None => Reason::Malformed,
+    };
+    Problem::new(reason, format!("the body did not arrive: {error}"))
+}
 
 /// A body that failed before its end.
 #[derive(Debug)]
@@ -22,7 +63,7 @@ impl Broken {
     /// The body from its begin, with its failure, for a handler that can go on without keeping the body.
     ///
     /// # Errors
-    /// `Malformed` if the failure is another one.
+    /// As [`not_arrived`] if the failure is another one.
     pub(crate) fn resumed(self) -> Result<Body, Problem> {
         if !is_not_kept(&self.error) {
             return Err(self.into());
@@ -36,15 +77,14 @@ impl Broken {
 
 impl From<Broken> for Problem {
     fn from(broken: Broken) -> Self {
-        let detail = format!("the body did not arrive: {}", broken.error);
-        Self::new(Reason::Malformed, detail)
+        not_arrived(&broken.error)
     }
 }
 
 /// All bytes of a body, which the listener limits. Usually they are available at once, and need not be copied.
 ///
 /// # Errors
-/// `Malformed` if the body does not arrive completely.
+/// As [`not_arrived`] if the body does not arrive completely.
 pub(crate) async fn whole_body(body: Body) -> Result<Bytes, Problem> {
     Ok(whole_or_broken(body).await?)
 }
@@ -85,7 +125,6 @@ mod tests {
     };
 
     use super::*;
-    use crate::server::NotKept;
 
     /// A buffer of a connection, of which a piece is one byte.
     struct Buffer(Arc<AtomicUsize>);
@@ -116,6 +155,19 @@ mod tests {
         assert!(body.next().await.is_none());
         let broken = whole_or_broken(pieces("gone".into())).await.unwrap_err();
         assert_eq!(broken.resumed().unwrap_err().reason(), Reason::Malformed);
+    }
+
+    #[tokio::test]
+    async fn a_body_that_the_listener_ended_has_the_reason_of_its_answer() {
+        for (ended, reason) in [
+            (Ended::Stalled, Reason::RequestTimeout),
+            (Ended::TooLarge, Reason::TooLarge),
+            (Ended::OutOfBudget, Reason::Overloaded),
+        ] {
+            let pieces = [Ok("ab"), Err(ended)];
+            let failed = whole_body(Body::from_stream(iter(pieces))).await;
+            assert_eq!(failed.unwrap_err().reason(), reason);
+        }
     }
 
     #[tokio::test]

@@ -24,19 +24,14 @@ use crate::{
     log_limiter::{LogLimiter, cut, shortened},
     metrics::{self, Decision},
     reason::{Reason, of_refusal},
+    server::bounded,
 };
 
-/// Most limits that one answer warns about; clients print every warning.
-const WARNINGS_MAX: usize = 8;
-
-/// Longest warning, in bytes. Longer ones may be cut by the API server.
-const WARNING_BYTES_MAX: usize = 256;
-
-/// Longest message of a denial, in bytes. With it an answer is a small body, for which there is always room: a denial
-/// must not become an error.
+/// Longest message of a denial, in bytes. With it, with bounded warnings and with bounded annotations an answer is a
+/// small body, for which there is always room: a decision must not become an error.
 const MESSAGE_BYTES_MAX: usize = 8 * 1024;
 
-/// Longest list of quotas in an audit annotation, in bytes.
+/// Longest list of quotas, and of messages, in an audit annotation, in bytes.
 const ANNOTATION_BYTES_MAX: usize = 4096;
 
 /// Denials that are logged in a second.
@@ -116,18 +111,19 @@ pub(super) fn decided(
             annotate(&mut annotations, &admitted.charged);
             warnings.extend(about_admitted(admitted, rules.warn_ratio));
             let unlimited = decide::warning_of_unlimited(&request.namespace, &admitted.unlimited);
-            warnings.extend(unlimited.as_deref().map(warning));
+            warnings.extend(unlimited);
             for notice in &admitted.notices {
                 match notice.audience {
-                    Audience::Caller => warnings.push(warning(&notice.message)),
+                    Audience::Caller => warnings.push(notice.message.clone()),
                     Audience::Auditors => {
                         // A dry run records nothing, so it passes no limit.
                         if admitted.replayed.is_none() && !admitted.events.is_empty() {
                             metrics::limit_passed();
                         }
                         let passed = annotations.entry("passed").or_default();
-                        if passed.len() < ANNOTATION_BYTES_MAX {
-                            passed.push_str(&notice.message);
+                        let room = ANNOTATION_BYTES_MAX.saturating_sub(passed.len());
+                        if room > 0 {
+                            passed.push_str(cut(&notice.message, room));
                             passed.push('\n');
                         }
                     }
@@ -151,7 +147,7 @@ pub(super) fn decided(
         uid: &request.uid,
         allowed: status.is_none(),
         status,
-        warnings,
+        warnings: bounded(&warnings),
         audit_annotations: annotations,
     })
 }
@@ -194,13 +190,8 @@ fn about_admitted(admitted: &Admitted, ratio: f64) -> Vec<String> {
         .flat_map(|quota| quota.resources.iter().map(|limit| (&quota.name, limit)));
     for (quota, limit) in limits {
         if let Some(used) = closeness(limit, ratio) {
-            warnings.push(warning(&format!("quota {quota}: {used}")));
+            warnings.push(format!("quota {quota}: {used}"));
         }
-    }
-    let more = warnings.len().saturating_sub(WARNINGS_MAX);
-    if more > 0 {
-        warnings.truncate(WARNINGS_MAX - 1);
-        warnings.push(format!("{} more limits are close", more + 1));
     }
     warnings
 }
@@ -228,13 +219,7 @@ fn closeness(limit: &CheckedLimit, ratio: f64) -> Option<String> {
 
 /// Kubernetes' message has no notion of reservations, so the reservations behind a denial are named beside it.
 fn about_reservations(reserved: &str) -> String {
-    warning(&format!(
-        "part of what is used is only reserved yet: {reserved}"
-    ))
-}
-
-fn warning(text: &str) -> String {
-    cut(text, WARNING_BYTES_MAX).to_owned()
+    format!("part of what is used is only reserved yet: {reserved}")
 }
 
 fn status<'a>(request: &'a Request<'_>, name: &'a str, refusal: &Refusal) -> Status<'a> {

@@ -61,7 +61,7 @@ use crate::{
     problem::{Problem, Reason},
     request_headers::media_type,
     routes::{BodyLimit, Placed, Route, post},
-    server::is_not_kept,
+    whole_body::{is_not_kept, not_arrived},
     writer::{DecisionContext, Ledger, Unavailable},
 };
 
@@ -175,6 +175,8 @@ async fn admit(
 enum Failure {
     /// The body is not a review, or not even its uid can be read.
     Malformed(String),
+    /// The body did not arrive.
+    NotArrived(Problem),
     /// The body is not sent as JSON. Pages of other origins cannot send JSON without a CORS preflight.
     NotJson,
     /// The ledger has not caught up with the sources.
@@ -205,6 +207,7 @@ impl Failure {
         let not_json = "reviews and audit events are sent as application/json";
         match self {
             Self::Malformed(detail) => (Reason::Malformed, detail),
+            Self::NotArrived(problem) => (problem.reason(), problem.detail().to_owned()),
             Self::NotJson => (Reason::UnsupportedMediaType, not_json.to_owned()),
             Self::Behind => (Reason::NotReady, behind.to_owned()),
             Self::Late => {
@@ -347,9 +350,14 @@ impl Hook {
                 hold: None,
             });
         }
+        // The digest is computed here, not on the decider thread, which all other jobs wait for; the review is freed
+        // here, too.
+        if review.holds {
+            review.request.digest();
+        }
         let actor = actor.clone();
         let denials = ledger.denials().cloned();
-        let decision = move |context: &mut DecisionContext<'_>| {
+        let decision = move |context: &mut DecisionContext<'_>, review: &Review| {
             // The caller no longer waits, so no reservation shall be made for it.
             if Instant::now() >= deadline {
                 return None;
@@ -362,7 +370,7 @@ impl Hook {
             // The webhook's reservations belong to the webhook alone, whatever other rights its principal has.
             let by = By::holder(actor.principal.clone());
             let outcome =
-                decide::admit(transaction.state(), transaction.now(), &by, &review, policy);
+                decide::admit(transaction.state(), transaction.now(), &by, review, policy);
             let events = outcome.as_ref().map(|admitted| admitted.events.clone());
             if let (Err(refusal), Some(denials)) = (&outcome, &denials) {
                 denials.note(&actor, &review.request, refusal, transaction.state().head());
@@ -377,7 +385,8 @@ impl Hook {
                 hold,
             })
         };
-        ledger.decide(decision).await?.ok_or(Failure::Late)
+        let decided = ledger.decide_about(None, Arc::new(review), decision);
+        decided.await?.ok_or(Failure::Late)
     }
 }
 
@@ -396,7 +405,7 @@ async fn gather(mut body: Body) -> Result<(Vec<u8>, Option<Fault>), Failure> {
                 Bytes::new()
             }
             // The listener answers a body that arrives too slowly or is far too large.
-            Err(error) => return Err(Failure::Malformed(error.to_string())),
+            Err(error) => return Err(Failure::NotArrived(not_arrived(&error))),
         };
         if not_kept.is_none() && whole.len() + bytes.len() > BODY_BYTES_MAX {
             not_kept = Some(too_large());

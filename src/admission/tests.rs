@@ -80,14 +80,17 @@ fn ledger() -> (Ledger, Threads<Memory>) {
     .unwrap()
 }
 
-fn router(ledger: &Ledger) -> Router {
-    let rules = Rules {
+fn rules() -> Rules {
+    Rules {
         charging: Charging::default(),
         warn_ratio: 0.9,
         allow_when_behind: false,
         request_timeout: Duration::from_secs(10),
-    };
-    let hook = Hook::new(ledger.clone(), Arc::new(NoSources), rules);
+    }
+}
+
+fn router(ledger: &Ledger) -> Router {
+    let hook = Hook::new(ledger.clone(), Arc::new(NoSources), rules());
     Router::new(with_state(routes(), &hook))
 }
 
@@ -153,6 +156,51 @@ async fn a_review_that_other_bodies_leave_no_room_for_is_denied() {
     assert_eq!(admitted["allowed"], true, "{admitted}");
     ledger.close();
     threads.join().unwrap();
+}
+
+/// A larger answer could be refused for lack of memory, although the reservation was made.
+#[tokio::test]
+async fn an_answer_is_small_whatever_the_notices_are() {
+    let notice = |audience| decide::Notice {
+        quota: "q".into(),
+        kind: quota_semantics::admission::LimitKind::ResourceQuota,
+        audience,
+        message: "ä".repeat(5000),
+    };
+    let notices = |count| {
+        use decide::Audience::{Auditors, Caller};
+        [Auditors, Caller]
+            .into_iter()
+            .cycle()
+            .take(count)
+            .map(notice)
+            .collect()
+    };
+    let body = REVIEW.replace("OBJECT", POD);
+    let review = wire::read(body.as_bytes()).unwrap();
+    let context = AnswerContext {
+        behind: true,
+        name: "a".to_owned(),
+    };
+    let decided = Decided {
+        outcome: Ok(Admitted {
+            notices: notices(2000),
+            ..Admitted::default()
+        }),
+        sequence: 1,
+        hold: None,
+    };
+    let answer = answer::decided(&review, &decided, &context, &rules(), &Seal::new());
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    assert!(body.len() < 16 << 10, "{}", body.len());
+    let answer: Value = serde_json::from_slice(&body).unwrap();
+    let warnings = answer["response"]["warnings"].as_array().unwrap();
+    assert_eq!(warnings.len(), 16);
+    assert_eq!(warnings[15], "986 more warnings were left out");
+    let passed = answer["response"]["auditAnnotations"]["passed"]
+        .as_str()
+        .unwrap();
+    assert!(passed.len() <= 4097, "{}", passed.len());
 }
 
 /// Another leader may have set a quota, of which this node has not heard.

@@ -181,7 +181,7 @@ pub(super) struct Answer<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) status: Option<Status<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) warnings: Vec<String>,
+    pub(super) warnings: Vec<Cow<'a, str>>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) audit_annotations: BTreeMap<&'static str, String>,
 }

@@ -52,6 +52,9 @@ struct Batch<'a> {
     items: Vec<ReserveRequest<'a>>,
 }
 
+/// The requests of a batch, as far as they are valid.
+type Items = Vec<Result<FingerprintedRequest, Problem>>;
+
 type Results = Vec<Result<Granted, Problem>>;
 
 /// `POST /v1/reservations:batch`
@@ -108,7 +111,7 @@ pub(super) async fn reserve(
 /// The reservations that a batch requests.
 enum Requests {
     Together(Vec<FingerprintedRequest>),
-    OneByOne(Vec<Result<FingerprintedRequest, Problem>>),
+    OneByOne(Items),
 }
 
 fn requests(app: &App, principal: &Principal, text: &JsonText) -> Result<Requests, Problem> {
@@ -165,17 +168,16 @@ async fn one_by_one(
     app: &App,
     actor: Arc<Actor>,
     principal: Principal,
-    requests: Vec<Result<FingerprintedRequest, Problem>>,
+    requests: Items,
 ) -> Result<(Results, Head), Problem> {
     let denials = app.ledger.denials().cloned();
-    type Requests = Vec<Result<FingerprintedRequest, Problem>>;
     // Keeps a reference, so that the memory is freed by the thread that allocated it.
     let requests = Arc::new(requests);
     let count = requests.len();
     let decide_some = |first: usize| {
         let (actor, denials) = (actor.clone(), denials.clone());
         let principal = principal.clone();
-        move |context: &mut DecisionContext<'_>, requests: &Requests| {
+        move |context: &mut DecisionContext<'_>, requests: &Items| {
             let policy = context.policy.shared_by(count);
             let decide_one = |request: &Result<FingerprintedRequest, Problem>| {
                 let request = request.as_ref().map_err(Problem::clone)?;

@@ -1,7 +1,6 @@
 //! Bodies: a request's body is limited in size and time, a response's body reports its completion.
 
 use std::{
-    error::Error,
     future::Future,
     pin::Pin,
     sync::{
@@ -22,6 +21,7 @@ use super::{
     body_budget::{BodyBudget, Share},
     timed::Phase,
 };
+use crate::whole_body::{Ended, NotKept};
 
 /// The progress of a request's body. The received bytes count against the budget while this is held.
 #[derive(Clone, Debug)]
@@ -141,33 +141,6 @@ impl<B: HttpBody> Bounded<B> {
     }
 }
 
-/// The body paused for longer than allowed.
-#[derive(Debug, thiserror::Error)]
-#[error("the body did not arrive in time")]
-struct Stalled;
-
-/// The body has more bytes than allowed.
-#[derive(Debug, thiserror::Error)]
-#[error("the body is too large")]
-struct TooLarge;
-
-/// Other bodies use the whole budget.
-#[derive(Debug, thiserror::Error)]
-#[error("there is no room for the body")]
-struct OutOfBodyBudget;
-
-/// Other bodies use the whole budget, and the bytes of this body were returned to it. Its handler need not keep the
-/// body: if the handler drops what it has and reads on, the remaining bytes arrive, and do not count.
-#[derive(Debug, thiserror::Error)]
-#[error("there is no room to keep the body")]
-pub(crate) struct NotKept;
-
-/// Whether this error of a body is [`NotKept`].
-pub(crate) fn is_not_kept(error: &axum::Error) -> bool {
-    let mut sources = std::iter::successors(error.source(), |&error| error.source());
-    sources.any(<dyn Error + 'static>::is::<NotKept>)
-}
-
 impl<B> HttpBody for Bounded<B>
 where
     B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Unpin,
@@ -192,7 +165,7 @@ where
                 return Poll::Pending;
             }
             self.progress.set(STALLED);
-            return Poll::Ready(Some(Err(Stalled.into())));
+            return Poll::Ready(Some(Err(Ended::Stalled.into())));
         };
         self.waiting = None;
         let Some(frame) = frame else {
@@ -208,7 +181,7 @@ where
             Some(left) => self.left.most = left,
             None => {
                 self.progress.set(TOO_LARGE);
-                return Poll::Ready(Some(Err(TooLarge.into())));
+                return Poll::Ready(Some(Err(Ended::TooLarge.into())));
             }
         }
         let share = &self.progress.0.share;
@@ -228,7 +201,7 @@ where
         if !fits {
             self.progress.set(CROWDED_OUT);
             if !self.may_be_dropped {
-                return Poll::Ready(Some(Err(OutOfBodyBudget.into())));
+                return Poll::Ready(Some(Err(Ended::OutOfBudget.into())));
             }
             self.progress.give_back();
             self.left.kept = 0;

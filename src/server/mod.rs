@@ -34,15 +34,13 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-#[cfg(test)]
-pub(crate) use body::NotKept;
-pub(crate) use body::is_not_kept;
 pub use body_budget::BodyBudget;
 use context::RequestContext;
 use ends::Ends;
 pub use hosts::Hosts;
 use problem::turned_away;
 use tls::Tls;
+pub(crate) use warnings::bounded;
 pub use warnings::warn;
 
 use crate::{

@@ -1,33 +1,40 @@
 //! `Warning` headers, which kubectl and quotactl print.
 
+use std::borrow::Cow;
+
 use http::{HeaderMap, HeaderValue, header};
 
 use crate::log_limiter::cut;
 
-/// Most warnings of one response: clients limit the size of heads.
+/// Most warnings of one response: clients limit the size of heads, and print every warning.
 const WARNINGS_MAX: usize = 16;
 
-/// Longest text, in bytes.
+/// Longest text, in bytes. Longer ones may be cut by the API server.
 const TEXT_BYTES_MAX: usize = 256;
 
 /// Adds warnings to a response, as many as clients accept; the last one gives the number of further warnings.
 pub fn warn(headers: &mut HeaderMap, warnings: &[String]) {
+    for text in bounded(warnings) {
+        append(headers, &text);
+    }
+}
+
+/// As many warnings as clients accept, each cut to what they accept; the last one gives the number of further warnings.
+pub(crate) fn bounded(warnings: &[String]) -> Vec<Cow<'_, str>> {
     let sent = match warnings.len() {
         0..=WARNINGS_MAX => warnings.len(),
         _ => WARNINGS_MAX - 1,
     };
-    for text in &warnings[..sent] {
-        append(headers, text);
-    }
     let more = warnings.len() - sent;
-    if more > 0 {
-        append(headers, &format!("{more} more warnings were left out"));
-    }
+    let more = (more > 0).then(|| Cow::from(format!("{more} more warnings were left out")));
+    let texts = warnings[..sent].iter();
+    let texts = texts.map(|text| Cow::from(cut(text, TEXT_BYTES_MAX)));
+    texts.chain(more).collect()
 }
 
 fn append(headers: &mut HeaderMap, text: &str) {
     let visible = |c: char| if c.is_control() { '?' } else { c };
-    let text: String = cut(text, TEXT_BYTES_MAX).chars().map(visible).collect();
+    let text: String = text.chars().map(visible).collect();
     let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
     if let Ok(value) = HeaderValue::try_from(format!("299 - \"{quoted}\"")) {
         headers.append(header::WARNING, value);

@@ -90,8 +90,7 @@ impl Hook {
         if !is_json(&parts.headers) {
             return Err(Failure::NotJson);
         }
-        let body = whole_body(body).await;
-        let body = body.map_err(|problem| Failure::Malformed(problem.detail().to_owned()))?;
+        let body = whole_body(body).await.map_err(Failure::NotArrived)?;
         let items = wire::items(&body).map_err(Failure::Malformed)?;
         let caller = actor(&parts, "")?;
         let mut failed = Vec::new();

@@ -92,6 +92,7 @@ pub(super) async fn dead_letters(
     Caller(actor): Caller,
     Params(query): Params<PageQuery>,
 ) -> Result<Response, Problem> {
+    let permit = Permit::to_read(&actor.principal)?;
     let limit = query.limit(app.page)?;
     let before: Option<Sequence> = query.after()?;
     let read = app.ledger.read(|state| {
@@ -103,7 +104,7 @@ pub(super) async fn dead_letters(
     let more = sequences.len() > limit;
     sequences.truncate(limit);
     let next = sequences.last().filter(|_| more).map(token).transpose()?;
-    let mut items = Vec::with_capacity(sequences.len());
+    let mut items: Vec<DeadLetter> = Vec::with_capacity(sequences.len());
     for sequence in sequences {
         // Compacted entries are no longer available.
         if sequence >= app.reader.first_sequence() {
@@ -111,12 +112,19 @@ pub(super) async fn dead_letters(
             items.extend(read.found);
         }
     }
-    Ok(answer::ok(&Page {
-        items,
-        next,
-        as_of: answer::as_of(head),
-        lagging: app.lags(),
-    }))
+    let bytes: usize = items.iter().map(|letter| letter.payload.len()).sum();
+    let make = move |turn: &Turn| {
+        answer::large(
+            turn,
+            &Page {
+                items,
+                next,
+                as_of: answer::as_of(head),
+                lagging: app.lags(),
+            },
+        )
+    };
+    Ok(permit.make(bytes / BYTES_PER_AMOUNT, make).await)
 }
 
 fn letter(entry: Entry) -> Option<DeadLetter> {

@@ -27,6 +27,10 @@ use crate::{
 /// Poll interval while there is no leader.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// Longest pause before a leader is asked again that has not decided, as while it catches up with its sources: each
+/// attempt is a whole request for the leader, and is logged and counted as one.
+const ASK: Duration = Duration::from_millis(500);
+
 /// The share of the request timeout for which a write waits for a leader.
 const OVER: f64 = 0.9;
 
@@ -176,12 +180,13 @@ impl Cluster {
         }
         let until = Instant::now() + self.0.forward_timeout;
         let mut is_unknown = false;
+        let mut asked: u32 = 0;
         loop {
             if self.0.ledger.decides() {
                 let response = here().await;
                 match self.undecided(&response) {
                     None => return response,
-                    Some(Undecided::All) => {}
+                    Some(Undecided::All) => asked += 1,
                     Some(Undecided::Part) if !is_idempotent => return response,
                     Some(Undecided::Part) => is_unknown = true,
                 }
@@ -194,18 +199,22 @@ impl Cluster {
                         metrics::cluster_forwarded(metrics::Forwarded::Answered);
                         return response;
                     }
-                    Ok(None) | Err(Failed::NotSent) => {}
+                    Ok(None) => asked += 1,
+                    Err(Failed::NotSent) => {}
                     Err(Failed::Unknown) => is_unknown = true,
                 }
+            } else {
+                asked = 0;
             }
             if (is_unknown && !is_idempotent) || Instant::now() >= until {
                 return self.no_answer(is_unknown);
             }
+            let pause = pause_after(asked).min(until.saturating_duration_since(Instant::now()));
             match self.0.ledger.decides() {
-                true => tokio::time::sleep(LOOK).await,
+                true => tokio::time::sleep(pause).await,
                 false => {
                     let decides = self.0.ledger.wait_until_decides(true);
-                    let _ = tokio::time::timeout(LOOK, decides).await;
+                    let _ = tokio::time::timeout(pause, decides).await;
                 }
             }
         }
@@ -306,6 +315,11 @@ impl Cluster {
     }
 }
 
+/// The pause before the next attempt, after a leader has been asked so often in vain: a handover is over soon.
+fn pause_after(asked: u32) -> Duration {
+    (LOOK * asked.max(1)).min(ASK)
+}
+
 /// What was not decided according to a response. Sources that were not caught up with are a reason to ask again only if
 /// that may soon change: another node leads, but this node, still a follower, failed on its sources before it learned of
 /// the leader; or this node has just begun to lead.
@@ -395,6 +409,18 @@ mod tests {
             mark(&mut headers, undecided);
             assert_eq!(marked(&headers), Some(undecided));
         }
+    }
+
+    #[test]
+    fn a_leader_that_does_not_decide_is_asked_less_and_less_often() {
+        assert_eq!([0, 1, 2].map(pause_after), [LOOK, LOOK, 2 * LOOK]);
+        let mut waited = Duration::ZERO;
+        let attempts = (1..).take_while(|asked| {
+            waited += pause_after(*asked);
+            waited < CATCH_UP
+        });
+        assert!((10..30).contains(&attempts.count()));
+        assert_eq!(pause_after(u32::MAX / 100), ASK);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use quota_semantics::{
     admission::{Charging, Operation, evaluated, name_in_messages},
     object::{
         Evaluator, Footprint, GroupResource, Metadata, NoContext, Object, STEPS_MAX, is_ignored,
+        short_name,
     },
     quota::syntax::{self, MAX_SUBDOMAIN},
     uid::Uid,
@@ -286,7 +287,7 @@ fn check(kind: &GroupResource, namespace: &str, name: &str) -> Result<(), String
     let resource = kind.to_string();
     complaint("resource", &resource, syntax::subdomain(&resource))?;
     complaint("namespace", namespace, syntax::dns_label(namespace))?;
-    if name.len() > MAX_SUBDOMAIN || name.contains(char::is_control) {
+    if short_name(name).is_some() {
         return Err(format!(
             "name {name:?} must have at most {MAX_SUBDOMAIN} bytes and no control characters"
         ));

@@ -5,7 +5,9 @@ use std::{fmt, sync::Arc};
 use quota_core::decide::{Basis, FingerprintedRequest, Request};
 use quota_semantics::{
     Name, Timestamp,
-    object::{Footprint, GroupResource, NoContext, Object, STEPS_MAX, TypeMeta, plural},
+    object::{
+        Footprint, GroupResource, NoContext, Object, STEPS_MAX, TypeMeta, plural, short_name,
+    },
     quantity::Quantity,
     quota::syntax::{self, MAX_SUBDOMAIN},
     resource::ResourceList,
@@ -275,14 +277,7 @@ impl Holder {
             uid: _,
         } = self;
         for (field, text) in [("apiVersion", api_version), ("kind", kind), ("name", name)] {
-            if text.len() > MAX_SUBDOMAIN || text.chars().any(char::is_control) {
-                let wrong = format!("at most {MAX_SUBDOMAIN} bytes without control characters");
-                causes.push(FieldProblem::invalid(
-                    format!("reservedBy.{field}"),
-                    text,
-                    &wrong,
-                ));
-            }
+            causes.extend(wrong_name(format_args!("reservedBy.{field}"), text));
         }
     }
 
@@ -295,13 +290,8 @@ impl Holder {
             &mut self.uid,
         ];
         for (mine, (field, theirs)) in mine.into_iter().zip(object) {
-            if theirs.len() > MAX_SUBDOMAIN || theirs.chars().any(char::is_control) {
-                let wrong = format!("at most {MAX_SUBDOMAIN} bytes without control characters");
-                causes.push(FieldProblem::invalid(
-                    format!("object.{field}"),
-                    theirs,
-                    &wrong,
-                ));
+            if let Some(wrong) = wrong_name(format_args!("object.{field}"), theirs) {
+                causes.push(wrong);
             } else if mine.is_empty() {
                 mine.clone_from(theirs);
             } else if !theirs.is_empty() && mine != theirs {
@@ -314,6 +304,13 @@ impl Holder {
             }
         }
     }
+}
+
+/// What is wrong with a name that the ledger would not record as it is.
+fn wrong_name(field: fmt::Arguments<'_>, name: &str) -> Option<FieldProblem> {
+    short_name(name)?;
+    let wrong = format!("at most {MAX_SUBDOMAIN} bytes without control characters");
+    Some(FieldProblem::invalid(field.to_string(), name, &wrong))
 }
 
 /// Parses an object, and computes its footprint.

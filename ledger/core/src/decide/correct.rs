@@ -203,10 +203,11 @@ fn set(
     let was = recorded
         .as_ref()
         .map(|recorded| Footprint::clone(&recorded.footprint));
+    let before = recorded.as_ref().map(|recorded| &*recorded.footprint);
     let correction = Correction {
         object: Observed {
             ends_reservation,
-            footprint: as_before(state, listed, listed.footprint.clone(), recorded.as_ref()),
+            footprint: as_before(state, listed, listed.footprint.clone(), before),
             version: listed
                 .version
                 .max(recorded.map_or(0, |recorded| recorded.version)),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{adopted_group, names, namespaces, quota::adopted_version};
 use crate::{
     event::{Cursor, DeadLetter, Event, GroupRecord, NamespaceRecord, Observed, QuotaRecord},
-    state::{ObjectView, State},
+    state::State,
 };
 use quota_semantics::{Name, Timestamp, object::Footprint, quota::spec::Spec, uid::Uid};
 
@@ -216,16 +216,13 @@ pub(super) fn as_before(
     state: &State,
     object: &Observed,
     footprint: Footprint,
-    recorded: Option<&ObjectView>,
+    recorded: Option<&Footprint>,
 ) -> Footprint {
-    let before = match recorded {
-        Some(recorded) => Some(&*recorded.footprint),
-        None => {
-            let pending = state.pending_of(&object.namespace, &object.uid);
-            pending.map(|pending| &pending.reservation.footprint)
-        }
+    let pending = || {
+        let pending = state.pending_of(&object.namespace, &object.uid);
+        pending.map(|pending| &pending.reservation.footprint)
     };
-    match before {
+    match recorded.or_else(pending) {
         Some(before) => footprint.following(before),
         None => footprint,
     }
@@ -237,9 +234,10 @@ pub(super) fn ends_reservation(state: &State, object: &Observed) -> bool {
 }
 
 fn alive(state: &State, mut object: Box<Observed>, quota: Option<Box<Adopted>>) -> Verdict {
-    let recorded = state.object(&object.namespace, &object.uid);
+    let recorded = state.recorded(&object.namespace, &object.uid);
     let footprint = std::mem::take(&mut object.footprint);
-    object.footprint = as_before(state, &object, footprint, recorded.as_ref());
+    let before = recorded.as_ref().map(|recorded| recorded.footprint);
+    object.footprint = as_before(state, &object, footprint, before);
     // A deleted object that is recorded came back with a backup of its cluster.
     if recorded.is_none() && state.is_deleted(&object.namespace, &object.uid) {
         return Verdict::Ignored(Sighting::Alive { object, quota });
@@ -263,15 +261,14 @@ fn alive(state: &State, mut object: Box<Observed>, quota: Option<Box<Adopted>>) 
             .is_none_or(|(record, _)| !is_adopted(record));
     // A kind may get its right name in the same version.
     let is_known = object.version == recorded.version
-        && object.resource == recorded.resource
+        && object.resource == *recorded.resource
         && !is_to_be_adopted;
     if object.version != 0 && (object.version < recorded.version || is_known) {
         return Verdict::Ignored(Sighting::Alive { object, quota });
     }
     let same = *recorded.footprint == object.footprint
-        && recorded.namespace == object.namespace
-        && recorded.resource == object.resource
-        && recorded.name == object.name
+        && *recorded.resource == object.resource
+        && *recorded.name == *object.name
         && recorded.lapse == object.lapse;
     let adopted = adopted();
     if !same || adopted.is_some() {

@@ -6,6 +6,16 @@ use crate::state::{
 };
 use quota_semantics::{Name, Timestamp, object::Footprint, uid::Uid};
 
+/// A live object as it is recorded.
+pub(crate) struct Recorded<'a> {
+    pub(crate) version: u64,
+    pub(crate) resource: &'a Name,
+    pub(crate) name: &'a str,
+    /// When it stops counting without an event.
+    pub(crate) lapse: Option<Timestamp>,
+    pub(crate) footprint: &'a Footprint,
+}
+
 impl State {
     /// Objects that cease to count at `now` without an event, soonest first.
     pub(crate) fn lapsed(&self, now: Timestamp) -> impl Iterator<Item = ObjectView> {
@@ -25,6 +35,18 @@ impl State {
     pub fn object(&self, namespace: &str, uid: &Uid) -> Option<ObjectView> {
         let place = self.find_object(namespace, uid)?;
         Some(self.object_view(place))
+    }
+
+    /// The same without a copy.
+    pub(crate) fn recorded(&self, namespace: &str, uid: &Uid) -> Option<Recorded<'_>> {
+        let object = self.objects.get(self.find_object(namespace, uid)?);
+        Some(Recorded {
+            version: object.version,
+            resource: self.resources.get(object.resource),
+            name: object.name.as_str(),
+            lapse: Some(object.lapse).filter(|lapse| *lapse < Timestamp::MAX),
+            footprint: self.footprints.get(object.footprint),
+        })
     }
 
     /// The objects with this uid, each in another namespace.

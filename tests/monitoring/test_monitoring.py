@@ -98,7 +98,7 @@ class Rules(unittest.TestCase):
         used = set(re.findall(r"\b(?:quota_(?:ledger|bridge)|kube_resourcequota|openshift_clusterresourcequota)\w*", text))
         self.assertGreater(len(used), 20)
         for metric in used:
-            self.assertIn(f"`{metric.removesuffix('_bucket')}", documented)
+            self.assertIn(f"`{metric.removesuffix('_bucket')}`", documented)
 
 
 class Dashboard(unittest.TestCase):

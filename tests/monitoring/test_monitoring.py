@@ -1,56 +1,27 @@
 """What deploy/monitoring holds, against the real programs: promtool, Prometheus, quotad, quota-bridge, nats-server."""
 
-import contextlib
 import json
 import os
 import pathlib
-import random
 import re
-import socket
 import subprocess
+import sys
 import tempfile
-import time
 import unittest
 import urllib.error
 import urllib.parse
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tests" / "support"))
+from loopback import free_ports, until
+
 MONITORING = ROOT / "deploy" / "monitoring"
 PROGRAMS = pathlib.Path(os.environ["PROGRAMS"])
-PATIENCE = 60
 # A newer one than Debian's, for a replicated log: tests/run installs it.
 NATS_SERVER = os.environ.get("QUOTAD_NATS_SERVER", str(ROOT / "target/servers/bin/nats-server"))
 # Without keys of the programs, such as those that tests/run exports for other tests.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("QUOTA")}
-
-
-def until(what, ask):
-    """Asks until there is an answer."""
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        answer = ask()
-        if answer:
-            return answer
-        if time.monotonic() > deadline:
-            raise AssertionError(f"never happened: {what}")
-        time.sleep(0.1)
-
-
-def free_ports(count):
-    """So many ports that nothing listens on, and that no system gives to outgoing connections."""
-    first = free_range(count)
-    return range(first, first + count)
-
-
-def free_range(count):
-    """The first of so many ports that follow each other, and that nothing listens on."""
-    while True:
-        first = random.randrange(16_000, 31_000)
-        with contextlib.suppress(OSError):
-            for port in range(first, first + count):
-                socket.create_server(("127.0.0.1", port)).close()
-            return first
 
 
 def fetch(url, data=None, headers=None, method=None):

@@ -2,12 +2,11 @@
 
 import json
 import os
-import random
 import re
 import shutil
 import signal
-import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import urllib.request
@@ -15,6 +14,9 @@ from pathlib import Path
 
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect, sync_playwright
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "support"))
+from loopback import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 SCREENSHOTS = Path(os.environ.get("SCREENSHOTS", ROOT / "target" / "tmp" / "ui"))
@@ -38,7 +40,7 @@ class Daemon:
             (Path(self.directory.name) / name).write_text(text)
         self.arguments = arguments
         # A daemon that is started again has the same address: not one that anybody who connects may get.
-        self.listen = f"127.0.0.1:{free_ports(1)}"
+        self.listen = f"127.0.0.1:{free_ports(1)[0]}"
         self.start()
 
     def start(self):
@@ -108,7 +110,7 @@ class Cluster:
     NODES = ["n1", "n2", "n3"]
 
     def __init__(self):
-        first = free_ports(60)
+        first = free_ports(60)[0]
         self.apis = {node: f"http://127.0.0.1:{first + 31 + at}" for at, node in enumerate(self.NODES)}
         defaults = {"QUOTAD": "debug/quotad", "QUOTACTL": "debug/quotactl", "QUOTAD_NATS_SERVER": "servers/bin/nats-server"}
         programs = {name: os.environ.get(name, ROOT / "target" / path) for name, path in defaults.items()}
@@ -135,18 +137,6 @@ class Cluster:
     def close(self):
         self.process.terminate()
         self.process.communicate()
-
-
-def free_ports(count):
-    """A number so that so many ports from it on are free."""
-    while True:
-        first = random.randrange(16_000, 31_000)
-        try:
-            for port in range(first, first + count):
-                socket.create_server(("127.0.0.1", port)).close()
-            return first
-        except OSError:
-            pass
 
 
 def widget(namespace, name, usage, version=1):

@@ -12,38 +12,20 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
-import time
 import unittest
 import urllib.request
 from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "support"))
+from loopback import PATIENCE, free_ports, until
 
 SERVER = os.environ["QUOTAD_NATS_SERVER"]
 QUOTAD = os.environ.get("QUOTAD", "target/debug/quotad")
 QUOTACTL = os.environ.get("QUOTACTL", "target/debug/quotactl")
 NODES = range(3)
 HARD = 10
-PATIENCE = 60
-
-
-def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
-
-
-def until(what, condition):
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        found = condition()
-        if found:
-            return found
-        time.sleep(0.05)
-    raise AssertionError(f"never happened: {what}")
 
 
 def ask(port, method, path, body=None, timeout=15):

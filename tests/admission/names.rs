@@ -6,8 +6,6 @@ use serde_json::{Value, json};
 
 use super::harness::{World, pod};
 
-const PODS: usize = 10;
-
 fn of_round(name: &str, round: &str) -> Value {
     let mut review = pod(name);
     review["request"]["object"]["metadata"]["uid"] = json!(format!("{name}-{round}"));
@@ -19,45 +17,6 @@ fn gone(name: &str, round: &str) -> Sighting {
         uid: Uid::new(&format!("{name}-{round}")).unwrap(),
         namespace: "team-a".into(),
         quota: None,
-    }
-}
-
-async fn full() -> (World, Vec<String>) {
-    let world = World::new();
-    world.set_quota("q", &[("pods", "10")]).await;
-    let names: Vec<String> = (0..PODS).map(|number| format!("web-{number}")).collect();
-    for name in &names {
-        let review = of_round(name, "first");
-        assert!(world.send(&review).await.allowed());
-        world.observe(&review, "object").await;
-    }
-    (world, names)
-}
-
-/// The API server has deleted ten pods and stored ten others under their names before the ledger sees anything of it.
-#[tokio::test]
-async fn pods_made_again_before_their_ends_are_seen_never_pass_the_limit() {
-    let (world, names) = full().await;
-    for name in &names {
-        assert!(world.send(&of_round(name, "second")).await.allowed());
-    }
-    assert_eq!(world.counted("q", "pods"), "10+0");
-    for (index, name) in names.iter().enumerate() {
-        world.see(gone(name, "first")).await;
-        let held = index + 1;
-        assert_eq!(
-            world.counted("q", "pods"),
-            format!("{}+{held}", PODS - held)
-        );
-        let other = pod(&format!("other-{index}"));
-        assert!(!world.send(&other).await.allowed(), "ten are stored");
-    }
-    for name in &names {
-        world.observe(&of_round(name, "second"), "object").await;
-    }
-    assert_eq!(world.counted("q", "pods"), "10+0");
-    for index in 0..PODS {
-        assert!(!world.send(&pod(&format!("late-{index}"))).await.allowed());
     }
 }
 

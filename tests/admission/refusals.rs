@@ -190,24 +190,6 @@ async fn pods_do_not_make_up_names_without_end() {
 }
 
 #[tokio::test]
-async fn the_namespace_of_a_review_is_that_of_its_request() {
-    let world = World::new();
-    world.set_quota("q", &[("pods", "1")]).await;
-    let mut elsewhere = pod("a");
-    elsewhere["request"]["object"]["metadata"]["namespace"] = json!("team-b");
-    assert!(world.send(&elsewhere).await.allowed());
-    assert_eq!(world.counted("q", "pods"), "0+1");
-    let mut second = pod("b");
-    second["request"]["object"]["metadata"]["namespace"] = json!("team-b");
-    assert_eq!(world.send(&second).await.code(), 403);
-    // The other way round, no quota is there.
-    let mut inside = pod("c");
-    inside["request"]["namespace"] = json!("team-b");
-    assert!(world.send(&inside).await.allowed());
-    assert_eq!(world.counted("q", "pods"), "0+1");
-}
-
-#[tokio::test]
 async fn a_body_is_bounded_here_as_well() {
     let world = World::new();
     world.set_quota("q", &[("pods", "9")]).await;

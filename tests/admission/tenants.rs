@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    harness::pod,
+    harness::{pod, recorded},
     support::{
         PATIENCE,
         callers::{Callers, NOBODY, Principal},
@@ -203,6 +203,55 @@ fn a_uid_that_was_used_in_another_namespace_blocks_nothing_here() {
     assert_eq!(world.counted("pods"), "1+0");
     let (status, _) = world.call("stranger", "GET", &format!("{HELD}/uid-of-a"), &json!({}));
     assert_eq!(status, 403, "it has no role there");
+}
+
+/// A change is decided by what is known of the object in its own namespace, whatever its uid is used for elsewhere.
+#[test]
+fn a_uid_that_is_used_in_another_namespace_changes_no_update_here() {
+    let world = World::charging(
+        "deployments.apps",
+        json!({"pods": "5", "requests.cpu": "1"}),
+    );
+    let code = |review: &Value| {
+        let (status, answer) = world.call("hook", "POST", "/admit", review);
+        assert_eq!(status, 200, "{answer}");
+        let response = &answer["response"];
+        let denied = response["status"]["code"].as_u64();
+        denied.filter(|_| response["allowed"] == false)
+    };
+    let (created, scaled) = (recorded("deployment-create"), recorded("deployment-scale"));
+    let uid = created["request"]["object"]["metadata"]["uid"]
+        .as_str()
+        .unwrap();
+    let elsewhere = "/v1/namespaces/team-b/reservations";
+    for uid in [uid, "uid-of-a"] {
+        let theirs = request(uid, uid, json!({"requests.cpu": "9"}));
+        assert_eq!(world.call("stranger", "POST", elsewhere, &theirs).0, 201);
+        let commit = format!("{elsewhere}/{uid}/commit");
+        assert_eq!(world.call("stranger", "POST", &commit, &json!({})).0, 200);
+    }
+    let mut theirs = created.clone();
+    theirs["request"]["object"]["metadata"]["namespace"] = json!("team-b");
+    world.shows_in("ADDED", &theirs, 300);
+    // How many replicas there are is known once the workload is observed here.
+    assert!(world.admits(&created));
+    assert_eq!(world.counted("pods"), "0+3");
+    assert_eq!(code(&scaled), Some(409));
+    world.shows_in("ADDED", &created, 212);
+    assert_eq!(code(&scaled), None);
+    assert_eq!(world.counted("pods"), "3+2");
+
+    // A pod that is not observed yet needs room for all that grows.
+    let grown = |cpu: &str| {
+        let mut review = pod("a");
+        review["request"]["operation"] = json!("UPDATE");
+        review["request"]["subResource"] = json!("resize");
+        review["request"]["oldObject"] = review["request"]["object"].clone();
+        let spec = &mut review["request"]["object"]["spec"];
+        spec["containers"] = json!([{"name": "c", "resources": {"requests": {"cpu": cpu}}}]);
+        review
+    };
+    assert_eq!(code(&grown("600m")), Some(403), "500m are left");
 }
 
 #[test]

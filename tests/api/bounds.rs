@@ -114,19 +114,6 @@ async fn a_namespace_has_so_many_quotas_of_so_many_limits() {
     put("q1", json!({"pods": "2"})).await.is(200);
 }
 
-#[tokio::test]
-async fn a_reservation_is_not_held_for_ever() {
-    let world = World::with_policy(|policy| {
-        policy.bounds.max_lifetime = quota_semantics::Span::from_seconds(60);
-    });
-    let body = json!({"reservedBy": {"uid": "u"}, "reserved": {"pods": "1"}, "ttl": "30s"});
-    world.post(RESERVATIONS, &body).await.is(201);
-    let extend = format!("{RESERVATIONS}/u/extend");
-    world.post(&extend, &json!({"ttl": "50s"})).await.is(200);
-    let refused = world.post(&extend, &json!({"ttl": "5m"})).await;
-    refused.is_refused(422, "LimitReached");
-}
-
 /// A page of quotas takes little work, however many reservations the quotas have.
 #[tokio::test]
 async fn lists_of_quotas_tell_some_of_many_reservations() {

@@ -8,6 +8,7 @@
 
 mod batches;
 mod bounds;
+mod commits;
 mod described;
 mod drift;
 mod groups;
@@ -20,7 +21,6 @@ mod races;
 mod reading;
 mod relists;
 mod reservations;
-mod tenants;
 mod unlimited;
 mod watching;
 mod world;

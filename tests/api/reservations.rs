@@ -285,11 +285,38 @@ async fn more_time_is_given_and_never_taken() {
         .post(&format!("{ALL}/v/extend"), &json!({"ttl": "1s"}))
         .await;
     unknown.is_refused(404, "NotFound");
-    let elsewhere = "/v1/namespaces/b/reservations/u/extend";
-    world
-        .post(elsewhere, &json!({"ttl": "1s"}))
-        .await
-        .is_refused(404, "NotFound");
+}
+
+#[tokio::test]
+async fn a_uid_of_another_namespace_is_not_found_under_ones_own() {
+    let world = World::new();
+    world.quota(json!({"pods": "2"})).await;
+    let nothing = json!({});
+    for uid in ["pending", "committed"] {
+        world.post(ALL, &pods(uid, 1)).await.is(201);
+    }
+    let commit = format!("{ALL}/committed/commit");
+    world.post(&commit, &nothing).await.is(200);
+    for uid in ["pending", "committed"] {
+        let elsewhere = format!("/v1/namespaces/b/reservations/{uid}");
+        let answers = [
+            world
+                .post(&format!("{elsewhere}/extend"), &json!({"ttl": "1s"}))
+                .await,
+            world.post(&format!("{elsewhere}/commit"), &nothing).await,
+            // Of the committed one it would be a return.
+            world.delete(&elsewhere).await,
+        ];
+        for answer in answers {
+            answer.is_refused(404, "NotFound");
+        }
+        let own = world.get(&format!("{ALL}/{uid}")).await;
+        assert_eq!(own.body["state"], uid);
+    }
+    let quota = world.get("/v1/namespaces/a/quotas/q").await;
+    for which in ["used", "reserved"] {
+        assert_eq!(quota.body["status"][which]["pods"], "1", "{which}");
+    }
 }
 
 #[tokio::test]

@@ -115,6 +115,7 @@ fn pods_made_again_under_living_names_never_pass_the_limit() {
         seen("ADDED", "second", number, 200 + number);
     }
     assert_eq!(counted(&callers, "pods"), "10+0");
+    assert_eq!(code(&callers, &review("a", "late", "1")), 403);
 }
 
 #[test]

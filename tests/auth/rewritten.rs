@@ -3,12 +3,18 @@
 use std::{
     fs::{self, File},
     io::Write as _,
+    mem::MaybeUninit,
     path::Path,
     sync::atomic::{AtomicBool, Ordering},
     thread,
 };
 
-use rustix::process::{Signal, kill_process};
+use quota_test_support::wait_until;
+use rustix::{
+    fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags},
+    io::Errno,
+    process::{Signal, kill_process},
+};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -31,6 +37,26 @@ struct End<'a>(&'a AtomicBool);
 impl Drop for End<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Has the daemon read a file, and waits until it has read all that is in it now.
+///
+/// The daemon says nothing of a change that it does not take yet. So the kernel tells when it has opened the file, and
+/// closed it again. Nobody else opens it meanwhile.
+fn have_read(daemon: &Quotad, path: &Path) {
+    let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).unwrap();
+    let watched = WatchFlags::OPEN | WatchFlags::CLOSE_NOWRITE;
+    inotify::add_watch(&inotify, path, watched).unwrap();
+    kill_process(daemon.pid(), Signal::HUP).unwrap();
+    let mut buffer = [MaybeUninit::uninit(); 1024];
+    let mut events = inotify::Reader::new(&inotify, &mut buffer);
+    for awaited in [ReadFlags::OPEN, ReadFlags::CLOSE_NOWRITE] {
+        wait_until("the daemon reads the file", || match events.next() {
+            Ok(event) => event.events().contains(awaited),
+            Err(error) if error == Errno::AGAIN => false,
+            Err(error) => panic!("{error}"),
+        });
     }
 }
 
@@ -59,13 +85,12 @@ fn valid_tokens_are_not_turned_away_while_their_file_is_rewritten_in_place() {
         });
         let asking: Vec<_> = asking.collect();
         let end = End(&is_over);
-        let look = || kill_process(daemon.pid(), Signal::HUP).unwrap();
         // Of whole records, too, a part can be read: nothing is wrong with it then but that some are missing.
         let records: Vec<_> = text.match_indices("[[tokens]]").collect();
         assert_eq!(records.len(), tokens.len());
         for (record, _) in records {
             for cut in [record, record + 1, record + 20] {
-                rewrite(&path, &text, cut, look);
+                rewrite(&path, &text, cut, || have_read(&daemon, &path));
             }
         }
         // For so long that it is no more taken for half of something.

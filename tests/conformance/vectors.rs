@@ -7,6 +7,9 @@ use serde_json::{Value, value::RawValue};
 
 use super::deviations;
 
+/// The environment variable that names another folder of vectors.
+const ELSEWHERE: &str = "QUOTA_VECTORS";
+
 /// Runs one case; the error says briefly what is different.
 pub(crate) type Run<C> = fn(&C) -> Result<(), String>;
 
@@ -77,7 +80,12 @@ pub(crate) fn read<C: Line>(name: &str) -> Option<Vec<Result<C, String>>> {
 
 fn folder() -> PathBuf {
     let own = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/vectors");
-    env::var_os("QUOTA_VECTORS").map_or_else(own, PathBuf::from)
+    env::var_os(ELSEWHERE).map_or_else(own, PathBuf::from)
+}
+
+/// Whether the vectors are those of this repository, and so all of them have to be there.
+pub(crate) fn are_ours() -> bool {
+    env::var_os(ELSEWHERE).is_none()
 }
 
 /// Runs all cases. A panic fails its case only, and a listed deviation must deviate.

@@ -44,15 +44,7 @@ impl Target {
 
     /// Memory that the daemon holds, in bytes.
     pub(crate) fn memory(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.daemon.id())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kib: u64 = line
-            .unwrap()
-            .trim()
-            .trim_end_matches(" kB")
-            .parse()
-            .unwrap();
-        kib * 1024
+        self.daemon.memory()
     }
 
     /// How often a limit was hit.

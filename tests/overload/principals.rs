@@ -1,8 +1,10 @@
 //! One principal that takes as much memory as it gets, and another one that wants to work.
 
+use std::time::Instant;
+
 use super::{
     client::{Client, head},
-    support::callers::Callers,
+    support::{PATIENCE, callers::Callers},
 };
 
 const BODY: usize = 1 << 20;
@@ -50,12 +52,15 @@ async fn bodies_of_one_principal_leave_room_for_those_of_others() {
     }
     // No more than eight of them can be held, whatever the rule.
     let limit = "quota_ledger_limit_reached_total{limit=\"limits.bodies_bytes\"} ";
+    let deadline = Instant::now() + PATIENCE;
     loop {
         let metrics = Client::connect(&admin).await.unwrap().get("/metrics").await;
         let hits = metrics.body.lines().find_map(|it| it.strip_prefix(limit));
-        if hits.map_or(0, |hits| hits.parse().unwrap()) >= CLIENTS - 8 {
+        let hits: u64 = hits.map_or(0, |hits| hits.parse().unwrap());
+        if hits >= CLIENTS - 8 {
             break;
         }
+        assert!(Instant::now() < deadline, "{hits} bodies were refused");
     }
     let line = r#"{"type":"ADDED","namespace":"a","resource":"widgets.example.com","name":"w","uid":"w","resourceVersion":"1"}"#;
     let mut body = format!("{line}\n").repeat(BODY / (line.len() + 1));

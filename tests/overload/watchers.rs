@@ -53,17 +53,17 @@ async fn watchers_that_do_not_read_cost_nothing_and_the_others_miss_nothing() {
     );
 
     let reading = tokio::spawn(async move {
-        let mut text = String::new();
-        while text.matches("data:").count() < EVENTS {
+        let (mut text, mut events) = (String::new(), 0);
+        while events < EVENTS {
             let piece = reader.more().await.expect("the watch ended").to_vec();
             text.push_str(&String::from_utf8_lossy(&piece));
+            events = text.matches("\ndata:").count();
         }
-        text.matches("event: ObjectObserved").count()
-            + text.matches("event: ObjectRefreshed").count()
+        text
     });
     produce(&target, 1).await;
     let beside = target.memory();
-    let seen = reading.await.unwrap();
+    let ids = ids(&reading.await.unwrap());
     println!(
         "memory {} MiB, {} MiB after {EVENTS} events, {} MiB after as many more beside {} watches that are not read",
         before / MIB,
@@ -71,7 +71,9 @@ async fn watchers_that_do_not_read_cost_nothing_and_the_others_miss_nothing() {
         beside / MIB,
         2 * WATCHES - 1,
     );
-    assert!(seen > 0);
+    assert!(ids.len() >= EVENTS, "{ids:?}");
+    let are_consecutive = ids.windows(2).all(|pair| pair[1] == pair[0] + 1);
+    assert!(are_consecutive, "an entry is missing: {ids:?}");
     assert!(
         beside <= alone + 48 * MIB,
         "{before}, {alone}, then {beside}"
@@ -91,6 +93,16 @@ async fn watchers_that_do_not_read_cost_nothing_and_the_others_miss_nothing() {
         }
         post(&mut target.client().await, "wake", 0).await;
     }
+}
+
+/// The ids of the events of a watch. What carries no event has the id of the last one that was sent.
+fn ids(text: &str) -> Vec<u64> {
+    let events = text.split("\n\n").filter(|event| event.contains("\ndata:"));
+    let id = |event: &str| {
+        let id = event.lines().find_map(|line| line.strip_prefix("id:"));
+        id.unwrap().trim().parse().unwrap()
+    };
+    events.map(id).collect()
 }
 
 /// Long entries, on few objects, so that the state stays as small as it is.

@@ -295,6 +295,29 @@ fn the_configuration_is_checked() {
     }
 }
 
+/// A field with a typing error would limit less than its author wanted.
+#[test]
+fn limited_resources_with_unknown_fields_are_refused() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("limited.yaml");
+    let start = |field: &str| {
+        let text = format!(
+            "apiVersion: apiserver.config.k8s.io/v1\nkind: ResourceQuotaConfiguration\n\
+             limitedResources: [{{resource: pods, {field}: [cpu]}}]\n"
+        );
+        std::fs::write(&file, text).unwrap();
+        let mut command = command(directory.path());
+        command.arg("--admission.limited_resources_file=limited.yaml");
+        Quotad::try_start(directory.path(), &mut command)
+    };
+    let ended = start("matchContain").err().unwrap();
+    assert_eq!(ended.status.code(), Some(3), "{}", ended.said);
+    for part in ["admission.limited_resources_file", "matchContain"] {
+        assert!(ended.said.contains(part), "{part}: {}", ended.said);
+    }
+    assert_eq!(start("matchContains").unwrap().stop().code(), Some(0));
+}
+
 #[test]
 fn the_build_has_the_same_commit_in_the_version_and_in_the_metrics() {
     let directory = TempDir::new().unwrap();

@@ -88,6 +88,17 @@ fn a_number_is_explained_by_what_makes_it() {
 }
 
 #[test]
+fn a_reservation_that_has_ended_is_not_granted_again() {
+    let daemon = crowded();
+    daemon.done("release u1 -n team-a", "");
+    let again = daemon.run("reserve -f -", &pod("web", "u1", "1500m").to_string());
+    assert_eq!((again.code, again.out.as_str()), (12, ""), "{again:?}");
+    assert!(again.err.contains("has ended"), "{}", again.err);
+    let out = daemon.done("explain requests.cpu --quota compute -n team-a", "");
+    assert!(out.contains("0 used + 0 reserved"), "{out}");
+}
+
+#[test]
 fn denials_say_what_was_short_and_where_to_look() {
     let daemon = crowded();
     let rows = daemon.rows("denials");

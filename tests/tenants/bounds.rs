@@ -147,6 +147,16 @@ fn one_tenant_does_not_make_up_names_of_resources_without_end() {
         &a,
         &reserve_request("v", named(60, 60)),
     );
+    // Committed names count as reserved ones do.
+    let commit = format!("{a}/u/commit");
+    callers.expect(200, "greedy", "POST", &commit, &json!({}));
+    callers.refused(
+        full,
+        "greedy",
+        "POST",
+        &a,
+        &reserve_request("v", named(60, 60)),
+    );
     // Names that are used already do not add to the number, and another namespace has its own.
     callers.expect(
         201,
@@ -162,7 +172,7 @@ fn one_tenant_does_not_make_up_names_of_resources_without_end() {
         &b,
         &reserve_request("v", named(60, 60)),
     );
-    // They go with the last reservation.
+    // They go with the last reservation and the last commit.
     for uid in ["u", "w"] {
         let own = format!("{a}/{uid}");
         callers.expect(204, "greedy", "DELETE", &own, &json!(null));

@@ -11,6 +11,7 @@ mod events;
 mod floods;
 mod invalid;
 mod reservations;
+mod sizes;
 mod webhook;
 
 use serde_json::{Value, json};

@@ -143,6 +143,19 @@ impl Quotad {
         self.child.id()
     }
 
+    /// The memory that it holds, in bytes.
+    pub fn memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();
+        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib: u64 = resident
+            .unwrap()
+            .trim()
+            .trim_end_matches(" kB")
+            .parse()
+            .unwrap();
+        kib * 1024
+    }
+
     /// Whether `/readyz` says that it is.
     pub fn is_ready(&self) -> bool {
         self.ask_admin("/readyz").0 == 200

@@ -91,7 +91,10 @@ fn a_number_is_explained_by_what_makes_it() {
 fn a_reservation_that_has_ended_is_not_granted_again() {
     let daemon = crowded();
     daemon.done("release u1 -n team-a", "");
-    let again = daemon.run("reserve -f -", &pod("web", "u1", "1500m").to_string());
+    let again = daemon.run(
+        "reserve -f - --ttl 5m",
+        &pod("web", "u1", "1500m").to_string(),
+    );
     assert_eq!((again.code, again.out.as_str()), (12, ""), "{again:?}");
     assert!(again.err.contains("has ended"), "{}", again.err);
     let out = daemon.done("explain requests.cpu --quota compute -n team-a", "");

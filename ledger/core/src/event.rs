@@ -5,6 +5,7 @@ mod group;
 mod namespace;
 mod object;
 mod quota;
+mod reservation;
 mod source;
 mod watermark;
 
@@ -17,9 +18,10 @@ pub use correction::{
 };
 pub use group::GroupRecord;
 pub use namespace::{ANNOTATION_MAX_BYTES, NamespaceRecord};
-pub use object::{Observed, Reservation};
+pub use object::Observed;
 pub use quota::QuotaRecord;
 pub use quota_semantics::Actor;
+pub use reservation::Reservation;
 pub use source::{Cursor, DEAD_LETTER_MAX_BYTES, DeadLetter};
 pub use watermark::{Watermark, Watermarks};
 

@@ -228,11 +228,12 @@ fn settle(
             case.unlimited_to_warn_of(&limits, &unlimited, policy)
         }
     };
+    let held = case.pending.filter(|_| case.holds_target());
     let counts = !charged.is_empty()
         || case.is_new_workload()
         || case.holds_more(&limits)
         || needs_later(state, &case)
-        || versions::grows_unseen(state, &case, &limits);
+        || versions::grows_unseen(state, case.request, held, &limits);
     let events = match case.pending {
         _ if !holds => Vec::new(),
         _ if counts => case.grant(state, now, policy.default_ttl, policy)?,

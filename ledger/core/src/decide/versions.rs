@@ -5,31 +5,31 @@
 //! - What is observed may be larger now than in the versions that are on their way. So growth over the old version is
 //!   held, even if the observed version has these amounts.
 
-use super::{Request, case::Case};
+use super::Request;
 use crate::{
     event::{Event, Reservation},
     state::{Counted, State},
 };
 
 /// Whether an update has to be held although it needs no room now: it grows over an old version that is not observed
-/// yet, and no reservation holds it for as long.
-pub(super) fn grows_unseen(state: &State, case: &Case<'_>, limits: &[Counted<'_>]) -> bool {
-    let request = case.request;
+/// yet, and no reservation holds it for as long. `held` is the pending reservation, if it holds the update.
+pub(super) fn grows_unseen(
+    state: &State,
+    request: &Request,
+    held: Option<&Reservation>,
+    limits: &[Counted<'_>],
+) -> bool {
     let old = request.basis.version();
     let observed = state.object(&request.namespace, &request.uid);
-    if old <= observed.map_or(0, |object| object.version) || is_held_behind(case, old) {
+    if old <= observed.map_or(0, |object| object.version)
+        || held.is_some_and(|held| held.after_version >= old)
+    {
         return false;
     }
     let before = request.before.as_ref();
     limits
         .iter()
         .any(|limit| limit.is_taken_by(&request.footprint, before))
-}
-
-/// Whether a reservation holds the update until a later version than the old one is observed.
-fn is_held_behind(case: &Case<'_>, old: u64) -> bool {
-    let pending = case.pending;
-    pending.is_some_and(|pending| pending.after_version >= old) && case.holds_target()
 }
 
 /// Makes the reservation of an earlier request last as long as this request needs it.

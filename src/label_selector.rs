@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use quota_semantics::quota::syntax;
+use quota_semantics::syntax;
 
 use crate::large::BYTES_PER_AMOUNT;
 

@@ -7,7 +7,7 @@ use http::{HeaderValue, StatusCode, header};
 use quota_client::wire::{self, AsOf, CheckedQuota};
 use quota_core::{decide::Refusal, state::Head};
 use quota_journal::Damage;
-use quota_semantics::{Timestamp, in_microseconds, quota::field};
+use quota_semantics::{Timestamp, field, in_microseconds};
 use serde::{Serialize, Serializer};
 
 use crate::{metrics::Limit, reason, writer::Unavailable};

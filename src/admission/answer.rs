@@ -11,7 +11,7 @@ use quota_core::decide::{self, Admitted, Audience, Refusal};
 use quota_semantics::{
     admission::{CheckedLimit, CheckedQuota, wrap_forbidden},
     object::GroupResource,
-    quota::syntax::MAX_SUBDOMAIN,
+    syntax::MAX_SUBDOMAIN,
 };
 
 use super::{

@@ -10,7 +10,7 @@ use quota_semantics::{
         Evaluator, Footprint, GroupResource, Metadata, NoContext, Object, STEPS_MAX, is_ignored,
         short_name,
     },
-    quota::syntax::{self, MAX_SUBDOMAIN},
+    syntax::{self, MAX_SUBDOMAIN},
     uid::Uid,
 };
 use serde::Deserialize;

@@ -3,8 +3,9 @@
 use bytes::Bytes;
 use quota_semantics::{
     embedded::refuse_embedded,
+    field::ERRORS_MAX,
     quantity::{Quantity, exact_numbers},
-    quota::{Manifest, field::ERRORS_MAX},
+    quota::Manifest,
 };
 use serde_json::Value;
 

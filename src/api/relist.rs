@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use axum::{extract::State, response::Response};
 use http::StatusCode;
 use quota_client::wire::{RelistAnswer, RelistRequest};
-use quota_semantics::{Name, quota::syntax};
+use quota_semantics::{Name, syntax};
 
 use super::{
     App, Caller, answer,

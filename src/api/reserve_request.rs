@@ -9,8 +9,8 @@ use quota_semantics::{
         Footprint, GroupResource, NoContext, Object, STEPS_MAX, TypeMeta, plural, short_name,
     },
     quantity::Quantity,
-    quota::syntax::{self, MAX_SUBDOMAIN},
     resource::ResourceList,
+    syntax::{self, MAX_SUBDOMAIN},
     uid::Uid,
 };
 use serde::{

@@ -1,6 +1,6 @@
 //! Rules that the types of values cannot express: ranges, and keys that require or exclude each other.
 
-use quota_semantics::{admission::Charging, quota::syntax};
+use quota_semantics::{admission::Charging, syntax};
 use tracing_subscriber::EnvFilter;
 
 use quota_service::{config::Finding, rules};

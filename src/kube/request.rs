@@ -7,11 +7,7 @@ use quota_core::{
     decide::{Precondition, Refusal},
     event::{Actor, Sequence},
 };
-use quota_semantics::{
-    Name,
-    quota::{syntax, validation},
-    uid::Uid,
-};
+use quota_semantics::{Name, quota::validation, syntax, uid::Uid};
 use serde_json::Value;
 use uuid::Uuid;
 

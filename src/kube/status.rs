@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::StatusCause;
-use quota_semantics::quota::{FieldError, field};
+use quota_semantics::field::{self, FieldError};
 
 use super::kind::Kind;
 pub(super) use crate::kubernetes_status::Failure;

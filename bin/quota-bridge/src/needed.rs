@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use quota_semantics::{
     group::manifest::{GROUP, PLURAL},
     object::{GroupResource, MEASURED, is_ignored},
-    quota::syntax,
+    syntax,
 };
 
 /// The kinds that the operator configures in addition to the kinds that are always needed.

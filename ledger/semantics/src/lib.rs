@@ -5,6 +5,7 @@
 mod actor;
 pub mod admission;
 pub mod embedded;
+pub mod field;
 pub mod group;
 pub mod name;
 mod nullable;
@@ -13,6 +14,7 @@ mod period;
 pub mod quantity;
 pub mod quota;
 pub mod resource;
+pub mod syntax;
 pub mod time;
 pub mod uid;
 pub mod yaml;

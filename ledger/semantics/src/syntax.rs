@@ -3,8 +3,7 @@
 
 use std::{borrow::Borrow, collections::BTreeMap};
 
-use super::FieldError;
-use crate::object::names::is_label_like;
+use crate::field::FieldError;
 
 /// All keys and values of the annotations together: at most 256 KiB.
 const MAX_ANNOTATIONS: usize = 256 << 10;
@@ -140,6 +139,26 @@ pub(crate) fn texts(field: &str, value: &str, wrong: Vec<String>) -> Vec<FieldEr
 fn too_long(bytes: usize) -> String {
     format!("must be no more than {bytes} bytes")
 }
+
+/// Letters, digits, `-`, `_` and `.`, with a letter or digit at both ends.
+fn is_label_like(text: &str) -> bool {
+    let alphanumeric = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    alphanumeric(bytes.first())
+        && alphanumeric(bytes.last())
+        && bytes.iter().all(|byte| IN_LABELS[usize::from(*byte)])
+}
+
+/// The bytes of [`is_label_like`] texts.
+const IN_LABELS: [bool; 256] = {
+    let mut allowed = [false; 256];
+    let mut byte = 0_u8;
+    while byte < 128 {
+        allowed[byte as usize] = byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+        byte += 1;
+    }
+    allowed
+};
 
 fn is_dns_label(text: &str) -> bool {
     let solid = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();

@@ -1,6 +1,6 @@
 //! Dependencies between the keys `nats.*`.
 
-use quota_semantics::quota::syntax;
+use quota_semantics::syntax;
 use quota_service::{config::Finding, rules};
 
 use super::Config;

@@ -10,7 +10,7 @@ use quota_core::{
 use quota_semantics::{
     Name, group,
     object::{Footprint, Traits, short_name},
-    quota::syntax::{self, MAX_SUBDOMAIN},
+    syntax::{self, MAX_SUBDOMAIN},
     uid::Uid,
 };
 

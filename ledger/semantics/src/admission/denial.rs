@@ -1,10 +1,7 @@
 //! Denials, with the messages of Kubernetes.
 
 use crate::{
-    Name,
-    object::GroupResource,
-    quota::{field::quoted, scopes::BrokenScope},
-    resource::ResourceList,
+    Name, field::quoted, object::GroupResource, quota::scopes::BrokenScope, resource::ResourceList,
 };
 
 /// Why a request is denied. Its text is Kubernetes' own, byte for byte, before it is wrapped by

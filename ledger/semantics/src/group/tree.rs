@@ -4,7 +4,7 @@ use super::{
     extension::{EACH, GUARANTEED, PARENT, field_of},
     spec::Spec,
 };
-use crate::{Name, quantity::Quantity, quota::FieldError, resource::ResourceList};
+use crate::{Name, field::FieldError, quantity::Quantity, resource::ResourceList};
 
 /// The existing groups.
 pub trait Forest {

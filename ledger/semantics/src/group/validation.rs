@@ -6,13 +6,15 @@ use super::{
     manifest::Manifest,
     spec::Spec,
 };
-use crate::quota::{
-    self, FieldError,
-    field::FieldErrors,
-    manifest::Metadata,
-    metadata::{self, Scope},
+use crate::{
+    field::{FieldError, FieldErrors},
+    quota::{
+        self,
+        manifest::Metadata,
+        metadata::{self, Scope},
+        validation::validate_spec,
+    },
     syntax,
-    validation::validate_spec,
 };
 
 /// What follows from the manifest of a group alone. It can be found before it is known whether the group is new: for the

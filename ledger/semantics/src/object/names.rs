@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use crate::Name;
+use crate::{Name, syntax};
 
 macro_rules! names {
     ($($name:ident = $text:literal;)*) => {
@@ -55,7 +55,7 @@ fn is_native(name: &str) -> bool {
 pub(crate) fn is_extended(name: &str) -> bool {
     !is_native(name)
         && !name.starts_with(REQUESTS_PREFIX)
-        && is_qualified(&format!("{REQUESTS_PREFIX}{name}"))
+        && syntax::qualified_name(&format!("{REQUESTS_PREFIX}{name}")).is_empty()
 }
 
 /// Whether `name` in a quota is about requests for an extended resource.
@@ -72,51 +72,6 @@ pub(crate) fn is_pod_level(name: &str) -> bool {
 /// Whether requests may stay below limits: a native resource other than huge pages.
 pub(crate) fn may_be_overcommitted(name: &str) -> bool {
     is_native(name) && !name.starts_with(HUGE_PAGES_PREFIX)
-}
-
-/// Kubernetes' `IsQualifiedName`: `[dns.subdomain/]name`.
-fn is_qualified(text: &str) -> bool {
-    const MAX_NAME: usize = 63;
-    let (domain, name) = match text.split_once('/') {
-        Some((domain, name)) => (Some(domain), name),
-        None => (None, text),
-    };
-    name.len() <= MAX_NAME && is_label_like(name) && domain.is_none_or(is_subdomain)
-}
-
-/// Letters, digits, `-`, `_` and `.`, with a letter or digit at both ends.
-pub(crate) fn is_label_like(text: &str) -> bool {
-    let alphanumeric = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-    let bytes = text.as_bytes();
-    alphanumeric(bytes.first())
-        && alphanumeric(bytes.last())
-        && bytes.iter().all(|byte| IN_LABELS[usize::from(*byte)])
-}
-
-/// The bytes of [`is_label_like`] texts.
-const IN_LABELS: [bool; 256] = {
-    let mut allowed = [false; 256];
-    let mut byte = 0_u8;
-    while byte < 128 {
-        allowed[byte as usize] = byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-        byte += 1;
-    }
-    allowed
-};
-
-/// A DNS subdomain as RFC 1123 has it, in lower case.
-fn is_subdomain(text: &str) -> bool {
-    const MAX_SUBDOMAIN: usize = 253;
-    let lower = |byte: Option<&u8>| {
-        byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
-    };
-    text.len() <= MAX_SUBDOMAIN
-        && text.split('.').all(|label| {
-            let bytes = label.as_bytes();
-            lower(bytes.first())
-                && lower(bytes.last())
-                && bytes.iter().all(|byte| lower(Some(byte)) || *byte == b'-')
-        })
 }
 
 #[cfg(test)]

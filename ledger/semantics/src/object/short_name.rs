@@ -1,6 +1,6 @@
 //! The form in which the ledger records a name that only an API server takes.
 
-use crate::quota::syntax::MAX_SUBDOMAIN;
+use crate::syntax::MAX_SUBDOMAIN;
 
 /// The digits of the hash in a short form.
 const HASH_DIGITS: usize = 16;

@@ -5,8 +5,13 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{FieldError, field::FieldErrors, names::validate_list, selector::LabelSelector};
-use crate::{Name, Timestamp, nullable::is_default, resource::ResourceList};
+use super::{names::validate_list, selector::LabelSelector};
+use crate::{
+    Name, Timestamp,
+    field::{FieldError, FieldErrors},
+    nullable::is_default,
+    resource::ResourceList,
+};
 
 /// The prefix of all keys.
 pub const PREFIX: &str = "quota-ledger.io/";

@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 
 use super::{
-    field::FieldError,
     shape::{self, ArrayForObject},
     spec::ScopeExpression,
 };
 use crate::{
     Name,
+    field::FieldError,
     nullable::{is_default, nullable},
 };
 

@@ -4,9 +4,9 @@ use std::{collections::BTreeSet, io};
 
 use serde::Serialize;
 
-use super::{
+use super::manifest::{Metadata, OwnerReference};
+use crate::{
     field::{FieldError, FieldErrors, SHOWN_BYTES_MAX, shown},
-    manifest::{Metadata, OwnerReference},
     syntax::{self, texts},
 };
 

@@ -1,7 +1,6 @@
 //! ResourceQuota: hard limits, scopes, validation.
 
 pub mod extension;
-pub mod field;
 pub mod limited;
 pub mod manifest;
 pub(crate) mod metadata;
@@ -12,11 +11,10 @@ pub mod scopes;
 pub mod selector;
 pub mod shape;
 pub mod spec;
-pub mod syntax;
 pub mod validation;
 pub(crate) mod values;
 
-pub use field::FieldError;
+pub use crate::field::FieldError;
 pub use limited::LimitedResource;
 pub use manifest::Manifest;
 pub use names::is_count;

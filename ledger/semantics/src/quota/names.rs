@@ -1,11 +1,12 @@
 //! The resource names that a quota may limit, and the rules for their values.
 
-use super::{field::FieldError, syntax};
 use crate::{
     Name,
+    field::FieldError,
     object::names::{COUNT_PREFIX, HUGE_PAGES_PREFIX, REQUESTS_HUGE_PAGES_PREFIX, is_extended},
     quantity::Quantity,
     resource::ResourceList,
+    syntax,
 };
 
 /// Resources that a quota may limit without a domain in the name.

@@ -1,7 +1,6 @@
 //! Errors of a requirement of a label selector, with the messages of Kubernetes' conversion.
 
-use super::{FieldError, syntax::label_value};
-use crate::Name;
+use crate::{Name, field::FieldError, syntax::label_value};
 
 /// Most invalid values that are named: a selector is checked with each object.
 const ERRORS_MAX: usize = 64;

@@ -2,9 +2,10 @@
 
 use std::fmt;
 
-use super::{ScopeExpression, Spec, field::quoted, requirement};
+use super::{ScopeExpression, Spec, requirement};
 use crate::{
     Name,
+    field::quoted,
     object::{PodTraits, Traits},
 };
 

@@ -4,14 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    field::{FieldError, FieldErrors, quoted},
-    requirement, syntax,
-    values::Values,
-};
+use super::{requirement, values::Values};
 use crate::{
     Name,
+    field::{FieldError, FieldErrors, quoted},
     nullable::{is_default, nullable},
+    syntax,
 };
 
 /// The label with the name of a namespace, which Kubernetes sets on every namespace. Its value is known even for a

@@ -7,13 +7,15 @@ use serde::Serialize;
 
 use super::{
     extension::{Carrier, Extensions},
-    field::{FieldError, FieldErrors},
     manifest::{Manifest, Metadata},
     metadata,
     names::{self, validate_list},
     spec::{ScopeExpression, Spec},
 };
-use crate::Name;
+use crate::{
+    Name,
+    field::{FieldError, FieldErrors},
+};
 
 const IMMUTABLE: &str = "field is immutable";
 const NOT_FOR_SCOPE: &str = "unsupported scope applied to resource";

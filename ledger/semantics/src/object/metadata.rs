@@ -6,19 +6,18 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser::Serialize
 
 use crate::{
     Name, Timestamp,
-    nullable::{is_default, nullable},
+    nullable::{is_default, nullable, nullable_fields},
 };
 
-/// The type of an object in its JSON, which determines how the rest is read.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct TypeMeta {
-    /// `v1`, or group and version such as `apps/v1`; empty if absent.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    pub api_version: Name,
-    /// Such as `Deployment`; empty if absent.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    pub kind: Name,
+nullable_fields! {
+    /// The type of an object in its JSON, which determines how the rest is read.
+    #[derive(Eq)]
+    pub struct TypeMeta {
+        /// `v1`, or group and version such as `apps/v1`; empty if absent.
+        pub api_version: Name,
+        /// Such as `Deployment`; empty if absent.
+        pub kind: Name,
+    }
 }
 
 impl TypeMeta {
@@ -84,25 +83,21 @@ impl Metadata {
     }
 }
 
-/// An object that another one belongs to.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct OwnerReference {
-    /// Its apiVersion.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    pub api_version: Name,
-    /// Its kind.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    pub kind: Name,
-    /// Its name, in the same namespace.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    pub name: Name,
-    /// Its uid.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    pub uid: Name,
-    /// Whether this owner is the controller.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    pub controller: bool,
+nullable_fields! {
+    /// An object that another one belongs to.
+    #[derive(Eq)]
+    pub struct OwnerReference {
+        /// Its apiVersion.
+        pub api_version: Name,
+        /// Its kind.
+        pub kind: Name,
+        /// Its name, in the same namespace.
+        pub name: Name,
+        /// Its uid.
+        pub uid: Name,
+        /// Whether this owner is the controller.
+        pub controller: bool,
+    }
 }
 
 impl OwnerReference {

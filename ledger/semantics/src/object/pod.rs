@@ -6,8 +6,6 @@ mod quality;
 mod resize;
 mod totals;
 
-use serde::{Deserialize, Serialize};
-
 use super::{
     footprint::PodTraits,
     metadata::{Metadata, Present},
@@ -18,57 +16,37 @@ use super::{
     },
 };
 use crate::{
-    Name, Timestamp,
-    nullable::{is_default, nullable},
-    quantity::Quantity,
-    resource::ResourceList,
+    Name, Timestamp, nullable::nullable_fields, quantity::Quantity, resource::ResourceList,
 };
 
 pub(super) use condensed::canonical;
 pub(super) use totals::{total_limits_in_spec, total_requests_in_spec};
 
-/// A pod with the fields that quota rules use.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Pod {
-    /// Its metadata.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    pub metadata: Metadata,
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    pub(super) spec: Spec,
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    pub(super) status: Status,
-}
+nullable_fields! {
+    /// A pod with the fields that quota rules use.
+    pub struct Pod {
+        /// Its metadata.
+        pub metadata: Metadata,
+        pub(super) spec: Spec,
+        pub(super) status: Status,
+    }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct Spec {
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    pub(super) containers: Vec<Container>,
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    pub(super) init_containers: Vec<Container>,
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    pub(super) overhead: ResourceList,
-    /// The resources of the pod as a whole. If present, even if empty, they alone decide the QoS class.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) resources: Option<Requirements>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    active_deadline_seconds: Option<i64>,
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    priority_class_name: Name,
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    affinity: Affinity,
-}
+    pub(super) struct Spec {
+        pub(super) containers: Vec<Container>,
+        pub(super) init_containers: Vec<Container>,
+        pub(super) overhead: ResourceList,
+        /// The resources of the pod as a whole. If present, even if empty, they alone decide the QoS class.
+        pub(super) resources: Option<Requirements>,
+        active_deadline_seconds: Option<i64>,
+        priority_class_name: Name,
+        affinity: Affinity,
+    }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct Container {
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    name: Name,
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    pub(super) resources: Requirements,
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    restart_policy: Name,
+    pub(super) struct Container {
+        name: Name,
+        pub(super) resources: Requirements,
+        restart_policy: Name,
+    }
 }
 
 impl Container {
@@ -78,95 +56,55 @@ impl Container {
     }
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub(super) struct Requirements {
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    pub(super) requests: ResourceList,
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    pub(super) limits: ResourceList,
-}
+nullable_fields! {
+    pub(super) struct Requirements {
+        pub(super) requests: ResourceList,
+        pub(super) limits: ResourceList,
+    }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct Status {
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    phase: Name,
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    qos_class: Name,
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    conditions: Vec<Condition>,
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    pub(super) container_statuses: Vec<ContainerStatus>,
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    pub(super) init_container_statuses: Vec<ContainerStatus>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    extended_resource_claim_status: Option<ExtendedResourceClaimStatus>,
-}
+    pub(super) struct Status {
+        phase: Name,
+        qos_class: Name,
+        conditions: Vec<Condition>,
+        pub(super) container_statuses: Vec<ContainerStatus>,
+        pub(super) init_container_statuses: Vec<ContainerStatus>,
+        extended_resource_claim_status: Option<ExtendedResourceClaimStatus>,
+    }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-struct Condition {
-    #[serde(
-        rename = "type",
-        deserialize_with = "nullable",
-        skip_serializing_if = "is_default"
-    )]
-    kind: Name,
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    reason: Name,
-}
+    struct Condition {
+        #[serde(rename = "type")]
+        kind: Name,
+        reason: Name,
+    }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct ContainerStatus {
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    name: Name,
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    pub(super) allocated_resources: ResourceList,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) resources: Option<Requirements>,
-}
+    pub(super) struct ContainerStatus {
+        name: Name,
+        pub(super) allocated_resources: ResourceList,
+        pub(super) resources: Option<Requirements>,
+    }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct ExtendedResourceClaimStatus {
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    resource_claim_name: Name,
-}
+    struct ExtendedResourceClaimStatus {
+        resource_claim_name: Name,
+    }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Affinity {
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    pod_affinity: AffinityTerms,
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    pod_anti_affinity: AffinityTerms,
-}
+    struct Affinity {
+        pod_affinity: AffinityTerms,
+        pod_anti_affinity: AffinityTerms,
+    }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct AffinityTerms {
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    required_during_scheduling_ignored_during_execution: Vec<AffinityTerm>,
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    preferred_during_scheduling_ignored_during_execution: Vec<WeightedAffinityTerm>,
-}
+    struct AffinityTerms {
+        required_during_scheduling_ignored_during_execution: Vec<AffinityTerm>,
+        preferred_during_scheduling_ignored_during_execution: Vec<WeightedAffinityTerm>,
+    }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct WeightedAffinityTerm {
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    pod_affinity_term: AffinityTerm,
-}
+    struct WeightedAffinityTerm {
+        pod_affinity_term: AffinityTerm,
+    }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct AffinityTerm {
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    namespaces: Vec<Present>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    namespace_selector: Option<Present>,
+    struct AffinityTerm {
+        namespaces: Vec<Present>,
+        namespace_selector: Option<Present>,
+    }
 }
 
 impl AffinityTerms {

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Name, Timestamp,
-    nullable::{is_default, nullable},
+    nullable::{is_default, nullable, nullable_fields},
     quantity::Quantity,
     resource::ResourceList,
 };
@@ -19,29 +19,21 @@ use crate::{
 /// The count of a request for all devices of a class: an allocation holds no more.
 const ALL_DEVICES: i64 = 32;
 
-/// A resource claim with the fields that quota rules use.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct ResourceClaim {
-    /// Its metadata.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    pub metadata: Metadata,
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    spec: Spec,
-}
+nullable_fields! {
+    /// A resource claim with the fields that quota rules use.
+    pub struct ResourceClaim {
+        /// Its metadata.
+        pub metadata: Metadata,
+        spec: Spec,
+    }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-struct Spec {
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    devices: Devices,
-}
+    struct Spec {
+        devices: Devices,
+    }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-struct Devices {
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    requests: Vec<Request>,
+    struct Devices {
+        requests: Vec<Request>,
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -56,15 +48,12 @@ struct Request {
     itself: DeviceRequest,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct DeviceRequest {
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    device_class_name: Name,
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    allocation_mode: Name,
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    count: i64,
+nullable_fields! {
+    struct DeviceRequest {
+        device_class_name: Name,
+        allocation_mode: Name,
+        count: i64,
+    }
 }
 
 impl DeviceRequest {

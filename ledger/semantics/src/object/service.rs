@@ -1,49 +1,29 @@
 //! Services: load balancers and node ports.
 
-use serde::{Deserialize, Serialize};
-
 use super::{
     metadata::Metadata,
     names::{COUNT_SERVICES, SERVICES, SERVICES_LOAD_BALANCERS, SERVICES_NODE_PORTS},
 };
-use crate::{
-    Name,
-    nullable::{is_default, nullable},
-    quantity::Quantity,
-    resource::ResourceList,
-};
+use crate::{Name, nullable::nullable_fields, quantity::Quantity, resource::ResourceList};
 
-/// A service with the fields that quota rules use.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Service {
-    /// Its metadata.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    pub metadata: Metadata,
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    spec: Spec,
-}
+nullable_fields! {
+    /// A service with the fields that quota rules use.
+    pub struct Service {
+        /// Its metadata.
+        pub metadata: Metadata,
+        spec: Spec,
+    }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Spec {
-    #[serde(
-        rename = "type",
-        deserialize_with = "nullable",
-        skip_serializing_if = "is_default"
-    )]
-    kind: Name,
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    ports: Vec<Port>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    allocate_load_balancer_node_ports: Option<bool>,
-}
+    struct Spec {
+        #[serde(rename = "type")]
+        kind: Name,
+        ports: Vec<Port>,
+        allocate_load_balancer_node_ports: Option<bool>,
+    }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Port {
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    node_port: i32,
+    struct Port {
+        node_port: i32,
+    }
 }
 
 impl Service {

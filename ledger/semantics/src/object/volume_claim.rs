@@ -1,7 +1,5 @@
 //! Persistent volume claims: storage, in total and by storage class.
 
-use serde::{Deserialize, Serialize};
-
 use super::{
     metadata::Metadata,
     names::{COUNT_VOLUME_CLAIMS, REQUESTS_STORAGE, STORAGE_CLASS_INFIX, VOLUME_CLAIMS},
@@ -9,58 +7,39 @@ use super::{
 };
 use crate::{
     Name,
-    nullable::{is_default, nullable},
+    nullable::nullable_fields,
     quantity::{Quantity, Scale},
     resource::ResourceList,
 };
 
-/// A persistent volume claim with the fields that quota rules use.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct VolumeClaim {
-    /// Its metadata.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    pub metadata: Metadata,
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    pub(super) spec: Spec,
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    pub(super) status: Status,
-}
+nullable_fields! {
+    /// A persistent volume claim with the fields that quota rules use.
+    pub struct VolumeClaim {
+        /// Its metadata.
+        pub metadata: Metadata,
+        pub(super) spec: Spec,
+        pub(super) status: Status,
+    }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct Spec {
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    pub(super) resources: Requirements,
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    storage_class_name: Name,
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    volume_attributes_class_name: Name,
-}
+    pub(super) struct Spec {
+        pub(super) resources: Requirements,
+        storage_class_name: Name,
+        volume_attributes_class_name: Name,
+    }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub(super) struct Requirements {
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    pub(super) requests: ResourceList,
-}
+    pub(super) struct Requirements {
+        pub(super) requests: ResourceList,
+    }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct Status {
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    pub(super) allocated_resources: ResourceList,
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    current_volume_attributes_class_name: Name,
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    modify_volume_status: ModifyVolumeStatus,
-}
+    pub(super) struct Status {
+        pub(super) allocated_resources: ResourceList,
+        current_volume_attributes_class_name: Name,
+        modify_volume_status: ModifyVolumeStatus,
+    }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct ModifyVolumeStatus {
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    target_volume_attributes_class_name: Name,
+    struct ModifyVolumeStatus {
+        target_volume_attributes_class_name: Name,
+    }
 }
 
 impl VolumeClaim {

@@ -1,6 +1,6 @@
 //! Workloads: objects that create pods from a template, charged for all of them at once.
 
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use super::{
@@ -9,60 +9,35 @@ use super::{
     names::COUNT_PODS,
     pod::Pod,
 };
-use crate::{
-    Name, Timestamp,
-    nullable::{is_default, nullable},
-    resource::ResourceList,
-};
+use crate::{Name, Timestamp, nullable::nullable_fields, resource::ResourceList};
 
-/// A workload with the fields that quota rules use: its template, and the number of its pods.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Workload {
-    /// Its metadata.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    pub metadata: Metadata,
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    spec: Spec,
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    status: Status,
-}
+nullable_fields! {
+    /// A workload with the fields that quota rules use: its template, and the number of its pods.
+    pub struct Workload {
+        /// Its metadata.
+        pub metadata: Metadata,
+        spec: Spec,
+        status: Status,
+    }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-struct Spec {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    replicas: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    parallelism: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    completions: Option<i64>,
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    suspend: bool,
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    template: Pod,
-}
+    struct Spec {
+        replicas: Option<i64>,
+        parallelism: Option<i64>,
+        completions: Option<i64>,
+        suspend: bool,
+        template: Pod,
+    }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-struct Status {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    succeeded: Option<i64>,
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    conditions: Vec<Condition>,
-}
+    struct Status {
+        succeeded: Option<i64>,
+        conditions: Vec<Condition>,
+    }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-struct Condition {
-    #[serde(
-        rename = "type",
-        deserialize_with = "nullable",
-        skip_serializing_if = "is_default"
-    )]
-    kind: Name,
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    status: Name,
+    struct Condition {
+        #[serde(rename = "type")]
+        kind: Name,
+        status: Name,
+    }
 }
 
 impl Workload {

@@ -8,6 +8,9 @@ use super::status::{Failure, Result};
 /// The API group of shapes other than the objects themselves.
 const META: &str = "meta.k8s.io";
 
+/// Its version in responses with metadata only.
+pub(super) const META_VERSION: &str = "meta.k8s.io/v1";
+
 /// The offered types, as listed in a 406 response.
 const OFFERED: &str = "application/json, application/json;as=Table;g=meta.k8s.io;v=v1, \
                        application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
@@ -47,7 +50,7 @@ impl Shape {
         }
         match (range.get("as"), range.get("g"), range.get("v")) {
             (None, ..) => Some(Self::Whole),
-            (Some("Table"), Some(META), Some("v1")) => Some(Self::Table("meta.k8s.io/v1")),
+            (Some("Table"), Some(META), Some("v1")) => Some(Self::Table(META_VERSION)),
             (Some("Table"), Some(META), Some("v1beta1")) => {
                 Some(Self::Table("meta.k8s.io/v1beta1"))
             }

@@ -12,7 +12,7 @@ use super::{
     accept::Shape,
     kind::Kind,
     object::Object,
-    page::{LIST_WORK, as_table},
+    page::LIST_WORK,
     params::Params,
     read::{amounts, large, read_permit},
     resource::{CopiedView, Manifest},
@@ -76,34 +76,18 @@ fn to_list(
     shape: Shape,
     params: &Params,
 ) -> Result<Value> {
-    let list = |kind: &str, api_version: &str, items: Vec<Value>| json!({"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": items});
+    let attachment = shape.attachment(params)?;
     let item = |object| {
         turn.pause();
-        to_json(object, namespace)
+        item(object, namespace, shape, attachment)
     };
-    Ok(match shape {
-        Shape::Whole => {
-            let items = objects.iter().map(item).collect::<Result<_>>()?;
-            list(&format!("{KIND}List"), Kind::Group.api_version(), items)
-        }
-        Shape::Metadata => {
-            let partial = |object| Ok(table::partial(&item(object)?, META));
-            let items = objects.iter().map(partial).collect::<Result<_>>()?;
-            list("PartialObjectMetadataList", META, items)
-        }
-        Shape::Table(version) => {
-            let row = |object| {
-                turn.pause();
-                row(object, namespace, version, params)
-            };
-            let rows = objects.iter().map(row).collect::<Result<_>>()?;
-            as_table(Kind::Group, version, metadata, rows)
-        }
-    })
+    let items = objects.iter().map(item).collect::<Result<_>>()?;
+    Ok(shape.list((KIND, Kind::Group.api_version()), metadata, columns, items))
 }
 
-/// The API group of responses with metadata only.
-const META: &str = "meta.k8s.io/v1";
+fn columns() -> Value {
+    table::columns(Kind::Group)
+}
 
 /// `GET …/namespaces/{namespace}/appliedclusterresourcequotas/{name}`
 pub(super) async fn get(
@@ -118,30 +102,18 @@ pub(super) async fn get(
     let object = kube.applied(&permit, &namespace, &name, &principal).await?;
     let object = object.ok_or_else(|| Failure::not_found(Kind::Group, &name))?;
     let amounts = object.amounts();
-    let make = move |_: &Turn| match shape {
-        Shape::Whole => to_json(&object, &namespace),
-        Shape::Metadata => Ok(table::partial(&to_json(&object, &namespace)?, META)),
-        Shape::Table(version) => {
-            let metadata = json!({"resourceVersion": object.version().to_string()});
-            let row = row(&object, &namespace, version, &params)?;
-            Ok(as_table(Kind::Group, version, &metadata, vec![row]))
-        }
+    let make = move |_: &Turn| {
+        let item = item(&object, &namespace, shape, shape.attachment(&params)?)?;
+        Ok(shape.one(item, &object.version().to_string(), columns))
     };
     large(&permit, amounts, make).await
 }
 
-fn row(object: &Object, namespace: &str, version: &str, params: &Params) -> Result<Value> {
-    let attachment = Attachment::parse(&params.include_object)?;
-    let cells = table::cells(object, now());
-    let json = to_json(object, namespace)?;
-    Ok(table::with_object(cells, &json, attachment, version))
-}
-
-fn to_json(object: &Object, namespace: &str) -> Result<Value> {
+fn item(object: &Object, namespace: &str, shape: Shape, attachment: Attachment) -> Result<Value> {
     let mut json = object.to_json()?;
     json["kind"] = KIND.into();
     json["metadata"]["namespace"] = namespace.into();
-    Ok(json)
+    Ok(shape.item(json, attachment, || table::cells(object, now())))
 }
 
 /// Removes what names namespaces that the caller may not read: values in the selector, and kubectl's copy of the

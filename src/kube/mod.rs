@@ -42,6 +42,7 @@ mod reviews;
 mod routes;
 mod scope;
 mod services;
+mod shape;
 mod status;
 mod table;
 mod watch;

@@ -73,9 +73,14 @@ pub(super) async fn list(
     let amounts = names.len();
     let make = move |turn: &Turn| {
         let names = names.iter().inspect(|_| turn.pause());
-        let items = names.map(|name| object(name, head)).collect();
-        let list = format!("{NAMESPACE_KIND}List");
-        shaped(items, shape, &params, &metadata, &list)
+        let attachment = shape.attachment(&params)?;
+        let items = names.map(|name| item(name, head, shape, attachment));
+        Ok(shape.list(
+            (NAMESPACE_KIND, VERSION),
+            &metadata,
+            columns,
+            items.collect(),
+        ))
     };
     large(&permit, amounts, make).await
 }
@@ -95,21 +100,14 @@ pub(super) async fn get(
         return Err(Failure::no_such_namespace(&name));
     }
     let ((), head) = kube.read(|_| ()).await?;
-    let object = object(&name.into(), head);
-    let json = match shape {
-        Shape::Whole => object,
-        Shape::Metadata => table::partial(&object, "meta.k8s.io/v1"),
-        Shape::Table(_) => {
-            let metadata = json!({"resourceVersion": head.to_string()});
-            shaped(vec![object], shape, &params, &metadata, "")?
-        }
-    };
+    let item = item(&name.into(), head, shape, shape.attachment(&params)?);
+    let json = shape.one(item, &head.to_string(), columns);
     Ok(Json(json).into_response())
 }
 
 /// A namespace. The ledger has only its name; other fields are left out.
-fn object(name: &Name, head: Sequence) -> Value {
-    json!({
+fn item(name: &Name, head: Sequence, shape: Shape, attachment: Attachment) -> Value {
+    let object = json!({
         "apiVersion": VERSION,
         "kind": NAMESPACE_KIND,
         "metadata": {
@@ -118,45 +116,14 @@ fn object(name: &Name, head: Sequence) -> Value {
         },
         "spec": {"finalizers": ["kubernetes"]},
         "status": {"phase": "Active"},
-    })
+    });
+    shape.item(object, attachment, || json!([name, "Active", "<unknown>"]))
 }
 
-fn shaped(
-    items: Vec<Value>,
-    shape: Shape,
-    params: &Params,
-    metadata: &Value,
-    list: &str,
-) -> Result<Value> {
-    match shape {
-        Shape::Whole => {
-            Ok(json!({"kind": list, "apiVersion": VERSION, "metadata": metadata, "items": items}))
-        }
-        Shape::Metadata => {
-            let items: Vec<_> = items
-                .iter()
-                .map(|item| table::partial(item, "meta.k8s.io/v1"))
-                .collect();
-            Ok(json!({
-                "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
-                "items": items,
-            }))
-        }
-        Shape::Table(version) => {
-            let attachment = Attachment::parse(&params.include_object)?;
-            let row = |item: &Value| {
-                let cells = json!([item["metadata"]["name"], "Active", "<unknown>"]);
-                table::with_object(cells, item, attachment, version)
-            };
-            let columns = [
-                table::column("Name", "name", "Name must be unique."),
-                table::column("Status", "", "The status of the namespace"),
-                table::column("Age", "", "Not known here."),
-            ];
-            let rows: Vec<_> = items.iter().map(row).collect();
-            Ok(json!({
-                "kind": "Table", "apiVersion": version, "metadata": metadata, "columnDefinitions": columns, "rows": rows,
-            }))
-        }
-    }
+fn columns() -> Value {
+    json!([
+        table::column("Name", "name", "Name must be unique."),
+        table::column("Status", "", "The status of the namespace"),
+        table::column("Age", "", "Not known here."),
+    ])
 }

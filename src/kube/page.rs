@@ -31,21 +31,6 @@ use crate::{
 /// Most amounts in one list, counting limits and the reservations' amounts for them; the rest is left for `continue`.
 pub(super) const LIST_WORK: usize = 200_000;
 
-/// A list with these entries.
-fn as_list(kind: Kind, shape: Shape, metadata: &Value, entries: Vec<Value>) -> Value {
-    match shape {
-        Shape::Whole => {
-            let (list, api_version) = (format!("{}List", kind.name()), kind.api_version());
-            json!({"kind": list, "apiVersion": api_version, "metadata": metadata, "items": entries})
-        }
-        Shape::Metadata => {
-            let kind = "PartialObjectMetadataList";
-            json!({"kind": kind, "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": entries})
-        }
-        Shape::Table(version) => as_table(kind, version, metadata, entries),
-    }
-}
-
 /// What is made of the objects of a page, one after the other.
 pub(super) trait PageBuilder: Send + 'static {
     /// The result.
@@ -68,32 +53,23 @@ pub(super) struct Listing {
 
 impl Listing {
     pub(super) fn new(kind: Kind, shape: Shape, params: &Params) -> Result<Self> {
-        let attachment = match shape {
-            Shape::Table(_) => Attachment::parse(&params.include_object)?,
-            Shape::Whole | Shape::Metadata => Attachment::Nothing,
-        };
         Ok(Self {
             kind,
             shape,
-            attachment,
+            attachment: shape.attachment(params)?,
             entries: Vec::new(),
         })
     }
 
     /// The item of an object, or its row of a table.
     fn entry(&self, object: &Object) -> Result<Value> {
-        Ok(match self.shape {
-            Shape::Whole => {
-                let mut json = object.to_json()?;
-                if let Some(json) = json.as_object_mut() {
-                    json.remove("apiVersion");
-                    json.remove("kind");
-                }
-                json
-            }
-            Shape::Metadata => table::partial(&object.to_json()?, "meta.k8s.io/v1"),
-            Shape::Table(version) => table::row(object, self.attachment, version, now())?,
-        })
+        let mut json = object.to_json()?;
+        if let (Shape::Whole, Some(json)) = (self.shape, json.as_object_mut()) {
+            json.remove("apiVersion");
+            json.remove("kind");
+        }
+        let cells = || table::cells(object, now());
+        Ok(self.shape.item(json, self.attachment, cells))
     }
 
     /// Adds an object, in the turn of the principal if it shows many amounts.
@@ -140,7 +116,9 @@ impl PageBuilder for Listing {
         if let Some(next) = next {
             metadata["continue"] = next.token()?.into();
         }
-        let list = as_list(self.kind, self.shape, &metadata, Vec::new());
+        let kind = (self.kind.name(), self.kind.api_version());
+        let columns = || table::columns(self.kind);
+        let list = self.shape.list(kind, &metadata, columns, Vec::new());
         let fields = list.as_object().into_iter().flatten();
         let fields: BTreeMap<_, _> = fields
             .map(|(name, value)| match name.as_str() {
@@ -159,14 +137,6 @@ impl PageBuilder for Listing {
 enum Field<'a> {
     Entries(&'a [Box<RawValue>]),
     Other(&'a Value),
-}
-
-/// A table of objects of a kind.
-pub(super) fn as_table(kind: Kind, version: &str, metadata: &Value, rows: Vec<Value>) -> Value {
-    json!({
-        "kind": "Table", "apiVersion": version, "metadata": metadata,
-        "columnDefinitions": table::columns(kind), "rows": rows,
-    })
 }
 
 impl Kube {

@@ -9,19 +9,18 @@ use axum::{
 };
 use http::header;
 use quota_core::event::Actor;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
     Caller, Kube,
     accept::Shape,
     object::Object,
-    page::{self, Listing},
+    page::Listing,
     params::Params,
     resource::ObjectPath,
     scope::{Position, Scope},
     status::{Failure, Result},
-    table::{self, Attachment},
-    watch,
+    table, watch,
 };
 use crate::{
     clock::now,
@@ -60,16 +59,12 @@ pub(super) async fn answer(
 
 /// The response for one object.
 fn one(object: &Object, shape: Shape, params: &Params) -> Result<Response> {
-    let json = match shape {
-        Shape::Whole => object.to_json()?,
-        Shape::Metadata => table::partial(&object.to_json()?, "meta.k8s.io/v1"),
-        Shape::Table(version) => {
-            let attachment = Attachment::parse(&params.include_object)?;
-            let row = table::row(object, attachment, version, now())?;
-            let metadata = json!({"resourceVersion": object.manifest.metadata().resource_version});
-            page::as_table(object.manifest.kind(), version, &metadata, vec![row])
-        }
-    };
+    let attachment = shape.attachment(params)?;
+    let item = shape.item(object.to_json()?, attachment, || {
+        table::cells(object, now())
+    });
+    let version = &object.manifest.metadata().resource_version;
+    let json = shape.one(item, version, || table::columns(object.manifest.kind()));
     Ok(Json(json).into_response())
 }
 

@@ -73,17 +73,6 @@ pub(super) fn column(name: &str, format: &str, description: &str) -> Value {
     json!({"name": name, "type": "string", "format": format, "description": description, "priority": 0})
 }
 
-/// The row of an object.
-pub(super) fn row(
-    object: &Object,
-    attachment: Attachment,
-    version: &str,
-    now: Timestamp,
-) -> Result<Value> {
-    let cells = cells(object, now);
-    Ok(with_object(cells, &object.to_json()?, attachment, version))
-}
-
 /// The cells of the row of an object.
 pub(super) fn cells(object: &Object, now: Timestamp) -> Value {
     let limits: Vec<_> = object.figures().into_iter().map(limit).collect();
@@ -112,21 +101,9 @@ fn limit(figure: &Figure) -> Limit<'_> {
     }
 }
 
-/// A row with its object.
-pub(super) fn with_object(
-    cells: Value,
-    object: &Value,
-    attachment: Attachment,
-    version: &str,
-) -> Value {
-    match attachment {
-        Attachment::Nothing => json!({"cells": cells, "object": null}),
-        Attachment::Metadata => json!({"cells": cells, "object": partial(object, version)}),
-        Attachment::Whole => json!({"cells": cells, "object": object}),
-    }
-}
-
-/// Only the metadata of an object, in this version of the metadata API.
-pub(super) fn partial(object: &Value, version: &str) -> Value {
-    json!({"kind": "PartialObjectMetadata", "apiVersion": version, "metadata": object["metadata"]})
+/// A table with these rows.
+pub(super) fn table(version: &str, metadata: &Value, columns: Value, rows: Vec<Value>) -> Value {
+    json!({
+        "kind": "Table", "apiVersion": version, "metadata": metadata, "columnDefinitions": columns, "rows": rows,
+    })
 }

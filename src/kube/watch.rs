@@ -362,9 +362,16 @@ impl Watch {
         let (kind, api_version) = (kind.name(), kind.api_version());
         let object = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata, "spec": {}, "status": {}});
         let json = match self.manner.shape {
-            Shape::Whole => object,
-            Shape::Metadata => table::partial(&object, "meta.k8s.io/v1"),
-            Shape::Table(version) => self.client.table(&self.manner, version, &seen, Vec::new()),
+            Shape::Table(version) => {
+                let columns = self.client.columns(self.manner.scope.kind);
+                table::table(
+                    version,
+                    &json!({"resourceVersion": seen}),
+                    columns,
+                    Vec::new(),
+                )
+            }
+            shape => shape.item(object, Attachment::Nothing, || Value::Null),
         };
         Ok(self.lines.send(line("BOOKMARK", json)).await?)
     }

@@ -20,6 +20,7 @@ use super::super::{
     accept::Shape,
     changes::Deletion,
     copied::Copied,
+    kind::Kind,
     object::Object,
     resource::{Key, View},
     scope::Scope,
@@ -107,22 +108,12 @@ impl ClientState {
         self.lines.iter().map(Bytes::len).sum::<usize>() >= LINES_BYTES
     }
 
-    /// A table with these rows.
-    pub(super) fn table(
-        &mut self,
-        manner: &WatchOptions,
-        version: &str,
-        resource_version: &str,
-        rows: Vec<Value>,
-    ) -> Value {
-        let columns = match std::mem::replace(&mut self.sent_columns, true) {
+    /// The columns of a table of objects of a kind, unless they were sent.
+    pub(super) fn columns(&mut self, kind: Kind) -> Value {
+        match std::mem::replace(&mut self.sent_columns, true) {
             true => Value::Null,
-            false => table::columns(manner.scope.kind),
-        };
-        json!({
-            "kind": "Table", "apiVersion": version, "metadata": {"resourceVersion": resource_version},
-            "columnDefinitions": columns, "rows": rows,
-        })
+            false => table::columns(kind),
+        }
     }
 }
 
@@ -293,15 +284,14 @@ impl EventMaker<'_> {
 
     fn send(&mut self, event: &str, object: &Object) -> Result<()> {
         let manner = self.manner;
-        let json = match manner.shape {
-            Shape::Whole => object.to_json()?,
-            Shape::Metadata => table::partial(&object.to_json()?, "meta.k8s.io/v1"),
-            Shape::Table(version) => {
-                let row = table::row(object, manner.attachment, version, now())?;
-                let version_of = &object.manifest.metadata().resource_version;
-                self.client.table(manner, version, version_of, vec![row])
-            }
-        };
+        let (json, version) = (
+            object.to_json()?,
+            &object.manifest.metadata().resource_version,
+        );
+        let cells = || table::cells(object, now());
+        let item = manner.shape.item(json, manner.attachment, cells);
+        let columns = || self.client.columns(manner.scope.kind);
+        let json = manner.shape.one(item, version, columns);
         self.turn.pause();
         let line = self.turn.to_json(&event_of(event, json), 0);
         let mut line = line.map_err(|error| Failure::internal(&error))?;

@@ -3,17 +3,20 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use quota_core::state::{GroupView, MemberView, State};
+use quota_core::{
+    event::QuotaRecord,
+    state::{Figure, GroupView, MemberView, State},
+};
 use quota_journal::{FileReader, Retention};
 use quota_ledger::replay;
-use quota_semantics::{Timestamp, quantity::Quantity};
+use quota_semantics::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     clock,
     config::{self, Config},
     fatal, intake,
-    metrics::{self, Part, QuotaSample, QuotaSource, ReservationState, ResourceSample},
+    metrics::{self, Part, QuotaSource, ReservationState},
     writer::{Ledger, Unavailable},
 };
 
@@ -293,31 +296,20 @@ fn seconds(time: Timestamp) -> u64 {
 pub(crate) struct Quotas(pub Ledger);
 
 impl QuotaSource for Quotas {
-    fn visit(&self, visitor: &mut dyn FnMut(QuotaSample<'_>)) {
+    fn visit(&self, visitor: &mut dyn FnMut(&QuotaRecord, &[Figure])) {
         let mut after = String::new();
         // One namespace per lock of the state, so that the scrape of many quotas does not delay the writer.
         while let Some(namespace) = self.0.peek(|state| next_namespace(state, &after)) {
             let quotas = self.0.peek(|state| state.quotas_view(&namespace));
             for (record, figures) in quotas.figures() {
-                let number = |quantity: &Quantity| quantity.to_f64();
-                visitor(QuotaSample {
-                    namespace: &record.namespace,
-                    name: &record.name,
-                    created: seconds(record.created) as f64,
-                    resources: figures
-                        .iter()
-                        .map(|figure| ResourceSample {
-                            resource: &figure.resource,
-                            hard: number(&figure.hard),
-                            used: figure.used.as_ref().map_or(0.0, number),
-                            reserved: number(&figure.reserved),
-                            enforced: self.0.coverage().covers(&figure.resource),
-                        })
-                        .collect(),
-                });
+                visitor(record, &figures);
             }
             after = namespace.to_string();
         }
+    }
+
+    fn covers(&self, resource: &str) -> bool {
+        self.0.coverage().covers(resource)
     }
 
     fn visit_groups(&self, visitor: &mut dyn FnMut(&GroupView)) {

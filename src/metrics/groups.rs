@@ -3,19 +3,16 @@
 
 use std::collections::BTreeMap;
 
-use quota_core::state::{Figure, GroupView, MemberView};
-use quota_semantics::{Name, quantity::Quantity};
+use quota_core::state::{GroupView, MemberView};
+use quota_semantics::Name;
 use serde::Deserialize;
 
 use super::{
     labels::Limit,
-    quotas::{QuotaSource, choose},
+    quotas::{KINDS, QuotaSource, choose, largest_share, numbers},
     table::{self, limit_reached},
     text::{head, labelled, sample},
 };
-
-/// The values of the label `type` of a namespace's series.
-const KINDS: [&str; 3] = ["hard", "used", "reserved"];
 
 /// The additional type of a group's series: amounts guaranteed to other groups.
 const GUARANTEED: &str = "guaranteed";
@@ -79,25 +76,10 @@ fn is_each(view: &GroupView) -> bool {
     view.record.spec.extensions.each
 }
 
-/// The largest share of a limit that is not available. A limit of 0 is full.
+/// The largest share of a limit that is not available.
 fn fullness(view: &GroupView) -> f64 {
-    if is_each(view) {
-        return 0.0;
-    }
-    let shares = view.figures.iter().map(|limit| {
-        let [hard, used, reserved] = numbers(&limit.figure);
-        match hard > 0.0 {
-            true => (used + reserved + limit.guaranteed_to_others.to_f64()) / hard,
-            false => 1.0,
-        }
-    });
-    shares.fold(0.0, f64::max)
-}
-
-/// The numbers in base units (cores, bytes, objects), in the order of [`KINDS`].
-fn numbers(figure: &Figure) -> [f64; 3] {
-    let used = figure.used.as_ref().map_or(0.0, Quantity::to_f64);
-    [figure.hard.to_f64(), used, figure.reserved.to_f64()]
+    let limits = view.figures.iter().filter(|_| !is_each(view));
+    largest_share(limits.map(|limit| (&limit.figure, limit.guaranteed_to_others.to_f64())))
 }
 
 /// The text of each metric.

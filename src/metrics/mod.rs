@@ -27,7 +27,7 @@ pub use labels::{
     CorrectionCause, Decision, Digest, Forwarded, Limit, Listener, Operation, Outcome, Part,
     Rejection, RelistRequest, Relisted, ReservationState, Source, StateLock,
 };
-pub use quotas::{QuotaSample, QuotaSource, ResourceSample};
+pub use quotas::QuotaSource;
 pub use record::*;
 pub use requests::{decision_duration, decisions, http_request, state_lock};
 pub use table::*;

@@ -2,7 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use quota_core::state::{GroupView, MemberView};
+use quota_core::{
+    event::QuotaRecord,
+    state::{Figure, GroupView, MemberView},
+};
+use quota_semantics::quantity::Quantity;
 
 use super::{
     labels::Limit,
@@ -10,38 +14,13 @@ use super::{
     text::{head, sample},
 };
 
-/// Figures of one quota.
-#[derive(Clone, Debug, PartialEq)]
-pub struct QuotaSample<'a> {
-    /// Its namespace.
-    pub namespace: &'a str,
-    /// Its name.
-    pub name: &'a str,
-    /// When it was created, in seconds since 1970.
-    pub created: f64,
-    /// Its resources.
-    pub resources: Vec<ResourceSample<'a>>,
-}
-
-/// Figures of one resource of a quota, in base units (cores, bytes, objects).
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ResourceSample<'a> {
-    /// Its name.
-    pub resource: &'a str,
-    /// The limit.
-    pub hard: f64,
-    /// The used amount.
-    pub used: f64,
-    /// The reserved amount.
-    pub reserved: f64,
-    /// Whether the webhook checks requests against this limit.
-    pub enforced: bool,
-}
-
 /// The source of quotas, read at each scrape.
 pub trait QuotaSource: Send + Sync {
-    /// Visits every quota, always in the same order.
-    fn visit(&self, visitor: &mut dyn FnMut(QuotaSample<'_>));
+    /// Visits every quota and its numbers, always in the same order.
+    fn visit(&self, visitor: &mut dyn FnMut(&QuotaRecord, &[Figure]));
+
+    /// Whether the webhook checks requests against limits for this resource.
+    fn covers(&self, resource: &str) -> bool;
 
     /// Visits every group, always in the same order.
     fn visit_groups(&self, visitor: &mut dyn FnMut(&GroupView));
@@ -50,32 +29,27 @@ pub trait QuotaSource: Send + Sync {
     fn visit_members(&self, group: &str, visitor: &mut dyn FnMut(&MemberView));
 }
 
-impl QuotaSample<'_> {
-    /// Series of the quota in all metrics.
-    fn series(&self) -> usize {
-        let open = self
-            .resources
-            .iter()
-            .filter(|limit| !limit.enforced)
-            .count();
-        1 + KINDS.len() * self.resources.len() + open
-    }
+/// The values of the label `type`.
+pub(super) const KINDS: [&str; 3] = ["hard", "used", "reserved"];
 
-    /// The largest share of a limit that is used or reserved. A limit of 0 is full.
-    fn fullness(&self) -> f64 {
-        let shares = self.resources.iter().map(|resource| {
-            let held = resource.used + resource.reserved;
-            match resource.hard > 0.0 {
-                true => held / resource.hard,
-                false => 1.0,
-            }
-        });
-        shares.fold(0.0, f64::max)
-    }
+/// The numbers in base units (cores, bytes, objects), in the order of [`KINDS`].
+pub(super) fn numbers(figure: &Figure) -> [f64; 3] {
+    let used = figure.used.as_ref().map_or(0.0, Quantity::to_f64);
+    [figure.hard.to_f64(), used, figure.reserved.to_f64()]
 }
 
-/// The values of the label `type`.
-const KINDS: [&str; 3] = ["hard", "used", "reserved"];
+/// The largest share of a limit that is not available, given what of each limit is guaranteed to others. A limit of 0 is
+/// full.
+pub(super) fn largest_share<'a>(figures: impl Iterator<Item = (&'a Figure, f64)>) -> f64 {
+    let shares = figures.map(|(figure, guaranteed)| {
+        let [hard, used, reserved] = numbers(figure);
+        match hard > 0.0 {
+            true => (used + reserved + guaranteed) / hard,
+            false => 1.0,
+        }
+    });
+    shares.fold(0.0, f64::max)
+}
 
 /// The quotas or groups that have series.
 pub(super) enum Exported {
@@ -105,7 +79,12 @@ impl Exported {
 /// out, in the metric and, when that begins, in the log. Answers how many series remain.
 pub(super) fn render(text: &mut String, source: &dyn QuotaSource, most: usize) -> usize {
     let mut quotas = Vec::new();
-    source.visit(&mut |quota| quotas.push((quota.fullness(), quota.series())));
+    source.visit(&mut |_, figures| {
+        let open = not_enforced(source, figures).count();
+        let series = 1 + KINDS.len() * figures.len() + open;
+        let fullness = largest_share(figures.iter().map(|figure| (figure, 0.0)));
+        quotas.push((fullness, series));
+    });
     let (exported, left) = choose(&quotas, most);
     let left_out = exported.left_out(quotas.len());
     report(left_out, most);
@@ -113,10 +92,13 @@ pub(super) fn render(text: &mut String, source: &dyn QuotaSource, most: usize) -
     let mut created = String::new();
     let mut open = String::new();
     let mut place = 0;
-    source.visit(&mut |quota| {
+    source.visit(&mut |quota, figures| {
         if exported.has(place) {
-            write(&mut amounts, &mut created, &quota);
-            write_not_enforced(&mut open, &quota);
+            write(&mut amounts, &mut created, quota, figures);
+            for figure in not_enforced(source, figures) {
+                let labels = [&*quota.name, &quota.namespace, &figure.resource];
+                sample(&mut open, &table::LIMIT_NOT_ENFORCED, &labels, 1.0);
+            }
         }
         place += 1;
     });
@@ -172,26 +154,29 @@ fn report(left_out: usize, most: usize) {
     }
 }
 
-fn write(amounts: &mut String, created: &mut String, quota: &QuotaSample<'_>) {
-    for resource in &quota.resources {
-        let numbers = [resource.hard, resource.used, resource.reserved];
-        for (kind, number) in KINDS.into_iter().zip(numbers) {
-            let labels = [quota.name, quota.namespace, resource.resource, kind];
+/// The limits that the webhook does not check.
+fn not_enforced<'a>(
+    source: &dyn QuotaSource,
+    figures: &'a [Figure],
+) -> impl Iterator<Item = &'a Figure> {
+    figures
+        .iter()
+        .filter(|figure| !source.covers(&figure.resource))
+}
+
+fn write(amounts: &mut String, created: &mut String, quota: &QuotaRecord, figures: &[Figure]) {
+    let labels = [&*quota.name, &*quota.namespace];
+    for figure in figures {
+        for (kind, number) in KINDS.into_iter().zip(numbers(figure)) {
+            let labels = [labels[0], labels[1], &figure.resource, kind];
             sample(amounts, &table::KUBE_RESOURCEQUOTA, &labels, number);
         }
     }
-    let labels = [quota.name, quota.namespace];
+    let seconds = quota.created.nanoseconds().max(0) / 1_000_000_000;
     sample(
         created,
         &table::KUBE_RESOURCEQUOTA_CREATED,
         &labels,
-        quota.created,
+        seconds as f64,
     );
-}
-
-fn write_not_enforced(open: &mut String, quota: &QuotaSample<'_>) {
-    for resource in quota.resources.iter().filter(|limit| !limit.enforced) {
-        let labels = [quota.name, quota.namespace, resource.resource];
-        sample(open, &table::LIMIT_NOT_ENFORCED, &labels, 1.0);
-    }
 }

@@ -2,8 +2,12 @@ use std::{collections::BTreeSet, time::Duration};
 
 use super::*;
 use crate::reason::Reason;
-use quota_core::state::{GroupView, MemberView};
+use quota_core::{
+    event::QuotaRecord,
+    state::{Figure, GroupView, MemberView},
+};
 use quota_replication::{Counts, Role};
+use quota_semantics::{Timestamp, quantity::Quantity, quota::Spec, uid::Uid};
 use quota_service::metrics::{Kind, Label as _};
 use quota_test_support::docs::documented_page;
 
@@ -76,29 +80,34 @@ fn a_limit_is_called_by_its_key() {
     }
 }
 
-struct Quotas(usize);
+struct Quotas(i64);
 
 impl QuotaSource for Quotas {
     fn visit_groups(&self, _: &mut dyn FnMut(&GroupView)) {}
 
     fn visit_members(&self, _: &str, _: &mut dyn FnMut(&MemberView)) {}
 
-    fn visit(&self, visitor: &mut dyn FnMut(QuotaSample<'_>)) {
+    fn covers(&self, resource: &str) -> bool {
+        resource != "pods"
+    }
+
+    fn visit(&self, visitor: &mut dyn FnMut(&QuotaRecord, &[Figure])) {
         for number in 0..self.0 {
-            let name = format!("quota \"{number}\"");
-            let resource = |resource| ResourceSample {
-                resource,
-                hard: 2.5,
-                used: number as f64,
-                reserved: 0.0,
-                enforced: resource != "pods",
+            let figure = |resource: &str| Figure {
+                resource: resource.into(),
+                hard: "2500m".parse().unwrap(),
+                used: Some(Quantity::from_units(number)),
+                reserved: Quantity::default(),
             };
-            visitor(QuotaSample {
-                namespace: "team-a",
-                name: &name,
-                created: 1_700_000_000.0,
-                resources: vec![resource("requests.cpu"), resource("pods")],
-            });
+            let record = QuotaRecord {
+                namespace: "team-a".into(),
+                name: format!("quota \"{number}\"").into(),
+                uid: Uid::new("u").unwrap(),
+                created: Timestamp::from_nanoseconds(1_700_000_000_000_000_000),
+                spec: Spec::default(),
+                metadata: "".into(),
+            };
+            visitor(&record, &[figure("requests.cpu"), figure("pods")]);
         }
     }
 }

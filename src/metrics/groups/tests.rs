@@ -1,11 +1,14 @@
 use std::sync::Arc;
 
-use quota_core::event::GroupRecord;
-use quota_core::state::GroupFigure;
-use quota_semantics::{Timestamp, group::Spec, resource::ResourceList, uid::Uid};
+use quota_core::{
+    event::{GroupRecord, QuotaRecord},
+    state::{Figure, GroupFigure},
+};
+use quota_semantics::{
+    Timestamp, group::Spec, quantity::Quantity, resource::ResourceList, uid::Uid,
+};
 
 use super::*;
-use crate::metrics::QuotaSample;
 
 /// Groups `g0`, `g1`, … of two namespaces each; later groups are fuller.
 struct Groups(i64);
@@ -54,7 +57,11 @@ fn group(number: i64) -> GroupView {
 }
 
 impl QuotaSource for Groups {
-    fn visit(&self, _: &mut dyn FnMut(QuotaSample<'_>)) {}
+    fn visit(&self, _: &mut dyn FnMut(&QuotaRecord, &[Figure])) {}
+
+    fn covers(&self, _: &str) -> bool {
+        true
+    }
 
     fn visit_groups(&self, visitor: &mut dyn FnMut(&GroupView)) {
         (0..self.0).for_each(|number| visitor(&group(number)));

@@ -30,6 +30,7 @@ use crate::{
     kube::{self, Kube},
     maintenance::{Maintenance, Quotas},
     metrics::{Listener, Metrics},
+    reload::{Followed, follow},
     router::Router,
     routes::Route,
     server::{Bound, Hosts, Options, descriptors, tls::Tls},
@@ -255,7 +256,7 @@ fn serve_nodes(
                 ..schema::Tls::default()
             };
             let (tls, follower) = Tls::load_for_api(&files).or_exit(Exit::Configuration)?;
-            tokio::spawn(follower.run(signals.reload.clone(), signals.stop.clone()));
+            follow_files(follower, signals);
             Some(tls)
         }
     };
@@ -329,11 +330,15 @@ fn listeners(config: &Config) -> usize {
     2 + usize::from(webhook) + usize::from(config.cluster.is_on())
 }
 
+fn follow_files(files: impl Followed + 'static, signals: &Signals) {
+    tokio::spawn(follow(files, signals.reload.clone(), signals.stop.clone()));
+}
+
 /// The authenticator and the TLS of the API. Both follow changes of their files.
 fn secure(config: &Config, signals: &Signals) -> Result<(Authenticator, Option<Tls>), Failure> {
     let (authenticator, tokens) = Authenticator::load(&config.auth).or_exit(Exit::Configuration)?;
     if let Some(tokens) = tokens {
-        tokio::spawn(tokens.run(signals.reload.clone(), signals.stop.clone()));
+        follow_files(tokens, signals);
     }
     if !config.tls.api {
         if config.auth.tokens_file.is_some() && !config.listen.ip().is_loopback() {
@@ -342,7 +347,7 @@ fn secure(config: &Config, signals: &Signals) -> Result<(Authenticator, Option<T
         return Ok((authenticator, None));
     }
     let (tls, certificates) = Tls::load_for_api(&config.tls).or_exit(Exit::Configuration)?;
-    tokio::spawn(certificates.run(signals.reload.clone(), signals.stop.clone()));
+    follow_files(certificates, signals);
     Ok((authenticator, Some(tls)))
 }
 
@@ -357,7 +362,7 @@ fn start_webhook(
         return Ok(None);
     };
     let (tls, follower) = Tls::load(&config.tls).or_exit(Exit::Configuration)?;
-    tokio::spawn(follower.run(signals.reload.clone(), signals.stop.clone()));
+    follow_files(follower, signals);
     let bound = bind("admission.listen", address)?;
     let address = bound.address();
     let options = Options::new(Listener::Admission, config).draining_on(signals.stop.clone());

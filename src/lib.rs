@@ -28,7 +28,7 @@ pub mod peer;
 mod problem;
 pub mod reason;
 pub mod recovery;
-mod reload;
+pub mod reload;
 mod request_headers;
 pub mod router;
 pub mod routes;

@@ -13,19 +13,28 @@ const POLL: Duration = Duration::from_secs(5);
 const SETTLED: Duration = Duration::from_secs(1);
 
 /// Files whose changes are followed.
-pub(crate) trait Followed {
+pub trait Followed: Send {
     /// The content of the files.
-    type Content: PartialEq;
+    type Content: PartialEq + Send;
 
     /// Reads the files; returns their content if it is new.
     fn news(&mut self) -> Option<Self::Content>;
 
     /// Applies the content, if it can be used.
     fn take(&mut self, content: Self::Content);
+
+    /// Reads the files once and applies them.
+    #[cfg(test)]
+    fn look(&mut self) {
+        if let Some(content) = self.news() {
+            self.take(content);
+        }
+    }
 }
 
-/// Reads the files every few seconds and whenever a reload is requested, until `stop`.
-pub(crate) async fn follow(
+/// Applies the files whenever they change or a reload is requested, until `stop`. Files that cannot be used change
+/// nothing.
+pub async fn follow(
     mut followed: impl Followed,
     mut reload: watch::Receiver<u64>,
     stop: CancellationToken,

@@ -8,15 +8,9 @@ use std::{
 };
 
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
 
 use super::{File, FileError, register::Register};
-use crate::{
-    config::schema,
-    log_limiter::LogLimiter,
-    metrics,
-    reload::{Followed, follow},
-};
+use crate::{config::schema, log_limiter::LogLimiter, metrics, reload::Followed};
 
 /// A larger file is refused.
 const FILE_BYTES_MAX: u64 = 8 << 20;
@@ -111,22 +105,6 @@ pub struct Follower {
     path: PathBuf,
     /// The hash of the text that was read last, usable or not, so that one bad file is logged once.
     seen: blake3::Hash,
-}
-
-impl Follower {
-    /// Applies the file whenever it changes or a reload is requested, until `stop`. A file that cannot be used changes
-    /// nothing.
-    pub async fn run(self, reload: watch::Receiver<u64>, stop: CancellationToken) {
-        follow(self, reload, stop).await;
-    }
-
-    /// Reads the file once and applies it.
-    #[cfg(test)]
-    pub(super) fn look(&mut self) {
-        if let Some(text) = self.news() {
-            self.take(text);
-        }
-    }
 }
 
 impl Followed for Follower {

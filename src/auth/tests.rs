@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     clock::now, config::schema, daemon::routes::specs, metrics::AuthRefusal, peer::Peer,
-    router::Router, routes::Route,
+    reload::Followed as _, router::Router, routes::Route,
 };
 
 fn token(principal: &str, roles: &[Role], namespaces: &[&str]) -> Issued {

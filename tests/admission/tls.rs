@@ -11,6 +11,7 @@ use quotad::{
     admission::{ANSWERED_BYTES_MAX, BODY_BYTES_MAX},
     config::{Config, schema},
     metrics::Listener,
+    reload::follow,
     server::{Bound, Options, tls::Tls},
 };
 use rustls::{
@@ -65,7 +66,7 @@ impl Served {
         let (tls, follower) = Tls::load(&config).unwrap();
         let (reload, reloads) = watch::channel(0);
         let stop = CancellationToken::new();
-        tokio::spawn(follower.run(reloads, stop.clone()));
+        tokio::spawn(follow(follower, reloads, stop.clone()));
         let bound = Bound::bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let address = bound.address();
         let options = Options::new(Listener::Admission, &Config::default());

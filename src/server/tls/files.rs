@@ -67,7 +67,7 @@ impl InForce {
 
 /// The contents of the files.
 #[derive(PartialEq, Eq)]
-pub(crate) struct Files {
+pub struct Files {
     cert: Vec<u8>,
     key: Vec<u8>,
     client_ca: Option<Vec<u8>>,

@@ -14,17 +14,12 @@ use arc_swap::ArcSwap;
 use rustls::pki_types::CertificateDer;
 use tokio::{net::TcpStream, sync::watch};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
-use tokio_util::sync::CancellationToken;
 
 pub(super) use client_certificates::ClientCertificates;
 pub use files::Error;
 use files::{Files, InForce};
 
-use crate::{
-    config::schema,
-    metrics,
-    reload::{Followed, follow},
-};
+use crate::{config::schema, metrics, reload::Followed};
 
 /// HTTP/2 in the handshake (ALPN).
 pub(super) const HTTP2: &[u8] = b"h2";
@@ -134,22 +129,6 @@ pub struct Follower {
     tls: Tls,
     /// The files that were read last, usable or not, so that one bad file is logged once.
     seen: Files,
-}
-
-impl Follower {
-    /// Applies the files whenever they change or a reload is requested, until `stop`. Files that cannot be used change
-    /// nothing.
-    pub async fn run(self, reload: watch::Receiver<u64>, stop: CancellationToken) {
-        follow(self, reload, stop).await;
-    }
-
-    /// Reads the files once and applies them.
-    #[cfg(test)]
-    pub(super) fn look(&mut self) {
-        if let Some(files) = self.news() {
-            self.take(files);
-        }
-    }
 }
 
 impl Followed for Follower {

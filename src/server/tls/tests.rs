@@ -16,6 +16,7 @@ use super::*;
 use crate::{
     auth::Access,
     peer::Peer,
+    reload::follow,
     router::Router,
     routes,
     server::tests::{Server, options},
@@ -327,7 +328,7 @@ async fn a_reload_that_is_asked_for_is_done() {
     let first = setup.call(server.address, None, H1).await.unwrap().1;
     setup.rotate();
     let (ask, reload) = watch::channel(0);
-    let following = tokio::spawn(follower.run(reload, server.stop.clone()));
+    let following = tokio::spawn(follow(follower, reload, server.stop.clone()));
     ask.send(1).unwrap();
     // The follower reads the files at its start, and again on a reload.
     while setup.call(server.address, None, H1).await.unwrap().1 == first {

@@ -27,13 +27,16 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
 }
 
 /// Selects a page of a list.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct PageQuery {
     /// Most items; none for the largest allowed page.
     pub limit: Option<usize>,
     /// The position where the previous page ended.
     #[serde(rename = "continue")]
     pub after: Option<String>,
+    /// Selects items by their labels. The routes of lists without labels refuse it.
+    label_selector: Option<String>,
 }
 
 impl PageQuery {
@@ -49,28 +52,6 @@ impl PageQuery {
     ///
     /// # Errors
     /// `Malformed` if it is not a token of this list.
-    pub(super) fn after<K: DeserializeOwned>(&self) -> Result<Option<K>, Problem> {
-        after(self.after.as_deref())
-    }
-}
-
-/// Selects a page of a list of labelled items.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct LabelledQuery {
-    limit: Option<usize>,
-    #[serde(rename = "continue")]
-    after: Option<String>,
-    label_selector: Option<String>,
-}
-
-impl LabelledQuery {
-    /// As [`PageQuery::limit`].
-    pub(super) fn limit(&self, most: usize) -> Result<usize, Problem> {
-        limit(self.limit, most)
-    }
-
-    /// As [`PageQuery::after`].
     pub(super) fn after<K: DeserializeOwned>(&self) -> Result<Option<K>, Problem> {
         after(self.after.as_deref())
     }

@@ -25,7 +25,7 @@ use super::{
     body::ManifestText,
     manifest::{self, Read},
     measure::{Operation, measured},
-    page::{LabelledQuery, Page, Params, Target, token},
+    page::{Page, PageQuery, Params, Target, token},
     precondition,
     problem::{FieldProblem, Problem, Reason},
     render::{self, ResourceQuota, not_enforced},
@@ -227,55 +227,46 @@ pub(super) async fn list(
     State(app): State<App>,
     Target(namespace): Target<String>,
     Caller(actor): Caller,
-    Params(query): Params<LabelledQuery>,
+    Params(query): Params<PageQuery>,
 ) -> Result<Response, Problem> {
-    let permit = Permit::to_read(&actor.principal)?;
-    let (limit, labels) = (query.limit(app.page)?, query.labels()?);
-    let after: Option<String> = query.after()?;
-    let page = app.ledger.read(|state| {
-        let after = after.as_deref().map(|name| (&*namespace, name));
-        let page = state.quotas_page(Some(&namespace), after, limit);
-        (page, state.head())
-    });
-    let ((view, more), head) = page.await?;
-    let last = view.records().next_back().filter(|_| more);
-    let last = last.map(|quota| token(&&*quota.name)).transpose()?;
-    Ok(finish(app, &permit, view, labels, last, head).await)
+    let after = query.after::<String>()?;
+    let after = after.map(|name| (namespace.clone(), name));
+    let key = |quota: &QuotaRecord| token(&&*quota.name);
+    page(app, &actor, &query, Some(&namespace), after, key).await
 }
 
 /// `GET /v1/quotas`: by namespace and name. All numbers of a page are of one moment.
 pub(super) async fn list_all(
     State(app): State<App>,
     Caller(actor): Caller,
-    Params(query): Params<LabelledQuery>,
+    Params(query): Params<PageQuery>,
 ) -> Result<Response, Problem> {
-    let permit = Permit::to_read(&actor.principal)?;
-    let (limit, labels) = (query.limit(app.page)?, query.labels()?);
-    let after: Option<(String, String)> = query.after()?;
-    let page = app.ledger.read(|state| {
-        let after = after.as_ref();
-        let after = after.map(|(namespace, name)| (&**namespace, &**name));
-        (state.quotas_page(None, after, limit), state.head())
-    });
-    let ((view, more), head) = page.await?;
-    let last = view.records().next_back().filter(|_| more);
-    let key = |quota: &Arc<QuotaRecord>| token(&(&*quota.namespace, &*quota.name));
-    let last = last.map(key).transpose()?;
-    Ok(finish(app, &permit, view, labels, last, head).await)
+    let key = |quota: &QuotaRecord| token(&(&*quota.namespace, &*quota.name));
+    page(app, &actor, &query, None, query.after()?, key).await
 }
 
 /// The response with a page, made in the turn of the principal if it shows many amounts.
-async fn finish(
+async fn page(
     app: App,
-    permit: &Permit,
-    view: QuotasView,
-    labels: LabelSelector,
-    next: Option<String>,
-    head: Head,
-) -> Response {
+    actor: &Actor,
+    query: &PageQuery,
+    namespace: Option<&str>,
+    after: Option<(String, String)>,
+    key: impl FnOnce(&QuotaRecord) -> Result<String, Problem>,
+) -> Result<Response, Problem> {
+    let permit = Permit::to_read(&actor.principal)?;
+    let (limit, labels) = (query.limit(app.page)?, query.labels()?);
+    let page = app.ledger.read(|state| {
+        let after = after.as_ref();
+        let after = after.map(|(namespace, name)| (&**namespace, &**name));
+        (state.quotas_page(namespace, after, limit), state.head())
+    });
+    let ((view, more), head) = page.await?;
+    let last = view.records().next_back().filter(|_| more);
+    let next = last.map(|quota| key(quota)).transpose()?;
     let amounts = amounts(&view) + view.len() * labels.weight();
     let make = move |turn: &Turn| respond(turn, &app, &view, &labels, next, head);
-    permit.make(amounts, make).await
+    Ok(permit.make(amounts, make).await)
 }
 
 /// How many amounts an answer with a quota shows; its metadata is read and shown, too.

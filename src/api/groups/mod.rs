@@ -22,7 +22,7 @@ use super::{
     App, Caller, answer,
     body::ManifestText,
     measure::{Operation, measured},
-    page::{LabelledQuery, Page, Params, Target, token},
+    page::{Page, PageQuery, Params, Target, token},
     past::{self, When},
     precondition,
     problem::{Problem, Reason},
@@ -239,7 +239,7 @@ pub(super) async fn delete(
 pub(super) async fn list(
     State(app): State<App>,
     Caller(actor): Caller,
-    Params(query): Params<LabelledQuery>,
+    Params(query): Params<PageQuery>,
 ) -> Result<Response, Problem> {
     let permit = Permit::to_read(&actor.principal)?;
     let (limit, labels) = (query.limit(app.page)?, query.labels()?);

@@ -11,6 +11,26 @@ use super::{
 };
 use quota_semantics::Timestamp;
 
+/// Batches in order of their sequence, up to the durable position at the time when the iterator reaches it.
+pub type Batches = Box<dyn Iterator<Item = Result<StoredBatch, Error>> + Send>;
+
+/// The readers' side: durable batches only, from any thread, while the writer appends.
+pub trait Reader: Send + Sync {
+    /// Reads from the batch that holds the entry `from` (0 and 1: from the beginning). Every batch is checked against
+    /// its checksum and against the chain; after an error the iterator ends.
+    ///
+    /// The first item is [`Error::Compacted`] if that entry is no longer kept. Behind the durable end there are no
+    /// items.
+    fn read(&self, from: u64) -> Batches;
+
+    /// Sequence of the first entry that can be read: 1 until compaction removes entries; later as well, if the archive
+    /// holds all of them.
+    fn first_sequence(&self) -> u64;
+
+    /// The position up to which the journal is durable, or at least [written](crate::Journal::write), and so can be read.
+    fn durable(&self) -> Durable;
+}
+
 /// Some frames, and their place.
 pub(super) struct Chunk {
     /// The chain before the first frame.

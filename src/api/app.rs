@@ -3,11 +3,13 @@
 use std::{collections::BTreeMap, ops::Deref, sync::Arc};
 
 use axum::extract::FromRef;
+use quota_core::state::Head;
 use quota_journal::{FileReader, Reader};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Backups, Sources,
+    Backups, Sources, answer,
+    page::Page,
     problem::{Problem, Reason},
     readers::Readers,
 };
@@ -122,6 +124,16 @@ impl App {
     /// The turns to read the journal.
     pub(super) fn readers(&self) -> &Readers {
         &self.0.readers
+    }
+
+    /// A page of a list, of the state at this head.
+    pub(super) fn page_of<T>(&self, items: Vec<T>, next: Option<String>, head: Head) -> Page<T> {
+        Page {
+            items,
+            next,
+            as_of: answer::as_of(head),
+            lagging: self.lags(),
+        }
     }
 
     /// Whether an answer may lag behind the event sources.

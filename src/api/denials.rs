@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use super::{
     App, Caller, answer,
-    page::{Page, PageQuery, Params, Target, token},
+    page::{PageQuery, Params, Target, token},
     problem::Problem,
 };
 use crate::{
@@ -61,15 +61,7 @@ async fn page(
     let bytes: usize = kept.iter().map(|denial| denial.json.get().len()).sum();
     let make = move |turn: &Turn| {
         let items = kept.iter().map(|StoredDenial { json, .. }| &**json);
-        answer::large(
-            turn,
-            &Page::<&RawValue> {
-                items: items.collect(),
-                next,
-                as_of: answer::as_of(head),
-                lagging: app.lags(),
-            },
-        )
+        answer::large(turn, &app.page_of::<&RawValue>(items.collect(), next, head))
     };
     Ok(permit.make(bytes / BYTES_PER_AMOUNT, make).await)
 }

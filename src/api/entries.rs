@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::{
     App, Caller, answer,
     history::{Namespaced, Walk, walk, walk_back},
-    page::{self, Page, PageQuery, Params, token},
+    page::{self, PageQuery, Params, token},
     problem::Problem,
 };
 use crate::{
@@ -69,17 +69,7 @@ pub(super) async fn list(
     } = walked;
     let next = next.map(|next| token(&next)).transpose()?;
     let bytes: usize = found.iter().map(|entry| size::of_event(&entry.event)).sum();
-    let make = move |turn: &Turn| {
-        answer::large(
-            turn,
-            &Page {
-                items: found,
-                next,
-                as_of: answer::as_of(head),
-                lagging: app.lags(),
-            },
-        )
-    };
+    let make = move |turn: &Turn| answer::large(turn, &app.page_of(found, next, head));
     let answer = permit.make(bytes / BYTES_PER_AMOUNT, make).await;
     // Until here the entries are in memory: the bound on readers is also a bound on them.
     drop(turn);
@@ -113,17 +103,7 @@ pub(super) async fn dead_letters(
         }
     }
     let bytes: usize = items.iter().map(|letter| letter.payload.len()).sum();
-    let make = move |turn: &Turn| {
-        answer::large(
-            turn,
-            &Page {
-                items,
-                next,
-                as_of: answer::as_of(head),
-                lagging: app.lags(),
-            },
-        )
-    };
+    let make = move |turn: &Turn| answer::large(turn, &app.page_of(items, next, head));
     Ok(permit.make(bytes / BYTES_PER_AMOUNT, make).await)
 }
 

@@ -13,7 +13,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 
 use super::{
     App, Caller, answer,
-    page::{self, Page, Params, Target, token},
+    page::{self, Params, Target, token},
     problem::Problem,
 };
 use crate::{
@@ -95,17 +95,8 @@ fn amounts(objects: &[Found]) -> usize {
 
 fn page(turn: &Turn, app: &App, objects: &[Found], next: Option<String>, as_of: Head) -> Response {
     let items = objects.iter();
-    answer::large(
-        turn,
-        &Page {
-            items: items
-                .map(|(view, awaited)| believed(view, *awaited))
-                .collect(),
-            next,
-            as_of: answer::as_of(as_of),
-            lagging: app.lags(),
-        },
-    )
+    let items = items.map(|(view, awaited)| believed(view, *awaited));
+    answer::large(turn, &app.page_of(items.collect(), next, as_of))
 }
 
 /// `GET /v1/namespaces/{namespace}/objects`: by resource, name and uid.

@@ -25,7 +25,7 @@ use super::{
     body::ManifestText,
     manifest::{self, Read},
     measure::{Operation, measured},
-    page::{Page, PageQuery, Params, Target, token},
+    page::{PageQuery, Params, Target, token},
     precondition,
     problem::{FieldProblem, Problem, Reason},
     render::{self, ResourceQuota, not_enforced},
@@ -297,15 +297,6 @@ fn respond(
         .filter(|view| labels.is_empty() || labels.matches(&labels_of(view)))
         .collect();
     let items = views.iter();
-    answer::large(
-        turn,
-        &Page {
-            items: items
-                .map(|view| ResourceQuota::of(view, app.ledger.coverage()))
-                .collect(),
-            next,
-            as_of: answer::as_of(head),
-            lagging: app.lags(),
-        },
-    )
+    let items = items.map(|view| ResourceQuota::of(view, app.ledger.coverage()));
+    answer::large(turn, &app.page_of(items.collect(), next, head))
 }

@@ -22,7 +22,7 @@ use super::{
     App, Caller, answer,
     body::ManifestText,
     measure::{Operation, measured},
-    page::{Page, PageQuery, Params, Target, token},
+    page::{PageQuery, Params, Target, token},
     past::{self, When},
     precondition,
     problem::{Problem, Reason},
@@ -258,15 +258,7 @@ pub(super) async fn list(
             show::group(&group.view(), None, app.ledger.coverage())
         });
         let items = groups.filter(|group| labels.is_empty() || labels.matches(&group.labels));
-        answer::large(
-            turn,
-            &Page {
-                items: items.collect(),
-                next,
-                as_of: answer::as_of(head),
-                lagging: app.lags(),
-            },
-        )
+        answer::large(turn, &app.page_of(items.collect(), next, head))
     };
     Ok(permit.make(amounts, make).await)
 }

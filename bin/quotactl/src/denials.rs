@@ -32,10 +32,7 @@ pub(crate) fn fetch(
     namespace: Option<&str>,
     limit: usize,
 ) -> Outcome<Answer<Page<Denial>>> {
-    let address = match namespace {
-        Some(namespace) => Address::in_namespace(namespace, ["denials"]),
-        None => Address::of(["v1", "denials"]),
-    };
+    let address = Address::list(namespace, "denials");
     session.client.list(&address, Some(limit))
 }
 

@@ -35,6 +35,11 @@ impl Scope {
         self.given.as_deref().unwrap_or("default")
     }
 
+    /// The namespace of a list; none for a list of all namespaces.
+    pub(crate) fn listed(&self) -> Option<&str> {
+        (!self.all).then(|| self.namespace())
+    }
+
     /// The namespace for a command on `what`, which belongs to one namespace.
     ///
     /// # Errors

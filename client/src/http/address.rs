@@ -38,6 +38,15 @@ impl Address {
         }
     }
 
+    /// The path of a list of this kind: that of a namespace, or that of all.
+    #[must_use]
+    pub fn list(namespace: Option<&str>, kind: &str) -> Self {
+        match namespace {
+            Some(namespace) => Self::in_namespace(namespace, [kind]),
+            None => Self::of(["v1", kind]),
+        }
+    }
+
     /// The same path with a further query parameter.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl ToString) -> Self {

@@ -33,7 +33,7 @@ impl Client {
     /// The latest denials of a namespace, or of all, newest first.
     #[must_use]
     pub fn denials(&self, namespace: Option<&str>) -> Items<'_, Denial> {
-        self.items(of_namespace(namespace, "denials"))
+        self.items(Address::list(namespace, "denials"))
     }
 
     /// The counted objects of a namespace, or of all; only those of `resource`, as in `deployments.apps`, if it is
@@ -44,7 +44,7 @@ impl Client {
         namespace: Option<&str>,
         resource: Option<&str>,
     ) -> Items<'_, Object<'static>> {
-        self.items(of_namespace(namespace, "objects").with_some("resource", resource))
+        self.items(Address::list(namespace, "objects").with_some("resource", resource))
     }
 
     /// Sends events, one JSON object per line. Accepted events are durable. Sending the same events again is safe.
@@ -70,12 +70,5 @@ impl Client {
             })?;
         }
         self.send(&call.repeatable())?.json()
-    }
-}
-
-fn of_namespace(namespace: Option<&str>, what: &str) -> Address {
-    match namespace {
-        Some(namespace) => Address::in_namespace(namespace, [what]),
-        None => Address::of(["v1", what]),
     }
 }

@@ -22,10 +22,7 @@ impl Client {
         namespace: Option<&str>,
         selector: Option<&str>,
     ) -> Items<'_, Quota<'static>> {
-        let address = match namespace {
-            Some(namespace) => Address::in_namespace(namespace, ["quotas"]),
-            None => Address::of(["v1", "quotas"]),
-        };
+        let address = Address::list(namespace, "quotas");
         self.items(address.with_some("labelSelector", selector))
     }
 

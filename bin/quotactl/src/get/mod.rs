@@ -55,7 +55,7 @@ trait List {
 
     /// The namespace whose entries may change the list; none: those of all namespaces.
     fn watched<'s>(&self, session: &'s Session) -> Option<&'s str> {
-        (!session.scope.all).then(|| session.scope.namespace())
+        session.scope.listed()
     }
 
     /// The last state of an item that is no longer in the list, if the daemon still has it.

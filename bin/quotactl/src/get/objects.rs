@@ -22,10 +22,7 @@ impl List for Objects<'_> {
     type Item = Object<'static>;
 
     fn fetch(&self, session: &Session) -> Outcome<Value> {
-        let address = match session.scope.all {
-            true => Address::of(["v1", "objects"]),
-            false => Address::in_namespace(session.scope.namespace(), ["objects"]),
-        };
+        let address = Address::list(session.scope.listed(), "objects");
         let address = address.with_some("resource", self.resource);
         let mut answer = session.client.list_json(&address, self.limit)?;
         if let Some(objects) = answer.get_mut("items").and_then(Value::as_array_mut) {

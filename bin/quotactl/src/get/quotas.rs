@@ -83,10 +83,7 @@ fn one(session: &Session, name: &str) -> Outcome<Address> {
 }
 
 fn all(session: &Session) -> Address {
-    match session.scope.all {
-        true => Address::of(["v1", "quotas"]),
-        false => Address::in_namespace(session.scope.namespace(), ["quotas"]),
-    }
+    Address::list(session.scope.listed(), "quotas")
 }
 
 fn table(quotas: &[Quota<'_>], all: bool, wide: bool) -> Table {

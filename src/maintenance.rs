@@ -174,10 +174,11 @@ impl Maintenance {
         let started = Instant::now();
         let reader = self.reader.clone();
         let before = reader.kept_from();
+        // By ledger time: a clock that is wrong must not remove entries that the ledger itself does not take for old.
+        let now = clock::now().min(self.ledger.durable().time);
         // Compaction pauses as snapshots do, but takes locks that the write-ahead log needs, so it must not run at a
         // lower priority.
-        let compacted =
-            tokio::task::spawn_blocking(move || reader.compact(clock::now(), &retention));
+        let compacted = tokio::task::spawn_blocking(move || reader.compact(now, &retention));
         match compacted.await {
             Ok(Ok(done)) => {
                 let removed = done.kept_from.saturating_sub(before);

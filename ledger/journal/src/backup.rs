@@ -19,9 +19,9 @@ use std::{
 };
 
 use super::{
-    Batch, Damage, Durable, Error, FileJournal, FileReader, Hash, Journal as _, Operation, Options,
-    Reader as _,
-    base::Base,
+    Archive, Batch, Damage, Durable, Error, FileJournal, FileReader, Hash, Journal as _, Operation,
+    Options, Reader as _,
+    base::{self, Base},
     codec::{POSITION_BYTES, Record, open_record, record_bytes},
     disk::Disk,
     frame::{self, Parsed},
@@ -204,6 +204,32 @@ pub fn read_backup(
         last: end,
         snapshots,
     })
+}
+
+/// Makes a restored ledger at rest refer to the archive that it will use, instead of the archive of the ledger that was
+/// backed up: to what `archive` holds directly before the first entry, if it holds anything there.
+///
+/// # Errors
+/// [`Error::Damaged`], [`Error::Io`].
+pub fn refer_to_archive(
+    disk: &Arc<dyn Disk>,
+    directory: &Path,
+    archive: Option<&Path>,
+) -> Result<(), Error> {
+    let Some(base) = base::read(disk.as_ref(), directory)? else {
+        return Ok(());
+    };
+    let archived_from = match archive {
+        Some(archive) => {
+            Archive::open(Arc::clone(disk), archive)?.reaches_back_to(base.position.sequence)
+        }
+        None => None,
+    };
+    let referring = Base {
+        archived_from,
+        ..base
+    };
+    base::write(disk.as_ref(), directory, &referring)
 }
 
 /// A backup being read, and the offset.

@@ -289,4 +289,33 @@ mod tests {
         assert_eq!(flushed(), 13);
         assert_eq!(reader.read(1).map(Result::unwrap).count(), 13);
     }
+
+    #[test]
+    fn what_is_written_and_not_synced_is_not_flushed() {
+        let options = Options {
+            background: false,
+            ..Options::default()
+        };
+        let disk = Arc::new(SimDisk::new(1));
+        let (mut journal, reader, _) =
+            FileJournal::open(disk, Path::new("/data"), options).unwrap();
+        let flushed = || reader.stats().unwrap().flushed;
+        append(&mut journal, 1);
+        for first_sequence in [2, 3] {
+            let batch = Batch {
+                first_sequence,
+                count: 1,
+                time: quota_semantics::Timestamp::EPOCH,
+                payload: vec![7],
+            };
+            journal.append(batch).unwrap();
+            journal.write().unwrap();
+        }
+        assert!(journal.work().unwrap());
+        while journal.work().unwrap() {}
+        assert_eq!((reader.durable().sequence, flushed()), (3, 1));
+        reader.sync().unwrap();
+        while journal.work().unwrap() {}
+        assert_eq!(flushed(), 3);
+    }
 }

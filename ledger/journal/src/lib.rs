@@ -40,7 +40,7 @@ mod wal;
 mod watermark;
 
 pub use archive::{Archive, ArchiveFile};
-pub use backup::{BackedUp, read_backup, write_backup};
+pub use backup::{BackedUp, read_backup, refer_to_archive, write_backup};
 pub use batch::{Batch, MAX_PAYLOAD_BYTES, StoredBatch};
 pub use compact::{Compaction, Retention};
 pub use epoch::Seal;

@@ -5,6 +5,7 @@ use std::{sync::Arc, thread::JoinHandle, time::Duration};
 
 use super::{
     Durable, Error, Operation,
+    reader::through,
     store::{Current, Sealed, Store},
     throttle::Throttle,
 };
@@ -37,14 +38,17 @@ impl Store {
 
     fn flush_chunk(&self, least: u64) -> Result<bool, Error> {
         let Current { epoch, flushed } = self.epochs.current();
-        if flushed.sequence >= self.durable().sequence {
+        // sled may sync its file before the log is synced: after a power loss it would have entries that the log lacks.
+        let synced = self.write.synced().sequence;
+        if flushed.sequence >= synced {
             return Ok(false);
         }
         let from = flushed.sequence.saturating_add(1);
         let Some(chunk) = self.wal.chunk(from, FLUSH_BYTES)? else {
             return Ok(false);
         };
-        let (frames, end) = chunk.behind(&flushed)?;
+        let (frames, _) = chunk.behind(&flushed)?;
+        let (frames, end) = through(frames, &flushed, synced);
         let is_enough = frames.len() as u64 >= least || self.wal.has_segment_end(&end);
         if frames.is_empty() || !is_enough {
             return Ok(false);
@@ -118,7 +122,7 @@ impl Store {
         Ok(())
     }
 
-    /// Flushes all durable frames, and closes the current database cleanly.
+    /// Flushes all synced frames, and closes the current database cleanly.
     pub(super) fn flush_all(&self) -> Result<(), Error> {
         while self.flush_some(0)? {}
         let Current { epoch, flushed } = self.epochs.current();

@@ -141,6 +141,19 @@ impl Chunk {
     }
 }
 
+/// The frames up to a sequence, and the chain behind them.
+pub(super) fn through<'a>(frames: &'a [u8], before: &Durable, last: u64) -> (&'a [u8], Durable) {
+    let (mut at, mut position) = (0, *before);
+    while let Parsed::Complete(frame) = frame::parse(&frames[at..]) {
+        if frame.last_sequence() > last {
+            break;
+        }
+        at = at.saturating_add(frame.bytes.len());
+        position = frame.end();
+    }
+    (&frames[..at], position)
+}
+
 /// A source of chunks.
 pub(super) trait Source: Send + Sync {
     /// Frames from the one that holds the sequence `from`, or a few before it; empty only behind the end.

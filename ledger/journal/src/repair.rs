@@ -11,8 +11,7 @@ use super::{
     Damage, Durable, Error, Offline, Operation, base,
     disk::{Disk, File, parent},
     epoch::{self, Epoch, Seal},
-    frame::{self, Parsed},
-    reader::{Chunk, Source},
+    reader::{Chunk, Source, through},
     recovery::LOCK,
     throttle::Throttle,
     wal::{self, scan},
@@ -312,19 +311,6 @@ fn gap(directory: &Path, end: &Durable, next: &Durable) -> Option<Hole> {
         },
         epoch: None,
     })
-}
-
-/// The frames up to a sequence, and the chain behind them.
-fn through<'a>(frames: &'a [u8], before: &Durable, last: u64) -> (&'a [u8], Durable) {
-    let (mut at, mut position) = (0, *before);
-    while let Parsed::Complete(frame) = frame::parse(&frames[at..]) {
-        if frame.last_sequence() > last {
-            break;
-        }
-        at = at.saturating_add(frame.bytes.len());
-        position = frame.end();
-    }
-    (&frames[..at], position)
 }
 
 /// An epoch as the source of its own remaining entries.

@@ -3,7 +3,7 @@
 use std::io;
 
 use super::*;
-use crate::{BackedUp, Retention, disk::Disk, read_backup, verify, write_backup};
+use crate::{BackedUp, Retention, disk::Disk, read_backup, refer_to_archive, verify, write_backup};
 
 const EVERYTHING: Retention = Retention {
     max_age: None,
@@ -52,13 +52,19 @@ fn a_restored_ledger_misses_its_archive_too() {
     );
     drop((_journal, copied));
     fs::remove_file(&files(&archive)[0]).unwrap();
-    assert!(
-        try_open(&copy, options)
-            .unwrap()
-            .2
-            .missing_archive
-            .is_some()
-    );
+    let missing = || try_open(&copy, options.clone()).unwrap().2.missing_archive;
+    assert!(missing().is_some());
+
+    // Another node's archive holds something else.
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    refer_to_archive(&disk, &copy, Some(&archive)).unwrap();
+    assert_eq!(missing(), None);
+    let (_journal, copied, _) = try_open(&copy, options.clone()).unwrap();
+    assert!((2..copied.kept_from()).contains(&copied.first_sequence()));
+    drop((_journal, copied));
+    refer_to_archive(&disk, &copy, None).unwrap();
+    let (_journal, copied, _) = open(&copy);
+    assert_eq!(copied.first_sequence(), copied.kept_from());
 }
 
 fn restore(mut bytes: &[u8], directory: &Path) -> Result<BackedUp, Error> {

@@ -54,7 +54,7 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
     let (admin_address, admin) = start_admin(&config, &metrics, &readiness, closing.clone())?;
     let (authenticator, tls) = secure(&config, &signals)?;
     tokio::select! {
-        joined = cluster::before_opening(&config) => joined?,
+        joined = cluster::before_opening(&config, &recovering) => joined?,
         () = signals.stop.cancelled() => return Ok(()),
     }
     let opened = open(&config, signals.stop.clone()).await?;

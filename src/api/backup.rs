@@ -23,7 +23,7 @@ use super::{
     problem::{Problem, Reason},
 };
 use crate::{
-    cluster::{BOOKMARK, Cluster, FromNode},
+    cluster::{BOOKMARK, BYTES, Cluster, FromNode},
     metrics,
 };
 
@@ -64,6 +64,7 @@ pub(super) async fn backup(
     let cluster = app.cluster.as_ref().filter(|_| asker.is_some());
     let bookmark = cluster.and_then(Cluster::bookmark_text);
     let Backups { reader, turn } = app.backups.clone();
+    let stats = cluster.and_then(|_| reader.stats().ok());
     let Ok(turn) = turn.try_acquire_owned() else {
         let detail = "another backup is being made";
         return Err(Problem::new(Reason::Overloaded, detail));
@@ -88,6 +89,10 @@ pub(super) async fn backup(
     let mut response = (content_type, Body::from_stream(pieces)).into_response();
     if let Some(bookmark) = bookmark.and_then(|text| HeaderValue::try_from(text).ok()) {
         response.headers_mut().insert(BOOKMARK, bookmark);
+    }
+    if let Some(stats) = stats {
+        let bytes = stats.epochs_bytes.saturating_add(stats.snapshot_bytes);
+        response.headers_mut().insert(BYTES, bytes.into());
     }
     Ok(response)
 }

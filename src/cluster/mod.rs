@@ -33,7 +33,7 @@ use quota_service::health::Health;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-pub(crate) use join::{BOOKMARK, before_opening};
+pub(crate) use join::{BOOKMARK, BYTES, before_opening};
 pub(crate) use peers::FromNode;
 pub use task::Running;
 pub use view::View;

@@ -47,10 +47,7 @@ pub trait Host: Send {
     fn apply(&mut self, batches: Vec<StoredBatch>) -> Result<(), ApplyError>;
 
     /// This member decides from now on. Everything before is applied.
-    fn lead(&mut self, epoch: u64);
-
-    /// This member decides no more; all its decisions are in the log.
-    fn follow(&mut self);
+    fn lead(&mut self);
 }
 
 /// Why batches cannot be applied to the replica.
@@ -99,8 +96,8 @@ pub enum Ended {
     /// Batches of other members cannot be applied.
     #[error(transparent)]
     Apply(#[from] ApplyError),
-    /// The stream was recreated: all its positions have changed.
-    #[error("the stream was recreated")]
+    /// The stream was recreated, so all its positions have changed, or there is none any more.
+    #[error("the stream was recreated or removed")]
     Rebuilt,
     /// The other parts of the process have ended.
     #[error("the daemon stops")]
@@ -359,7 +356,7 @@ impl<H: Host> Driver<H> {
                     }
                     Action::Lead { epoch } => {
                         tracing::info!(epoch, "this node leads");
-                        self.host.lead(epoch);
+                        self.host.lead();
                         self.log.hint();
                     }
                     Action::Committed(batch) => {
@@ -370,7 +367,6 @@ impl<H: Host> Driver<H> {
                     }
                     Action::HandedOver { to } => {
                         tracing::info!(%to, "the lead was handed over");
-                        self.host.follow();
                         self.log.hint();
                     }
                     Action::Deposed => return Err(Ended::Deposed),

@@ -9,7 +9,7 @@ use quota_semantics::Timestamp;
 use serde::Deserialize;
 use tokio::sync::mpsc;
 
-use crate::Names;
+use crate::{Names, stream};
 
 /// Most messages of one read, and about how many bytes.
 const BATCH: usize = 256;
@@ -210,8 +210,9 @@ impl Reader {
             Some(first) if first.sequence > from => {
                 // Messages can get lost on their way here. They are gone only if the stream begins later. Other reads
                 // wait for this one.
-                let first = tokio::time::timeout(READ_WAIT, self.first_sequence()).await;
-                (first.ok()?? > from).then_some(found)
+                let now = stream::look(&self.client, &self.names);
+                let now = tokio::time::timeout(READ_WAIT, now).await;
+                (now.ok()?.ok()?.first > from).then_some(found)
             }
             _ => Some(found),
         }
@@ -260,17 +261,6 @@ impl Reader {
                 bytes: answer.payload.to_vec(),
             });
         }
-    }
-
-    async fn first_sequence(&self) -> Option<u64> {
-        let subject = format!("$JS.API.STREAM.INFO.{}", self.names.stream);
-        let answer = self
-            .client
-            .request(subject, bytes::Bytes::new())
-            .await
-            .ok()?;
-        let info: serde_json::Value = serde_json::from_slice(&answer.payload).ok()?;
-        info["state"]["first_seq"].as_u64()
     }
 }
 

@@ -3,7 +3,11 @@
 use async_nats::Client;
 use quota_semantics::Timestamp;
 
-use crate::{Names, wall};
+use crate::{
+    Names,
+    stream::{self, Error},
+    wall,
+};
 
 /// The difference to the clock of the server that leads the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,19 +58,20 @@ pub struct Measured {
     pub last: u64,
 }
 
-/// Requests the time and the state of the stream from the server that leads it. None: it did not answer.
-pub async fn measure(client: &Client, names: &Names) -> Option<Measured> {
-    let subject = format!("$JS.API.STREAM.INFO.{}", names.stream);
+/// Requests the time and the state of the stream from the server that leads it.
+///
+/// # Errors
+/// [`Error::Missing`]: there is no such stream; [`Error::Server`]: no answer.
+pub async fn measure(client: &Client, names: &Names) -> Result<Measured, Error> {
     let requested = wall();
-    let answer = client.request(subject, bytes::Bytes::new()).await.ok()?;
+    let found = stream::look(client, names).await?;
     let answered = wall();
-    let info: serde_json::Value = serde_json::from_slice(&answer.payload).ok()?;
-    let other = info["ts"].as_str()?.parse().ok()?;
-    let created = info["created"].as_str()?.to_owned();
-    Some(Measured {
+    let other = found.at;
+    let other = other.ok_or_else(|| Error::Server("an answer without a time".to_owned()))?;
+    Ok(Measured {
         skew: Skew::between(requested, other, answered),
-        created,
-        last: info["state"]["last_seq"].as_u64()?,
+        created: found.created,
+        last: found.last,
     })
 }
 

@@ -11,6 +11,7 @@ use async_nats::{
 };
 use quota_journal::Durable;
 use quota_replication::{Identity, Kind, LedgerId, Message};
+use quota_semantics::Timestamp;
 
 use crate::Names;
 
@@ -29,6 +30,8 @@ const NOT_FOUND: u64 = 10059;
 /// The state of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
+    /// The time of the server that answered.
+    pub at: Option<Timestamp>,
     /// Its creation time, in the format of the servers.
     pub created: String,
     /// Its first message.
@@ -84,6 +87,7 @@ pub async fn look(client: &Client, names: &Names) -> Result<Found, Error> {
     let number = |name: &str| state[name].as_u64();
     let found = || {
         Some(Found {
+            at: info["ts"].as_str().and_then(|at| at.parse().ok()),
             created: info["created"].as_str()?.to_owned(),
             first: number("first_seq")?,
             last: number("last_seq")?,

@@ -5,6 +5,7 @@
 
 mod checks;
 mod digests;
+mod disk;
 mod forward;
 mod heal;
 mod join;
@@ -18,7 +19,10 @@ mod view;
 
 use std::{
     path::PathBuf,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -85,7 +89,9 @@ struct Shared {
     digests: Digests,
     /// The name under which this process claims a stream that it makes anew.
     claimant: String,
-    /// Since when the stream has ended before the position that this node has read.
+    /// Whether this node leaves the lead to another one, since its disk is low.
+    is_disk_barred: AtomicBool,
+    /// Since when there has been no stream, or it has ended before the position that this node has read.
     short_since: Mutex<Option<Instant>>,
     /// The used share of storage of the fullest server; none while unknown.
     storage_used: Mutex<Option<f64>>,
@@ -170,6 +176,7 @@ impl Cluster {
             waits_for: Mutex::new("starting".to_owned()),
             clock: Mutex::new(Some("its clock was not compared yet".to_owned())),
             digests: Digests::default(),
+            is_disk_barred: AtomicBool::new(false),
             short_since: Mutex::default(),
             storage_used: Mutex::default(),
             peers,
@@ -204,9 +211,9 @@ impl Cluster {
     #[must_use]
     pub fn health(&self) -> Health {
         let view = self.view();
-        let Some(role) = view.role else {
+        if view.role.is_none() {
             return Health::Failed(self.0.waits_for.lock().clone());
-        };
+        }
         if let Some(why) = self.0.digests.differs() {
             return Health::Failed(why);
         }
@@ -214,15 +221,14 @@ impl Cluster {
             return Health::Failed(why);
         }
         let bound = self.0.settings.max_read_age.get();
-        match (role, view.age) {
-            (Role::Leader, _) => {}
-            (_, Some(age)) if age <= bound => {}
-            (_, Some(age)) => {
-                return Health::Failed(format!("the replica may be {age:?} old"));
-            }
-            (_, None) => return Health::Failed("the replica has not caught up yet".to_owned()),
+        // A leader outside its lease may have been replaced, or cut off.
+        match view.age {
+            Some(age) if age <= bound => {}
+            Some(age) => return Health::Failed(format!("the replica may be {age:?} old")),
+            None => return Health::Failed("the replica has not caught up yet".to_owned()),
         }
-        match (&view.leader, self.0.clock.lock().clone()) {
+        let clock = self.0.clock.lock().clone();
+        match (&view.leader, clock.or_else(|| self.disk_problem())) {
             (None, _) => Health::Failed("no node leads".to_owned()),
             (_, Some(why)) => Health::Lagging(format!("this node cannot lead: {why}")),
             (Some(_), None) => Health::Passed,
@@ -320,7 +326,7 @@ impl Cluster {
         }
         let others: Vec<_> = self.others().collect();
         let stand = join_all(others.iter().map(|node| self.query(node))).await;
-        for other in stand.iter().filter(|node| node.problem.is_none()) {
+        for other in stand.iter().filter(|node| disk::can_lead(node)) {
             let other = &other.name;
             match self.transfer(other).await {
                 Ok(()) => return tracing::info!(to = other, "leadership transferred"),
@@ -352,6 +358,7 @@ impl Cluster {
     fn set_bar(&self) {
         let is_barred = self.0.clock.lock().is_some()
             || self.0.digests.differs().is_some()
+            || self.0.is_disk_barred.load(Ordering::Relaxed)
             || self.0.short_since.lock().is_some();
         if let Some(member) = self.member() {
             member.set_barred(is_barred);

@@ -16,7 +16,7 @@ use quota_replication::Settings;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::{Cluster, DRAIN, join};
+use super::{AHEAD, Cluster, DRAIN, join};
 use crate::{
     config::Period,
     exit::{Exit, Failure},
@@ -83,6 +83,8 @@ impl Cluster {
         let compared = self.clone().compare_digests();
         tokio::spawn(stop.clone().run_until_cancelled_owned(compared));
         tokio::spawn(stop.clone().run_until_cancelled_owned(self.clone().purge()));
+        let watched = self.clone().watch_disk();
+        tokio::spawn(stop.clone().run_until_cancelled_owned(watched));
         let watched = self.clone().watch_storage();
         tokio::spawn(stop.clone().run_until_cancelled_owned(watched));
         let (cluster, stopped) = (self.clone(), stop.clone());
@@ -111,18 +113,13 @@ impl Cluster {
                 Err(error) => return failure(Exit::Failure, error),
             };
             self.0.member.send_replace(None);
+            let is_rebuilt = matches!(ended, Ended::Rebuilt);
             match ended {
                 Ended::Deposed => {
                     tracing::warn!("{ended}");
                     metrics::cluster_deposed();
                 }
-                Ended::Rebuilt => {
-                    tracing::warn!("{ended}");
-                    created = match self.find_stream().await {
-                        Ok(created) => created,
-                        Err(failure) => return failure,
-                    };
-                }
+                Ended::Rebuilt => tracing::warn!("{ended}"),
                 Ended::Behind(_) => return self.join_again(ended),
                 Ended::Apply(ApplyError::Replica(error)) => fatal::journal_stopped(&error),
                 Ended::Closed | Ended::Apply(ApplyError::OutOfStep { .. }) => {
@@ -136,6 +133,12 @@ impl Cluster {
                     false => Exit::Failure,
                 };
                 return failure(exit, error);
+            }
+            if is_rebuilt {
+                created = match self.find_stream().await {
+                    Ok(created) => created,
+                    Err(failure) => return failure,
+                };
             }
         }
     }
@@ -255,7 +258,8 @@ impl Cluster {
     }
 
     /// Bars a node with a wrong clock from leading: its reservations would expire too early, or far too late. Ends when
-    /// the stream is no longer the one that was made at `created`.
+    /// the stream is no longer the one that was made at `created`, or there has been none for [`AHEAD`]: a leader of a
+    /// stream that is gone must not keep other nodes from recreating it.
     async fn compare_clocks(&self, created: &str) -> Ended {
         let shared = &self.0;
         let most = shared.settings.max_clock_skew.get().as_millis();
@@ -263,8 +267,8 @@ impl Cluster {
         loop {
             let read = self.view().stream;
             let wait = match skew::measure(&shared.client, &shared.names).await {
-                Some(measured) if measured.created != created => return Ended::Rebuilt,
-                Some(Measured { skew, last, .. }) => {
+                Ok(measured) if measured.created != created => return Ended::Rebuilt,
+                Ok(Measured { skew, last, .. }) => {
                     self.judge_stream(last < read);
                     let why = skew.is_beyond(most).then(|| {
                         format!(
@@ -279,8 +283,16 @@ impl Cluster {
                     self.judge_clock(why);
                     COMPARE
                 }
+                Err(stream::Error::Missing(_)) => {
+                    self.judge_stream(true);
+                    let since = *shared.short_since.lock();
+                    if since.is_some_and(|since| since.elapsed() > AHEAD) {
+                        return Ended::Rebuilt;
+                    }
+                    LOOK
+                }
                 // This also happens while the stream has no leader: the last measurement stays in force.
-                None => LOOK,
+                Err(_) => LOOK,
             };
             tokio::time::sleep(wait).await;
         }
@@ -346,14 +358,11 @@ impl Host for ReplicaHost {
         self.0.0.replica.apply(batches)
     }
 
-    fn lead(&mut self, _: u64) {
+    fn lead(&mut self) {
         metrics::cluster_term_began();
         *self.0.0.term_began.lock() = Some(Instant::now());
         self.0.0.replica.lead();
     }
-
-    /// Decisions have ended before the lead was handed over.
-    fn follow(&mut self) {}
 }
 
 #[cfg(test)]

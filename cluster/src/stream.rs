@@ -6,7 +6,9 @@ use async_nats::{
     Client,
     jetstream::{
         self, Context,
-        stream::{Config, DiscardPolicy, RetentionPolicy, StorageType, Stream},
+        stream::{
+            Config, DiscardPolicy, RawMessageErrorKind, RetentionPolicy, StorageType, Stream,
+        },
     },
 };
 use quota_journal::Durable;
@@ -272,6 +274,25 @@ async fn find(context: &Context, names: &Names, replicas: usize) -> Result<Strea
         stream: names.stream.clone(),
         problems,
     })
+}
+
+/// The message of this sequence; none if the stream does not hold it.
+///
+/// # Errors
+/// [`Error::Missing`], [`Error::Server`].
+pub async fn message(
+    client: &Client,
+    names: &Names,
+    sequence: u64,
+) -> Result<Option<Vec<u8>>, Error> {
+    let context = jetstream::new(client.clone());
+    let stream = context.get_stream(&names.stream).await;
+    let stream = stream.map_err(|error| missing_or(&names.stream, &error))?;
+    match stream.get_raw_message(sequence).await {
+        Ok(message) => Ok(Some(message.payload.to_vec())),
+        Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => Ok(None),
+        Err(error) => Err(Error::Server(error.to_string())),
+    }
 }
 
 fn missing_or(stream: &str, error: &jetstream::context::GetStreamError) -> Error {

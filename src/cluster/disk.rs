@@ -26,7 +26,7 @@ impl Cluster {
         }
     }
 
-    async fn can_other_lead(&self) -> bool {
+    pub(super) async fn can_other_lead(&self) -> bool {
         let others: Vec<_> = self.others().collect();
         let others = join_all(others.iter().map(|node| self.query(node))).await;
         others.iter().any(can_lead)

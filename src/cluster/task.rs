@@ -12,7 +12,7 @@ use quota_cluster::{
     stream,
 };
 use quota_journal::{Durable, StoredBatch};
-use quota_replication::Settings;
+use quota_replication::{Position, Settings};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -120,7 +120,7 @@ impl Cluster {
                     metrics::cluster_deposed();
                 }
                 Ended::Rebuilt => tracing::warn!("{ended}"),
-                Ended::Behind(_) => return self.join_again(ended),
+                Ended::Behind(_) => return self.join_again(&created, ended).await,
                 Ended::Apply(ApplyError::Replica(error)) => fatal::journal_stopped(&error),
                 Ended::Closed | Ended::Apply(ApplyError::OutOfStep { .. }) => {
                     return failure(Exit::Failure, ended);
@@ -143,8 +143,23 @@ impl Cluster {
         }
     }
 
-    /// Makes the next start copy the ledger from another node; a supervisor has to restart the process.
-    fn join_again(&self, why: Ended) -> Failure {
+    /// Makes the next start copy the ledger from another node; a supervisor has to restart the process. If the stream is
+    /// not the one that this node has followed, and no other node can give the ledger, all nodes may be in the same
+    /// situation: they must not wait for each other.
+    async fn join_again(&self, created: &str, why: Ended) -> Failure {
+        let file = &self.0.bookmark_file;
+        let in_stream = file.clone().in_stream(created.to_owned());
+        let is_of_other = matches!(in_stream.read(), Ok(None)) && !matches!(file.read(), Ok(None));
+        if is_of_other && !self.can_other_lead().await {
+            return failure(
+                Exit::Failure,
+                anyhow!(
+                    "{why}. The stream was created at another time than the one that this node has followed, and no other \
+                     node can give it the ledger. If the stream was restored from a backup: remove it, and recreate it \
+                     from the node with the most entries (`quotactl cluster heal`)"
+                ),
+            );
+        }
         match join::want(&self.0.data_dir) {
             Ok(()) => failure(Exit::Failure, why),
             Err(error) => failure(Exit::Failure, error),
@@ -156,7 +171,10 @@ impl Cluster {
         let shared = &self.0;
         let file = shared.bookmark_file.clone();
         let file = file.in_stream(created.to_owned());
-        let position = file.read()?;
+        let position = match file.read()? {
+            Some(position) => Some(position),
+            None => self.restored_position().await?,
+        };
         let host = ReplicaHost(self.clone());
         let (driver, member) = Driver::new(
             shared.client.clone(),
@@ -177,6 +195,26 @@ impl Cluster {
             ended = driver.run() => ended,
             ended = self.compare_clocks(created) => ended,
         })
+    }
+
+    /// The position in a stream that was created at another time: it still counts if this stream is a restored copy of
+    /// that one.
+    async fn restored_position(&self) -> Result<Option<Position>, BookmarkFileError> {
+        let shared = &self.0;
+        let Some(position) = shared.bookmark_file.read()? else {
+            return Ok(None);
+        };
+        loop {
+            match stream::message(&shared.client, &shared.names, position.stream).await {
+                Ok(Some(message)) if position.is_behind(&message) => {
+                    tracing::warn!("the stream was restored: it continues this replica");
+                    return Ok(Some(position));
+                }
+                Ok(_) | Err(stream::Error::Missing(_)) => return Ok(None),
+                Err(error) => self.wait_for(error.to_string()),
+            }
+            tokio::time::sleep(LOOK).await;
+        }
     }
 
     /// Discards decisions of this node that are not in the log.

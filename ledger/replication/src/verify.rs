@@ -87,6 +87,26 @@ impl Position {
     pub fn epoch(&self) -> u64 {
         self.leader.as_ref().map_or(0, |leader| leader.epoch)
     }
+
+    /// Whether the position is directly behind this message, which a stream holds at the sequence [`Position::stream`].
+    /// Then that stream continues it, even if it is a restored copy of the one that was followed: the chain hash covers
+    /// all entries before.
+    #[must_use]
+    pub fn is_behind(&self, message: &[u8]) -> bool {
+        let Ok(message) = Message::decode(message) else {
+            return false;
+        };
+        let sender = Some((message.epoch, &message.node, message.instance));
+        let leader = self.leader.as_ref();
+        let hash = match message.kind.batch() {
+            Some(batch) => batch.hash,
+            None => message.previous,
+        };
+        is_next(self.stream, message.expected)
+            && self.ledger == Some(message.ledger)
+            && self.end.hash == hash
+            && leader.map(|leader| (leader.epoch, &leader.node, leader.instance)) == sender
+    }
 }
 
 /// The result of a message that was read.
@@ -254,5 +274,48 @@ mod tests {
             "{followed:?}"
         );
         assert_eq!(position, Position::NOTHING);
+    }
+
+    #[test]
+    fn a_position_is_found_again_in_a_copy_of_its_stream() {
+        let heartbeat = Message {
+            ledger: LedgerId::from_bytes([1; 16]),
+            partition: 0,
+            epoch: 3,
+            node: "n1".parse().unwrap(),
+            instance: 7,
+            expected: 41,
+            previous: Hash::from_bytes([2; 32]),
+            kind: Kind::Heartbeat,
+        };
+        let position = Position {
+            ledger: Some(heartbeat.ledger),
+            stream: 42,
+            end: Durable {
+                sequence: 9,
+                hash: heartbeat.previous,
+                time: Timestamp::EPOCH,
+            },
+            leader: Some(Leader {
+                epoch: 3,
+                node: "n1".parse().unwrap(),
+                instance: 7,
+                handed_to: None,
+            }),
+        };
+        assert!(position.is_behind(&heartbeat.encode()));
+        let changes: [fn(&mut Message); 5] = [
+            |other| other.ledger = LedgerId::from_bytes([9; 16]),
+            |other| other.previous = Hash::GENESIS,
+            |other| other.expected = 42,
+            |other| other.epoch = 4,
+            |other| other.instance = 8,
+        ];
+        for change in changes {
+            let mut other = heartbeat.clone();
+            change(&mut other);
+            assert!(!position.is_behind(&other.encode()), "{other:?}");
+        }
+        assert!(!position.is_behind(b"something else"));
     }
 }

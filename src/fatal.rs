@@ -2,10 +2,7 @@
 
 use std::path::Path;
 
-use crate::{
-    exit::{Exit, Failure},
-    metrics,
-};
+use crate::exit::{Exit, Failure};
 
 /// The exit code for an error of the journal at start.
 pub(crate) fn exit_at_start(error: &quota_journal::Error) -> Exit {
@@ -27,7 +24,6 @@ pub(crate) fn exit_of_stopped(error: &quota_journal::Error) -> Exit {
 
 /// Ends the process after a fatal error of the journal.
 pub(crate) fn journal_stopped(error: &quota_journal::Error) -> ! {
-    metrics::poisoned();
     let exit = exit_of_stopped(error);
     let exit_code = exit.code();
     match exit {

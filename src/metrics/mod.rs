@@ -66,7 +66,6 @@ fn initialise() {
     // Those of the process are read at each scrape instead.
     let is_recorded = |metric: &&Metric| !metric.name.starts_with("process_");
     quota_service::metrics::initialise(table::ALL.iter().filter(is_recorded));
-    table::POISONED.record([], false);
     build_info(env!("CARGO_PKG_VERSION"), env!("BUILD_COMMIT"));
 }
 

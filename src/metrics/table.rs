@@ -160,8 +160,6 @@ metric_table! { pub const ALL:
         "Bytes that are free where the data directory is."
     DISK_LOW Gauge "quota_ledger_disk_low"
         "1 while fewer bytes are free than disk.min_free: nothing is granted, and no events are consumed."
-    POISONED Gauge poisoned() "quota_ledger_poisoned"
-        "1 after a failed write or fsync: nothing is answered any more."
     BUILD_INFO Gauge build_info[version: &str, revision: &str]() "quota_ledger_build_info"
         "Always 1; the labels name the running version."
     HTTP_REQUESTS Counter [route: &str, method: &str, code: &str] "quota_ledger_http_requests_total"

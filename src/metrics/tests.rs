@@ -202,7 +202,6 @@ fn what_is_recorded_is_rendered_and_counters_begin_with_0() {
         "quota_ledger_decisions_total{decision=\"granted\",reason=\"None\"} 0",
         "quota_ledger_limit_reached_total{limit=\"limits.queue\"} 0",
         "quota_ledger_snapshot_failures_total 0",
-        "quota_ledger_poisoned 0",
         "quota_ledger_ledger_batch_entries_bucket{le=\"4\"} 1",
         "quota_ledger_ledger_batch_entries_bucket{le=\"2\"} 0",
         "quota_ledger_http_connections{listener=\"api\"} 0",

@@ -44,7 +44,7 @@ fn it_starts_tells_how_it_is_and_stops() {
         assert_eq!(daemon.ask_admin("/livez").0, 200);
         assert_eq!(daemon.ask_admin("/readyz"), (200, "ok".to_owned()));
         let (_, metrics) = daemon.ask_admin("/metrics");
-        assert!(metrics.contains("\nquota_ledger_poisoned 0\n"));
+        assert!(metrics.contains("\nquota_ledger_snapshot_failures_total 0\n"));
         kill_process(daemon.pid(), Signal::HUP).unwrap();
         daemon.logged("reading certificates and tokens again");
         kill_process(daemon.pid(), signal).unwrap();

@@ -15,7 +15,7 @@ use quota_journal::Durable;
 use quota_replication::{Identity, Kind, LedgerId, Message};
 use quota_semantics::Timestamp;
 
-use crate::Names;
+use crate::{Names, servers::LEAST_PAYLOAD};
 
 /// The metadata key that holds the removed nodes.
 const REMOVED: &str = "quota-ledger-removed";
@@ -69,6 +69,27 @@ impl Found {
         let first = self.first.saturating_add(messages).min(bound);
         (first > self.first).then_some(first)
     }
+}
+
+/// The used fraction of the storage that the account may use, by its fullest tier; none if that is not limited, or not
+/// known.
+pub async fn account_used(client: &Client) -> Option<f64> {
+    let answer = client
+        .request("$JS.API.INFO", bytes::Bytes::new())
+        .await
+        .ok()?;
+    used_of(&serde_json::from_slice(&answer.payload).ok()?)
+}
+
+fn used_of(account: &serde_json::Value) -> Option<f64> {
+    let used = |tier: &serde_json::Value| {
+        // Without a limit servers report -1.
+        let most = tier["limits"]["max_storage"].as_f64()?;
+        (most > 0.0).then_some(tier["storage"].as_f64()? / most)
+    };
+    let tiers = account["tiers"].as_object();
+    let tiers = tiers.into_iter().flat_map(|tiers| tiers.values());
+    tiers.chain([account]).filter_map(used).reduce(f64::max)
 }
 
 /// Reads the state of the stream.
@@ -243,6 +264,15 @@ pub fn problems(config: &Config, names: &Names, replicas: usize) -> Vec<String> 
         config.max_messages_per_subject <= 0,
         "max_msgs_per_subject must be unlimited",
     );
+    must(
+        config.max_messages <= 0,
+        "max_msgs must be unlimited: a full stream refuses appends",
+    );
+    must(
+        config.max_message_size <= 0
+            || u64::try_from(config.max_message_size).is_ok_and(|most| most >= LEAST_PAYLOAD),
+        &format!("max_msg_size must be unlimited, or at least {LEAST_PAYLOAD} bytes"),
+    );
     must(!config.no_ack, "no_ack must be off");
     must(!config.sealed, "it is sealed");
     must(
@@ -389,11 +419,24 @@ mod tests {
     }
 
     #[test]
+    fn the_fullest_tier_of_an_account_counts() {
+        let tier = |used: i64, most: i64| serde_json::json!({"storage": used, "limits": {"max_storage": most}});
+        assert_eq!(used_of(&tier(5, -1)), None);
+        assert_eq!(used_of(&tier(5, 10)), Some(0.5));
+        let mut account = tier(5, -1);
+        account["tiers"] = serde_json::json!({"R1": tier(1, 10), "R3": tier(9, 10)});
+        assert_eq!(used_of(&account), Some(0.9));
+        assert_eq!(used_of(&serde_json::json!({"error": {}})), None);
+    }
+
+    #[test]
     fn what_is_made_is_fit_and_what_could_lose_messages_is_not() {
         let names = Names::new(&"main".parse().unwrap(), 0);
         let made = config(&names, 3);
         assert_eq!(problems(&made, &names, 3), [""; 0]);
-        let changes: [fn(&mut Config); 7] = [
+        let changes: [fn(&mut Config); 9] = [
+            |config| config.max_messages = 1_000_000,
+            |config| config.max_message_size = 1024 * 1024,
             |config| config.num_replicas = 1,
             |config| config.storage = StorageType::Memory,
             |config| config.discard = DiscardPolicy::Old,

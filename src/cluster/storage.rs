@@ -15,12 +15,13 @@ const LOOK: Duration = Duration::from_secs(10);
 const NEARLY_FULL: f64 = 0.9;
 
 impl Cluster {
-    /// Checks how full the servers are, and the stream if it has a limit of its own.
+    /// Checks how full the servers are, and the account and the stream if they have limits of their own.
     pub(super) async fn watch_storage(self) {
         let shared = &self.0;
         loop {
             let found = stream::look(&shared.client, &shared.names).await;
             let mut used: Vec<_> = found.iter().filter_map(stream::Found::used).collect();
+            used.extend(stream::account_used(&shared.client).await);
             for monitoring in shared.settings.monitoring.clone() {
                 // Other checks report servers that do not answer.
                 let request = tokio::task::spawn_blocking(move || servers::query(&monitoring));

@@ -76,7 +76,7 @@ metric_table! { pub const ALL:
     CLUSTER_STREAM_FIRST Gauge "quota_ledger_cluster_stream_first_sequence"
         "The first message of the stream, as of the leader's last check; earlier ones were purged."
     CLUSTER_STORAGE_USED Gauge cluster_storage_used(share: f64) "quota_ledger_cluster_storage_used_ratio"
-        "The share of the servers' storage, or of the stream's own limit, that is used where it is fullest; at 1 appends are refused."
+        "The share of the servers' storage, or of the limit of the account or the stream, that is used where it is fullest; at 1 appends are refused."
     CLUSTER_FORWARDED Counter cluster_forwarded[outcome: Forwarded]() "quota_ledger_cluster_forwarded_total"
         "Requests that were forwarded to the leader, by outcome."
     ENDED_RESERVATIONS_BYTES Gauge ended_reservations_bytes(bytes: u64) "quota_ledger_ended_reservations_bytes"

@@ -15,9 +15,6 @@ use quota_semantics::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-/// The file.
-const FILE: &str = "replica.json";
-
 #[derive(Serialize, Deserialize)]
 struct Written {
     version: u32,
@@ -63,11 +60,14 @@ pub enum BookmarkFileError {
 }
 
 impl BookmarkFile {
+    /// Its name in the data directory.
+    pub const NAME: &str = "replica.json";
+
     /// The file of a data directory.
     #[must_use]
     pub fn of(data_dir: &Path) -> Self {
         Self {
-            file: data_dir.join(FILE),
+            file: data_dir.join(Self::NAME),
             created: None,
             turn: Arc::default(),
         }
@@ -247,7 +247,7 @@ mod tests {
             Some(position)
         );
         assert!(BookmarkFile::of(other.path()).write_text("{}").is_err());
-        let path = directory.path().join(FILE);
+        let path = directory.path().join(BookmarkFile::NAME);
         fs::write(&path, "{").unwrap();
         let read = file.read();
         assert!(

@@ -19,7 +19,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use quota_cluster::BookmarkFile;
 use quota_journal::{
-    BackedUp, Durable, LOCK, Offline, Reader as _,
+    BASE, BackedUp, DIRECTORIES, Durable, LOCK, Offline, Reader as _, WATERMARK,
     disk::{Disk, Lock, RealDisk},
 };
 use quota_replication::NodeName;
@@ -54,9 +54,8 @@ const KEEP: &str = "KEEP";
 /// The directory of a replaced ledger, in the data directory.
 const REPLACED: &str = "replaced";
 
-/// The directories and files of a ledger.
-const DIRECTORIES: [&str; 3] = ["log", "epochs", "snapshots"];
-const FILES: [&str; 3] = ["replica.json", "anchor", "LEDGER"];
+/// The files of a ledger. The one that makes a directory a data directory is moved last.
+const FILES: [&str; 3] = [BookmarkFile::NAME, WATERMARK, BASE];
 
 /// Wait until the other nodes are queried again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -110,7 +109,7 @@ pub(crate) async fn before_opening(config: &Config, check: &Check) -> Result<(),
     put_in_place(directory).context("putting the received ledger in place")?;
     remove(&directory.join(PARTIAL)).context("removing an incomplete copy")?;
     let is_wanted = directory.join(WANTED).exists();
-    if !is_wanted && directory.join("anchor").exists() {
+    if !is_wanted && directory.join(WATERMARK).exists() {
         return Ok(());
     }
     // Reading the ledger takes the lock itself.

@@ -6,14 +6,13 @@ use std::{
     path::Path,
 };
 
+use super::note::SIGNATURE;
+
 /// How many bytes before the end the last note is searched.
 pub(super) const TAIL_BYTES: u64 = 64 * 1024;
 
 /// Between the body of a note and its signatures, and between two notes.
 const EMPTY_LINE: &str = "\n\n";
-
-/// The prefix of signatures.
-const SIGNATURES: &str = "\u{2014} ";
 
 /// The notes at the end of a file. The text may begin in the middle of a note.
 fn notes(text: &str) -> Vec<String> {
@@ -23,7 +22,7 @@ fn notes(text: &str) -> Vec<String> {
         .collect();
     let pairs = paragraphs.windows(2);
     pairs
-        .filter(|pair| pair[1].starts_with(SIGNATURES))
+        .filter(|pair| pair[1].starts_with(SIGNATURE))
         .map(|pair| format!("{}{EMPTY_LINE}{}\n", pair[0], pair[1]))
         .collect()
 }
@@ -54,7 +53,7 @@ pub fn read_all(path: &Path) -> io::Result<Stored> {
         let Some((signatures, next)) = next else {
             break;
         };
-        if !signatures.starts_with(SIGNATURES) {
+        if !signatures.starts_with(SIGNATURE) {
             let before = text.len().saturating_sub(rest.len());
             let line = 1 + text[..before].matches('\n').count();
             let why = format!("line {line}: what begins there is no checkpoint");
@@ -136,7 +135,7 @@ fn is_beginning(bytes: &[u8], origin: &str) -> bool {
         return true;
     };
     let signatures = &bytes[at.saturating_add(EMPTY_LINE.len())..];
-    let prefix = SIGNATURES.as_bytes();
+    let prefix = SIGNATURE.as_bytes();
     match signatures.strip_prefix(prefix) {
         Some(rest) => {
             let rest = rest.strip_suffix(b"\n").unwrap_or(rest);
@@ -152,7 +151,7 @@ fn end_of_last(bytes: &[u8]) -> usize {
     while let Some(at) = memchr::memmem::rfind(&bytes[..end], EMPTY_LINE.as_bytes()) {
         let begin =
             memchr::memmem::rfind(&bytes[..at], EMPTY_LINE.as_bytes()).map_or(0, |at| at + 2);
-        if bytes[begin..at].starts_with(SIGNATURES.as_bytes()) {
+        if bytes[begin..at].starts_with(SIGNATURE.as_bytes()) {
             return at + 2;
         }
         end = at + 1;

@@ -14,7 +14,7 @@ use super::{
 };
 
 /// The prefix of a line with a signature.
-const SIGNATURE: &str = "\u{2014} ";
+pub(super) const SIGNATURE: &str = "\u{2014} ";
 
 /// The prefix of the line with the time.
 const TIME: &str = "time ";

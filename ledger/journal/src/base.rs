@@ -7,10 +7,10 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    Archive, Damage, Durable, Error,
+    Archive, DIRECTORIES, Damage, Durable, Error,
     codec::{POSITION_BYTES, Record, open_record, record_bytes},
     disk::{Disk, TEMPORARY},
-    epoch, snapshot, wal, watermark,
+    watermark,
 };
 
 /// Name in the data directory.
@@ -98,7 +98,7 @@ pub(super) fn read(disk: &dyn Disk, directory: &Path) -> Result<Option<Base>, Er
 
 /// A file of a ledger in a directory without a base position.
 fn left_over(disk: &dyn Disk, directory: &Path) -> Result<Option<PathBuf>, Error> {
-    for part in [wal::DIRECTORY, epoch::DIRECTORY, snapshot::DIRECTORY] {
+    for part in DIRECTORIES {
         let part = directory.join(part);
         for listed in disk.list(&part)? {
             if !listed.name.ends_with(TEMPORARY) {

@@ -58,3 +58,12 @@ pub use snapshot::{SnapshotInfo, SnapshotReader, SnapshotWriter, Snapshots};
 pub use stats::Stats;
 pub use throttle::Throttle;
 pub use verify::{Observer, Verified, verify, verify_with};
+
+/// The directories of a ledger in its data directory.
+pub const DIRECTORIES: [&str; 3] = [wal::DIRECTORY, epoch::DIRECTORY, snapshot::DIRECTORY];
+
+/// The file with the last durable position, in the data directory.
+pub const WATERMARK: &str = watermark::FILE;
+
+/// The file that makes a directory a data directory.
+pub const BASE: &str = base::FILE;

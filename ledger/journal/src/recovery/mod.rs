@@ -13,12 +13,12 @@ use std::{
 };
 
 use super::{
-    Damage, Durable, Error, Operation, Options, SnapshotInfo,
+    DIRECTORIES, Damage, Durable, Error, Operation, Options, SnapshotInfo,
     archive::Archive,
     base::{self, Base},
     disk::{Disk, Lock, TEMPORARY},
     epoch::{self, Epoch},
-    snapshot::{self, Snapshots},
+    snapshot::Snapshots,
     store::{Current, Parts, Store},
     wal::{self, Wal, Writer},
     watermark::{self, DurableWatermark},
@@ -167,8 +167,7 @@ struct Opening<'a> {
 
 impl Opening<'_> {
     fn subdirectories(&self) -> [PathBuf; 3] {
-        [wal::DIRECTORY, epoch::DIRECTORY, snapshot::DIRECTORY]
-            .map(|name| self.directory.join(name))
+        DIRECTORIES.map(|name| self.directory.join(name))
     }
 
     fn repaired(&mut self, what: String) {

@@ -1,8 +1,7 @@
 //! The choice of the snapshot to begin with: the newest that is valid and agrees with the chain.
 
-use super::{
-    super::{Damage, Durable, Error, SnapshotInfo, reader::Source, store::Store},
-    snapshot::DIRECTORY,
+use super::super::{
+    Damage, Durable, Error, SnapshotInfo, reader::Source, snapshot::DIRECTORY, store::Store,
 };
 
 /// The newest valid snapshot, and the damage to newer ones and to those with unreadable headers.

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use quota_core::decide::{Basis, Measure, Request, Review};
+use quota_core::{
+    decide::{Basis, Measure, Request, Review},
+    size,
+};
 use quota_semantics::{
     Name, Timestamp,
     admission::{Charging, Operation, evaluated, name_in_messages},
@@ -19,7 +22,7 @@ use serde_json::value::RawValue;
 use super::wire;
 use crate::reason::Reason;
 
-/// Largest list of resources that an object may count for, in bytes of their names: an entry holds the list.
+/// Largest footprint of an object, in bytes of its names: an entry holds the footprint.
 const FOOTPRINT_BYTES_MAX: usize = 256 * 1024;
 
 /// The decision that a review needs.
@@ -258,14 +261,7 @@ impl Subject {
         complete: impl FnOnce(Request) -> Request,
     ) -> Result<Question, Fault> {
         let request = complete(self.request);
-        let size: usize = request
-            .footprint
-            .resources
-            .names()
-            .chain(request.footprint.labels.values())
-            .map(|name| name.len())
-            .sum();
-        if size > FOOTPRINT_BYTES_MAX {
+        if size::of_names_in(&request.footprint) > FOOTPRINT_BYTES_MAX {
             let names = "the list of what the object counts for";
             return Err(Fault::too_large(names, FOOTPRINT_BYTES_MAX));
         }

@@ -113,7 +113,20 @@ fn of_selector(selector: &group::LabelSelector) -> usize {
 /// A reservation, as it is granted.
 #[must_use]
 pub(crate) fn of_reservation(reservation: &Reservation) -> usize {
-    ENTRY + of_footprint(&reservation.footprint)
+    of_reserved(&reservation.footprint)
+}
+
+/// A reservation of this footprint.
+fn of_reserved(footprint: &Footprint) -> usize {
+    ENTRY + of_footprint(footprint)
+}
+
+/// The number of pending reservations that one of this footprint counts as. A long one counts as several, so that the
+/// bounds on their number also bound their memory.
+#[must_use]
+pub(crate) fn count_of_reserved(footprint: &Footprint) -> usize {
+    const BYTES_OF_ONE: usize = 4 * 1024;
+    of_reserved(footprint).div_ceil(BYTES_OF_ONE)
 }
 
 /// The specification of a quota.
@@ -130,15 +143,43 @@ pub fn of_spec(spec: &Spec) -> usize {
 /// The footprint of an object.
 #[must_use]
 pub fn of_footprint(footprint: &Footprint) -> usize {
-    let traits = match &footprint.traits {
-        Traits::Plain => 0,
-        Traits::Pod(pod) | Traits::Replica(pod) => pod.priority_class.len(),
-        Traits::VolumeClaim { attributes_classes } => of_names(attributes_classes),
-        Traits::Template { pod, replica } => pod.priority_class.len() + of_amounts(replica),
-    };
+    let replica = replica(&footprint.traits).map_or(0, of_amounts);
     let labels = footprint.labels.iter();
     let labels = labels.map(|(key, value)| of_names([key, value]));
-    of_amounts(&footprint.resources) + traits + labels.sum::<usize>()
+    let classes = of_names(classes(&footprint.traits));
+    of_amounts(&footprint.resources) + replica + classes + labels.sum::<usize>()
+}
+
+/// The bytes of the names that a footprint holds, apart from the keys of labels, which the configuration chooses.
+#[must_use]
+pub fn of_names_in(footprint: &Footprint) -> usize {
+    let Footprint {
+        resources,
+        traits,
+        labels,
+    } = footprint;
+    let replica = replica(traits).into_iter().flat_map(ResourceList::names);
+    let names = resources.names().chain(replica).chain(classes(traits));
+    names.chain(labels.values()).map(|name| name.len()).sum()
+}
+
+/// The amounts of one pod of a charged workload.
+pub(crate) const fn replica(traits: &Traits) -> Option<&ResourceList> {
+    match traits {
+        Traits::Template { replica, .. } => Some(replica),
+        _ => None,
+    }
+}
+
+/// The classes that scopes match.
+const fn classes(traits: &Traits) -> &[Name] {
+    match traits {
+        Traits::Plain => &[],
+        Traits::Pod(pod) | Traits::Replica(pod) | Traits::Template { pod, .. } => {
+            std::slice::from_ref(&pod.priority_class)
+        }
+        Traits::VolumeClaim { attributes_classes } => attributes_classes.as_slice(),
+    }
 }
 
 /// An object's uid in a list.

@@ -1,6 +1,12 @@
 //! One reservation, from its request to its end.
 
-use quota_semantics::admission::CheckedQuota;
+use std::collections::BTreeMap;
+
+use quota_semantics::{
+    admission::CheckedQuota,
+    object::{PodTraits, Traits},
+    quantity::Quantity,
+};
 
 use super::*;
 
@@ -474,4 +480,88 @@ fn no_amount_is_negative_even_where_nothing_limits_it() {
     given
         .reserve(&reserve_request("a", "pods=1,requests.cpu=0"))
         .unwrap();
+}
+
+/// The classes of a pod or a volume claim, the labels, and the amounts of one pod of a workload are recorded, too.
+#[test]
+fn all_names_of_a_reservation_are_bounded() {
+    let mut given = Given::hard("pods=9");
+    let mut request = |traits, labels| {
+        let mut request = reserve_request("a", "pods=1");
+        request.footprint.traits = traits;
+        request.footprint.labels = labels;
+        match given.reserve(&request) {
+            Err(Refusal::LimitReached { limit, .. }) => limit,
+            other => panic!("{other:?}"),
+        }
+    };
+    let long = Name::from("x".repeat(8 * 1024));
+    let pod = PodTraits {
+        priority_class: long.clone(),
+        ..PodTraits::default()
+    };
+    let of = |count: usize| -> ResourceList {
+        let names = (0..count).map(|number| Name::from(format!("{number}")));
+        names.map(|name| (name, Quantity::from_units(1))).collect()
+    };
+    let bytes = "limits.reservation_name_bytes";
+    let attributes_classes = vec![long.clone()];
+    let replica = of(65);
+    let template = |pod, replica| Traits::Template { pod, replica };
+    let none = BTreeMap::new;
+    assert_eq!(request(Traits::Pod(pod.clone()), none()), bytes);
+    assert_eq!(request(Traits::Replica(pod.clone()), none()), bytes);
+    assert_eq!(request(template(pod, of(1)), none()), bytes);
+    assert_eq!(
+        request(Traits::VolumeClaim { attributes_classes }, none()),
+        bytes
+    );
+    assert_eq!(
+        request(Traits::Plain, BTreeMap::from([("app".into(), long)])),
+        bytes
+    );
+    let resources = "limits.reservation_resources";
+    assert_eq!(
+        request(template(PodTraits::default(), replica), none()),
+        resources
+    );
+}
+
+#[test]
+fn a_reservation_is_not_extended_without_end() {
+    let mut given = Given::hard("pods=1");
+    given.policy.bounds.max_lifetime = Span::from_seconds(150);
+    given.reserve(&reserve_request("a", "pods=1")).unwrap();
+    let extend = |given: &Given| {
+        let minute = Span::from_seconds(60);
+        let (now, policy) = (given.now(), &given.policy);
+        decide::extend(
+            &given.state,
+            now,
+            &by(),
+            "team-a",
+            &uid("a"),
+            minute,
+            policy,
+        )
+    };
+    for seconds in [29, 59, 89] {
+        given.seconds = seconds;
+        given.record(extend(&given).unwrap());
+    }
+    given.seconds = 91;
+    let refused = extend(&given);
+    assert!(
+        matches!(
+            refused,
+            Err(Refusal::LimitReached {
+                limit: "reservations.max_lifetime",
+                requested: 151,
+                most: 150
+            })
+        ),
+        "{refused:?}"
+    );
+    assert_eq!(given.passes(57, Timestamp::MAX), 0);
+    assert_eq!(given.passes(1, Timestamp::MAX), 1);
 }

@@ -19,7 +19,7 @@ pub struct Reservations {
     pub max_lifetime: Period,
     /// Longest that an expired reservation is held while the sources lag.
     pub max_hold: Period,
-    /// Pending reservations in all.
+    /// Pending reservations in all; long ones count as several.
     pub max_pending: NonZeroUsize,
     /// Pending reservations of one namespace.
     pub max_pending_per_namespace: NonZeroUsize,

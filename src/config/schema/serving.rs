@@ -60,7 +60,7 @@ pub struct Limits {
     pub watch_streams_per_principal: NonZeroUsize,
     /// Resources of one reservation.
     pub reservation_resources: NonZeroUsize,
-    /// Bytes of the names of these resources.
+    /// Bytes of the names of these resources, of classes, and of the values of labels.
     pub reservation_name_bytes: Size,
     /// Different resources that the objects and reservations of one namespace can name.
     pub resources_per_namespace: NonZeroUsize,

@@ -5,7 +5,10 @@
 use std::collections::BTreeSet;
 
 use super::{By, GroupChange, QuotaChange, Refusal, Request};
-use crate::state::{Overlay, State};
+use crate::{
+    size,
+    state::{Overlay, State},
+};
 use quota_semantics::{Name, Span, Timestamp, resource::ResourceList};
 
 /// How many times as many resources of a namespace may be named by objects under review as by reservations.
@@ -19,7 +22,7 @@ pub(crate) const RELISTS_MAX: usize = 1024;
 pub struct Bounds {
     /// Most resources of one reservation.
     pub reservation_resources: usize,
-    /// Most bytes of the names of these resources.
+    /// Most bytes of the names in the footprint of one reservation: of resources and classes, and the values of labels.
     pub reservation_name_bytes: usize,
     /// Most different resources that the objects and reservations of one namespace name: its sums, and those of its
     /// groups, hold them all.
@@ -55,7 +58,8 @@ impl Default for Bounds {
 }
 
 impl Bounds {
-    /// Checks the resources of a reservation.
+    /// Checks the footprint of a reservation. A charged workload without replicas holds no amounts, but those of one pod
+    /// are recorded.
     ///
     /// # Errors
     /// `LimitReached`.
@@ -66,10 +70,12 @@ impl Bounds {
         request: &Request,
     ) -> Result<(), Refusal> {
         let resources = &request.footprint.resources;
-        let bytes: usize = resources.names().map(|name| name.len()).sum();
+        let replica = size::replica(&request.footprint.traits).map_or(0, ResourceList::len);
         let key = "limits.reservation_resources";
-        within(key, resources.len(), self.reservation_resources)?;
+        let count = resources.len().max(replica);
+        within(key, count, self.reservation_resources)?;
         let key = "limits.reservation_name_bytes";
+        let bytes = size::of_names_in(&request.footprint);
         within(key, bytes, self.reservation_name_bytes)?;
         self.check_names(state, overlay, &request.namespace, resources, 1)
     }

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     event::{Event, Reservation},
+    size,
     state::{self, Counted, Holding, Overlay, State},
 };
 use quota_semantics::{
@@ -43,6 +44,8 @@ pub(super) struct Case<'a> {
     pub(super) waits: bool,
     /// The number of pending reservations for the same name that are kept beside this one.
     pub(super) namesakes: usize,
+    /// What the pending reservations that this one replaces count as against the bounds on their number.
+    replaced: usize,
     /// The sums after the superseded reservations have ended.
     pub(super) overlay: Overlay,
 }
@@ -80,9 +83,12 @@ impl<'a> Case<'a> {
             pending => (pending.map(|pending| &*pending.reservation), None),
         };
         superseded.extend(foreign.clone());
+        let [_, pending_before] = overlay.more_pending(namespace);
         for uid in &superseded {
             overlay.end(state, namespace, uid);
         }
+        let [_, pending_after] = overlay.more_pending(namespace);
+        let own_count = pending.map_or(0, |own| size::count_of_reserved(&own.footprint));
         let own = state.footprint_in(namespace, uid);
         let observed = own.or_else(|| Some(&**state.bearer_shared(pending?)?));
         let mut target = Cow::Borrowed(&request.footprint);
@@ -103,6 +109,7 @@ impl<'a> Case<'a> {
             waits: own.is_none() && observed.is_some(),
             bearer: None,
             namesakes: 0,
+            replaced: own_count + pending_before.abs_diff(pending_after),
             observed,
             pending,
             target,
@@ -324,23 +331,23 @@ impl<'a> Case<'a> {
         })
     }
 
-    /// Whether the request adds a pending reservation.
-    fn is_one_more(&self) -> bool {
-        self.pending.is_none() && self.superseded.is_empty()
+    /// Whether the reservation counts for more against the bounds on pending ones than those that it replaces.
+    fn counts_for_more(&self) -> bool {
+        size::count_of_reserved(&self.target) > self.replaced
     }
 
-    /// Checks whether the principal may have one more pending reservation.
+    /// Checks whether the principal may have more pending reservations.
     pub(super) fn check_share(
         &self,
         state: &State,
         by: &By,
         policy: &Policy,
     ) -> Result<(), Refusal> {
-        if by.is_anybody || !self.is_one_more() {
+        if by.is_anybody || !self.counts_for_more() {
             return Ok(());
         }
         let [more, _] = self.overlay.more_pending(&self.request.namespace);
-        let own = state.pending_count_of(&by.principal);
+        let own = state.counted_pending_of(&by.principal);
         within(
             own.saturating_add_signed(more),
             policy.max_pending_per_principal,
@@ -356,6 +363,20 @@ impl<'a> Case<'a> {
         policy: &Policy,
     ) -> Result<Vec<Event>, Refusal> {
         let request = self.request;
+        if self.counts_for_more() {
+            let namespace = &request.namespace;
+            let [more, more_here] = self.overlay.more_pending(namespace);
+            let total = state.counted_pending().saturating_add_signed(more);
+            let here = state.counted_pending_in(namespace);
+            let here = here.saturating_add_signed(more_here);
+            within(total, policy.max_pending, "reservations.max_pending")?;
+            within(
+                here,
+                policy.max_pending_per_namespace,
+                "reservations.max_pending_per_namespace",
+            )?;
+            within(self.namesakes, NAMESAKES_MAX, "the bound for one name")?;
+        }
         if let Some(pending) = self.pending {
             let grown = Event::ReservationGrown {
                 uid: request.uid.clone(),
@@ -365,20 +386,6 @@ impl<'a> Case<'a> {
             };
             let awaited = versions::awaited(request, pending);
             return Ok([grown].into_iter().chain(awaited).collect());
-        }
-        if self.is_one_more() {
-            let namespace = &request.namespace;
-            let [more, more_here] = self.overlay.more_pending(namespace);
-            let total = state.pending_count().saturating_add_signed(more);
-            let here = state.pending_count_in(namespace);
-            let here = here.saturating_add_signed(more_here);
-            within(total, policy.max_pending, "reservations.max_pending")?;
-            within(
-                here,
-                policy.max_pending_per_namespace,
-                "reservations.max_pending_per_namespace",
-            )?;
-            within(self.namesakes, NAMESAKES_MAX, "the bound for one name")?;
         }
         let granted = request.reservation(self.target.clone().into_owned(), now, ttl);
         let mut events = Vec::with_capacity(self.superseded.len() + 2);

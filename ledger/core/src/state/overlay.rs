@@ -13,7 +13,10 @@ use super::{
     namespaces::{Namespace, QuotaState, growth, hold},
     sums::{Change, Parts, Sums},
 };
-use crate::event::{Event, Reservation};
+use crate::{
+    event::{Event, Reservation},
+    size,
+};
 use quota_semantics::{
     Name,
     group::{Load, Loads, LoadsMut, Sum},
@@ -32,14 +35,14 @@ pub(crate) struct Overlay {
     granted: HashMap<(Name, Uid), Arc<Reservation>>,
     /// The newest granted by namespace, resource and name.
     newest: HashMap<(Name, Name, Box<str>), Uid>,
-    /// The difference to the number of pending reservations in the state.
+    /// The difference to what the pending reservations in the state count as against the bounds on their number.
     pending: isize,
 }
 
 /// The changes in a namespace.
 #[derive(Clone, Debug, Default)]
 struct Changed {
-    /// The difference to the number of pending reservations.
+    /// The difference to what its pending reservations count as.
     pending: isize,
     /// The resources of the granted reservations.
     names: BTreeSet<Name>,
@@ -97,14 +100,15 @@ impl Overlay {
 
     /// Applies the grant or the end of a reservation.
     fn change(&mut self, state: &State, reservation: &Reservation, change: Change) {
-        let one = match change {
-            Change::Add => 1,
-            Change::Remove => -1,
+        let count = size::count_of_reserved(&reservation.footprint).cast_signed();
+        let more = match change {
+            Change::Add => count,
+            Change::Remove => -count,
         };
         let name = reservation.namespace.clone();
         let changed = self.namespaces.entry(name).or_default();
-        self.pending += one;
-        changed.pending += one;
+        self.pending += more;
+        changed.pending += more;
         let observed = state.observed_footprint(reservation);
         let namespace = state.namespaces.find(&reservation.namespace);
         let target = &reservation.footprint;
@@ -188,7 +192,7 @@ impl Overlay {
         all
     }
 
-    /// The differences to the numbers of pending reservations in the state: in all, and in a namespace.
+    /// The differences to what the pending reservations in the state count as: in all, and in a namespace.
     pub(crate) fn more_pending(&self, namespace: &str) -> [isize; 2] {
         let here = self.namespaces.get(namespace);
         [self.pending, here.map_or(0, |changed| changed.pending)]

@@ -65,10 +65,22 @@ impl State {
             .map_or(0, |namespace| namespace.pending.len())
     }
 
-    /// The number of pending reservations of a principal.
+    /// What the pending reservations count as against the bounds on their number: long ones count as several.
     #[must_use]
-    pub(crate) fn pending_count_of(&self, principal: &Name) -> usize {
-        self.reservations.pending_count_of(principal)
+    pub(crate) const fn counted_pending(&self) -> usize {
+        self.reservations.counted_pending()
+    }
+
+    /// As [`Self::counted_pending`], of a namespace.
+    #[must_use]
+    pub(crate) fn counted_pending_in(&self, namespace: &str) -> usize {
+        self.pending_count_in(namespace) + self.reservations.more_pending_in(namespace)
+    }
+
+    /// As [`Self::counted_pending`], of a principal.
+    #[must_use]
+    pub(crate) fn counted_pending_of(&self, principal: &Name) -> usize {
+        self.reservations.counted_pending_of(principal)
     }
 
     /// Whether the bound on ended reservations has to be recorded: it differs from the recorded one; or none is

@@ -48,10 +48,37 @@ pub(crate) struct Reservations {
     by_target: HashTable<u32>,
     hasher: DefaultHashBuilder,
     expirations: BTreeSet<(Timestamp, u32)>,
-    /// The number of pending reservations of each principal that has any.
-    pending_of: HashMap<Name, usize>,
+    pending: PendingCounts,
     /// The number of commits of each principal that has any.
     committed_of: HashMap<Name, usize>,
+}
+
+/// What pending reservations count as against the bounds on their number: long ones count as several.
+#[derive(Debug, Default)]
+struct PendingCounts {
+    all: usize,
+    /// Of each principal that has any.
+    of_principal: HashMap<Name, usize>,
+    /// Beyond their number, of each namespace with long ones.
+    more_in: HashMap<Name, usize>,
+}
+
+impl PendingCounts {
+    fn add(&mut self, owner: &Name, reservation: &Reservation) {
+        let count = size::count_of_reserved(&reservation.footprint);
+        self.all += count;
+        *self.of_principal.entry_ref(owner).or_default() += count;
+        if count > 1 {
+            *self.more_in.entry_ref(&reservation.namespace).or_default() += count - 1;
+        }
+    }
+
+    fn remove(&mut self, owner: &Name, reservation: &Reservation) {
+        let count = size::count_of_reserved(&reservation.footprint);
+        self.all -= count;
+        count_out(&mut self.of_principal, owner, count);
+        count_out(&mut self.more_in, &reservation.namespace, count - 1);
+    }
 }
 
 impl Reservations {
@@ -135,7 +162,7 @@ impl Reservations {
         if let Ok(entry) = table.find_entry(hash, |&other| other == place) {
             entry.remove();
             if is_commit {
-                count_out(committed_of, &tracked.owner);
+                count_out(committed_of, &tracked.owner, 1);
             }
         }
     }
@@ -146,7 +173,7 @@ impl Reservations {
             by_target,
             hasher,
             expirations,
-            pending_of,
+            pending,
             ..
         } = self;
         let Some(Tracked {
@@ -155,7 +182,7 @@ impl Reservations {
         else {
             return;
         };
-        *pending_of.entry_ref(owner).or_default() += 1;
+        pending.add(owner, reservation);
         expirations.insert((reservation.expiration, place));
         let Some(target) = Target::of(reservation) else {
             return;
@@ -240,8 +267,21 @@ impl Reservations {
         self.expirations.len()
     }
 
-    pub(crate) fn pending_count_of(&self, owner: &Name) -> usize {
-        self.pending_of.get(owner).copied().unwrap_or_default()
+    /// What the pending reservations count as against the bounds on their number.
+    pub(crate) const fn counted_pending(&self) -> usize {
+        self.pending.all
+    }
+
+    /// As [`Self::counted_pending`], of a principal.
+    pub(crate) fn counted_pending_of(&self, owner: &Name) -> usize {
+        let counts = &self.pending.of_principal;
+        counts.get(owner).copied().unwrap_or_default()
+    }
+
+    /// By how much [`Self::counted_pending`] of a namespace exceeds the number of its pending reservations.
+    pub(crate) fn more_pending_in(&self, namespace: &str) -> usize {
+        let counts = &self.pending.more_in;
+        counts.get(namespace).copied().unwrap_or_default()
     }
 
     /// The number of a principal's reservations that are committed and not observed.
@@ -284,7 +324,9 @@ impl Reservations {
             return;
         };
         let before = tracked.reservation.expiration;
+        self.pending.remove(&tracked.owner, &tracked.reservation);
         change(Arc::make_mut(&mut tracked.reservation));
+        self.pending.add(&tracked.owner, &tracked.reservation);
         let after = tracked.reservation.expiration;
         self.expirations.remove(&(before, place));
         self.expirations.insert((after, place));
@@ -367,14 +409,14 @@ impl Reservations {
             by_target,
             hasher,
             expirations,
-            pending_of,
+            pending,
             ..
         } = self;
         let Some(tracked) = slab.get_mut(place) else {
             return;
         };
         if tracked.ended.replace(ended).is_none() {
-            count_out(pending_of, &tracked.owner);
+            pending.remove(&tracked.owner, &tracked.reservation);
         }
         expirations.remove(&(tracked.reservation.expiration, place));
         let hash = hasher.hash_one(Target::of(&tracked.reservation));
@@ -411,11 +453,6 @@ impl Reservations {
         }
     }
 
-    /// Forgets a commit without remembering it.
-    pub(crate) fn forget_commit(&mut self, place: u32) {
-        self.remove(place);
-    }
-
     fn forget(&mut self, place: u32, entry: Sequence) {
         let same = |tracked: &Tracked| tracked.ended.as_ref().is_some_and(|e| e.entry == entry);
         if self.slab.get(place).is_some_and(same) {
@@ -423,13 +460,14 @@ impl Reservations {
         }
     }
 
-    fn remove(&mut self, place: u32) {
+    /// Forgets a reservation or a commit.
+    pub(crate) fn remove(&mut self, place: u32) {
         self.unindex_uid(place);
         let Some(tracked) = self.slab.remove(place) else {
             return;
         };
         if tracked.ended.is_none() {
-            count_out(&mut self.pending_of, &tracked.owner);
+            self.pending.remove(&tracked.owner, &tracked.reservation);
         } else if let Some(entry) = tracked.remembered_end() {
             self.shares
                 .remove(&tracked.reservation.namespace, (entry, place));
@@ -455,12 +493,14 @@ fn hash_of(hasher: &DefaultHashBuilder, namespace: &str, uid: &Uid) -> u64 {
     hasher.hash_one((namespace, uid))
 }
 
-/// Removes one reservation from the count of this principal.
-fn count_out(counts: &mut HashMap<Name, usize>, owner: &Name) {
-    if let Some(count) = counts.get_mut(owner) {
-        *count -= 1;
+/// Removes so many from the count of a principal or namespace.
+fn count_out(counts: &mut HashMap<Name, usize>, name: &Name, fewer: usize) {
+    if fewer > 0
+        && let Some(count) = counts.get_mut(name)
+    {
+        *count -= fewer;
         if *count == 0 {
-            counts.remove(owner);
+            counts.remove(name);
         }
     }
 }

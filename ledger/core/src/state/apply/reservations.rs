@@ -100,7 +100,7 @@ impl State {
         };
         self.change_claim(place, Change::Remove);
         self.bearers.remove(place);
-        self.reservations.forget_commit(place);
+        self.reservations.remove(place);
         if let Some(namespace) = self.namespaces.place(namespace) {
             self.namespaces.get_mut(namespace).committed.remove(&place);
         }

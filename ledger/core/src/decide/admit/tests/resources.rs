@@ -93,3 +93,33 @@ fn one_name_stands_for_each_of_very_many_things_that_nothing_limits() {
     assert_eq!(warned_of.len(), count);
     assert!(warned_of.iter().all(|name| name.starts_with("requests.")));
 }
+
+#[test]
+fn a_long_reservation_counts_as_several_pending_ones() {
+    let mut world = World::with_quota(&[("requests.cpu", "1000")]);
+    world.policy.max_pending_per_namespace = 12;
+    let full = "reservations.max_pending_per_namespace is reached: 12 reservations are pending";
+    // About 38 KiB: as much as ten of the longest that count as one.
+    world.admit(&wide("a", 0, 500)).unwrap();
+    world.admit(&pod("b", "1")).unwrap();
+    world.admit(&pod("c", "1")).unwrap();
+    assert_eq!(world.admit(&pod("d", "1")).unwrap_err(), full);
+    // Nor may one grow that much. One that takes another one's place may, if it counts for no more.
+    let grown = |id| {
+        of_another(wide(id, 0, 500), |request| {
+            let cpu = ("requests.cpu".into(), Quantity::from_units(2));
+            request.footprint.resources.extend([cpu]);
+        })
+    };
+    assert_eq!(world.admit(&grown("b")).unwrap_err(), full);
+    let in_place = of_another(pod("e", "1"), |request| request.name = "b".into());
+    world.admit(&in_place).unwrap();
+
+    world.observe(&wide("a", 0, 500), 1);
+    world.admit(&grown("c")).unwrap();
+    assert_eq!(world.state.counted_pending_in("team"), 11);
+    world.observe(&grown("c"), 1);
+    world.observe(&in_place, 1);
+    assert_eq!(world.state.counted_pending_in("team"), 0);
+    assert_eq!(world.state.counted_pending(), 0);
+}

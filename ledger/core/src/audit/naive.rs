@@ -6,6 +6,7 @@
 mod compare;
 mod count;
 mod groups;
+mod objects;
 mod progress;
 mod relists;
 
@@ -17,9 +18,7 @@ use crate::{
     state::State,
 };
 use count::{Count, counted};
-use quota_semantics::{
-    Name, Timestamp, object::Footprint, quantity::Quantity, resource::ResourceList, uid::Uid,
-};
+use quota_semantics::{Name, Timestamp, quantity::Quantity, resource::ResourceList, uid::Uid};
 
 /// A limit of a quota, and the amounts that count against it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,7 +79,7 @@ struct Claim {
 pub struct Naive {
     last: Sequence,
     quotas: BTreeMap<(Name, Name), Arc<QuotaRecord>>,
-    objects: BTreeMap<Key, Observed>,
+    objects: objects::Objects,
     pending: BTreeMap<Key, Claim>,
     /// Commits. A commit replaces the amounts of its reservation.
     committed: BTreeMap<Key, Claim>,
@@ -382,12 +381,12 @@ impl Naive {
         let mut all = BTreeMap::new();
         for ((namespace, name), record) in &self.quotas {
             let count = counts.get(namespace).unwrap_or(&nothing);
-            let matches = |footprint: &Footprint| counted(record, footprint);
+            let count = count.of(|footprint| counted(record, footprint));
             for (resource, hard) in record.spec.hard.iter() {
                 let key = (namespace.clone(), name.clone(), resource.clone());
                 let counted = Counted {
-                    used: count.used(resource, matches),
-                    reserved: count.reserved(resource, matches),
+                    used: count.used(resource),
+                    reserved: count.reserved(resource),
                     hard: hard.clone(),
                 };
                 all.insert(key, counted);
@@ -413,8 +412,9 @@ impl Naive {
             of_namespace.filter(|((quota_namespace, ..), _)| quota_namespace == namespace);
         let held = of_namespace.map(|((_, quota, resource), counted_in_all)| {
             let record = &self.quotas[&(namespace.clone(), quota.clone())];
+            let own = own.of(|footprint| counted(record, footprint));
             Held {
-                held: own.reserved(&resource, |footprint| counted(record, footprint)),
+                held: own.reserved(&resource),
                 counted: counted_in_all,
                 quota,
                 resource,

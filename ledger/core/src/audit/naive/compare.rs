@@ -55,7 +55,7 @@ impl Naive {
                 self.objects.len()
             )
         });
-        for ((namespace, uid), object) in &self.objects {
+        for ((namespace, uid), object) in self.objects.iter() {
             let same = state.object(namespace, uid).is_some_and(|view| {
                 view.namespace == object.namespace
                     && view.resource == object.resource
@@ -123,10 +123,11 @@ impl Naive {
                 format!("the limits of {namespace}/{name}")
             });
             let count = counts.get(namespace).unwrap_or(&nothing);
+            let count = count.of(|footprint| counted(record, footprint));
             for figure in view.figures {
                 let resource = &figure.resource;
-                let used = count.used(resource, |footprint| counted(record, footprint));
-                let reserved = count.reserved(resource, |footprint| counted(record, footprint));
+                let used = count.used(resource);
+                let reserved = count.reserved(resource);
                 found.number(
                     (namespace, Some(name), resource),
                     "used",
@@ -156,9 +157,9 @@ fn compare_namespace(namespace: &Name, count: &Count<'_>, state: &State, found: 
             place,
             "used",
             totals.used.get(resource),
-            &count.used(resource, |_| true),
+            &count.used(resource),
         );
-        let reserved = count.reserved(resource, |_| true);
+        let reserved = count.reserved(resource);
         found.number(place, "reserved", totals.reserved.get(resource), &reserved);
     }
 }

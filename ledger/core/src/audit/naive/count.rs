@@ -18,7 +18,7 @@ impl Naive {
     /// The footprints that count in each namespace.
     pub(super) fn counts(&self) -> Counts<'_> {
         let mut counts = Counts::new();
-        for ((namespace, _), object) in &self.objects {
+        for ((namespace, _), object) in self.objects.iter() {
             let count = counts.entry(namespace).or_default();
             count.objects.push(&object.footprint);
         }
@@ -60,28 +60,44 @@ pub(super) struct Count<'a> {
 /// The footprint claimed for an object, and the footprint that the object already counts for.
 type Claimed<'a> = (&'a Footprint, Option<&'a Footprint>);
 
-impl Count<'_> {
-    pub(super) fn used(&self, resource: &str, counts: impl Fn(&Footprint) -> bool) -> Quantity {
-        self.seen(resource, &counts).total()
+impl<'a> Count<'a> {
+    /// The footprints that a limit counts.
+    pub(super) fn of(&self, counts: impl Fn(&Footprint) -> bool) -> Self {
+        let claims = |claims: &[Claimed<'a>]| {
+            let counted = claims.iter().filter(|(wanted, _)| counts(wanted));
+            let counted =
+                counted.map(|(wanted, observed)| (*wanted, observed.filter(|it| counts(it))));
+            counted.collect()
+        };
+        let objects = self.objects.iter().copied();
+        Self {
+            objects: objects.filter(|footprint| counts(footprint)).collect(),
+            pending: claims(&self.pending),
+            committed: claims(&self.committed),
+        }
+    }
+
+    pub(super) fn used(&self, resource: &str) -> Quantity {
+        self.seen(resource).total()
     }
 
     /// The amount that counts beyond the used amount.
-    pub(super) fn reserved(&self, resource: &str, counts: impl Fn(&Footprint) -> bool) -> Quantity {
-        let mut tally = self.seen(resource, &counts);
+    pub(super) fn reserved(&self, resource: &str) -> Quantity {
+        let mut tally = self.seen(resource);
         let used = tally.total();
-        tally.beside(&self.pending, resource, &counts);
+        tally.beside(&self.pending, resource);
         let mut all = tally.total();
         all.sub_assign(&used);
         all
     }
 
     /// The amount of observed and committed objects.
-    fn seen(&self, resource: &str, counts: &impl Fn(&Footprint) -> bool) -> Tally {
+    fn seen(&self, resource: &str) -> Tally {
         let mut tally = Tally::default();
-        for footprint in self.objects.iter().filter(|footprint| counts(footprint)) {
+        for footprint in &self.objects {
             tally.add(footprint, resource, &amount(footprint, resource));
         }
-        tally.beside(&self.committed, resource, counts);
+        tally.beside(&self.committed, resource);
         tally
     }
 
@@ -115,16 +131,10 @@ impl Tally {
     }
 
     /// Adds the amounts of a reservation or a commit beyond those that its object already counts for.
-    fn beside(
-        &mut self,
-        claims: &[Claimed<'_>],
-        resource: &str,
-        counts: &impl Fn(&Footprint) -> bool,
-    ) {
-        for (wanted, observed) in claims.iter().filter(|(wanted, _)| counts(wanted)) {
+    fn beside(&mut self, claims: &[Claimed<'_>], resource: &str) {
+        for (wanted, observed) in claims {
             let is_alike = |observed: &&&Footprint| {
-                counts(observed)
-                    && observed.traits.amount(resource) == wanted.traits.amount(resource)
+                observed.traits.amount(resource) == wanted.traits.amount(resource)
             };
             let held = amount(wanted, resource);
             let held = match observed.as_ref().filter(is_alike) {

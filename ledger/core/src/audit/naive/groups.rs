@@ -35,10 +35,31 @@ struct Load {
     set_aside: Quantity,
 }
 
-/// The recorded namespaces, and the footprints in each.
+/// What a comparison needs of all groups more than once.
+#[derive(Default)]
 struct World<'a> {
-    namespaces: &'a BTreeMap<Name, Arc<NamespaceRecord>>,
-    counts: &'a Counts<'a>,
+    children: BTreeMap<&'a Name, Vec<&'a Name>>,
+    /// The namespaces that each group selects by its own selector.
+    selected: BTreeMap<&'a Name, BTreeSet<&'a Name>>,
+    /// The footprints that each group counts, by namespace.
+    counts: BTreeMap<&'a Name, Counts<'a>>,
+}
+
+impl World<'_> {
+    fn children(&self, group: &Name) -> impl Iterator<Item = &Name> {
+        self.children.get(group).into_iter().flatten().copied()
+    }
+
+    fn selects(&self, group: &Name, namespace: &Name) -> bool {
+        let selected = self.selected.get(group);
+        selected.is_some_and(|selected| selected.contains(namespace))
+    }
+
+    /// Whether a namespace is a member of a group, by the group's own selector or by that of a descendant.
+    fn is_for(&self, group: &Name, namespace: &Name) -> bool {
+        let mut children = self.children(group);
+        self.selects(group, namespace) || children.any(|child| self.is_for(child, namespace))
+    }
 }
 
 impl Groups {
@@ -113,46 +134,60 @@ impl Groups {
         limits.map_or_else(|| hard.clone(), |limits| limits.over(hard))
     }
 
-    fn children<'a>(&'a self, name: &'a Name) -> impl Iterator<Item = &'a Name> {
-        let all = self.groups.values();
-        let is_child = |group: &&Arc<GroupRecord>| {
-            group.spec.extensions.parent.as_ref() == Some(name) && group.name != *name
-        };
-        all.filter(is_child).map(|group| &group.name)
-    }
-
-    /// Whether a namespace is a member of a group, by the group's own selector or by that of a descendant.
-    fn is_for(&self, group: &Name, namespace: &Name, observed: Option<&NamespaceRecord>) -> bool {
-        self.selects(group, namespace, observed)
-            || self
-                .children(group)
-                .any(|child| self.is_for(child, namespace, observed))
-    }
-
-    fn selects(&self, group: &Name, namespace: &Name, observed: Option<&NamespaceRecord>) -> bool {
-        let selector = &self.groups[group].spec.selector;
-        let observed = observed.map(|observed| (&observed.labels, &observed.annotations));
-        !selector.is_empty() && selector.matches(namespace, observed) == Some(true)
+    /// What a comparison needs of all groups, given the recorded namespaces, all namespaces, and the footprints in each.
+    fn world<'a>(
+        &'a self,
+        namespaces: &BTreeMap<Name, Arc<NamespaceRecord>>,
+        there: &BTreeSet<&'a Name>,
+        counts: &Counts<'a>,
+    ) -> World<'a> {
+        let mut world = World::default();
+        for (name, record) in &self.groups {
+            let selector = &record.spec.selector;
+            let selects = |namespace: &&Name| {
+                let observed = namespaces.get(*namespace);
+                let observed = observed.map(|observed| (&observed.labels, &observed.annotations));
+                !selector.is_empty() && selector.matches(namespace, observed) == Some(true)
+            };
+            let selected = there.iter().copied().filter(selects).collect();
+            world.selected.insert(name, selected);
+            if let Some(parent) = record.spec.extensions.parent.as_ref()
+                && parent != name
+            {
+                world.children.entry(parent).or_default().push(name);
+            }
+        }
+        for name in self.groups.keys() {
+            let of_members = counts
+                .iter()
+                .filter(|(member, _)| world.is_for(name, member));
+            let counted = of_members.map(|(member, count)| {
+                let counts = |footprint: &Footprint| self.counts(&world, name, member, footprint);
+                (*member, count.of(counts))
+            });
+            let counted = counted.collect();
+            world.counts.insert(name, counted);
+        }
+        world
     }
 
     /// Whether a group counts an object of a namespace, by its own selectors or by those of a descendant.
     fn counts(
         &self,
+        world: &World<'_>,
         group: &Name,
         namespace: &Name,
-        observed: Option<&NamespaceRecord>,
         footprint: &Footprint,
     ) -> bool {
         let spec = &self.groups[group].spec;
         let objects = spec.extensions.objects.as_ref();
-        let own = self.selects(group, namespace, observed)
+        let own = world.selects(group, namespace)
             && scopes::matches(&spec.quota, &footprint.traits).unwrap_or(false)
             && objects.is_none_or(|objects| {
                 objects.matches(|key| Label::from(footprint.labels.get(key))) == Some(true)
             });
-        own || self
-            .children(group)
-            .any(|child| self.counts(child, namespace, observed, footprint))
+        let mut children = world.children(group);
+        own || children.any(|child| self.counts(world, child, namespace, footprint))
     }
 
     fn load(&self, group: &Name, resource: &str, world: &World<'_>) -> Load {
@@ -161,13 +196,11 @@ impl Groups {
             reserved: Quantity::ZERO,
             set_aside: Quantity::ZERO,
         };
-        for (namespace, count) in world.counts {
-            let observed = world.namespaces.get(*namespace).map(|observed| &**observed);
-            let counts = |footprint: &Footprint| self.counts(group, namespace, observed, footprint);
-            load.used.add_assign(&count.used(resource, counts));
-            load.reserved.add_assign(&count.reserved(resource, counts));
+        for count in world.counts[group].values() {
+            load.used.add_assign(&count.used(resource));
+            load.reserved.add_assign(&count.reserved(resource));
         }
-        for child in self.children(group) {
+        for child in world.children(group) {
             let below = self.load(child, resource, world);
             let mut held = below.used.clone();
             held.add_assign(&below.reserved);
@@ -198,7 +231,7 @@ impl Groups {
             found.push(format!("{kept} groups, not {}", self.groups.len()));
         }
         let there: BTreeSet<&Name> = namespaces.keys().chain(counts.keys().copied()).collect();
-        let world = World { namespaces, counts };
+        let world = self.world(namespaces, &there, counts);
         for (name, record) in &self.groups {
             let Some(view) = state.group(name).filter(|view| view.record == *record) else {
                 found.push(format!("group {name}"));
@@ -209,11 +242,8 @@ impl Groups {
             if view.hard != hard {
                 found.push(format!("the limits of group {name}"));
             }
-            let is_member = |namespace: &&&Name| {
-                let observed = namespaces.get(**namespace).map(|observed| &**observed);
-                self.is_for(name, namespace, observed)
-            };
-            let members = there.iter().filter(is_member).count();
+            let members = there.iter().filter(|member| world.is_for(name, member));
+            let members = members.count();
             // A namespace that has only quotas is a member, too.
             if view.members < members {
                 found.push(format!(
@@ -235,38 +265,32 @@ impl Groups {
                     ));
                 }
             }
-            found.extend(self.members_differ(state, record, &world));
+            found.extend(members_differ(state, record, &world));
         }
         found
     }
+}
 
-    /// Lists the members of a group whose use differs from the naive fold.
-    fn members_differ(
-        &self,
-        state: &State,
-        record: &GroupRecord,
-        world: &World<'_>,
-    ) -> Vec<String> {
-        let members = state.group_members(&record.name, "", usize::MAX);
-        let members = members.iter().flat_map(|(members, _)| members.views());
-        let nothing = Count::default();
-        let mut found = Vec::new();
-        for member in members {
-            let namespace = &member.namespace;
-            let observed = world.namespaces.get(namespace).map(|observed| &**observed);
-            let count = world.counts.get(namespace).unwrap_or(&nothing);
-            let counts =
-                |footprint: &Footprint| self.counts(&record.name, namespace, observed, footprint);
-            for figure in member.figures {
-                let used = count.used(&figure.resource, counts);
-                let reserved = count.reserved(&figure.resource, counts);
-                if figure.used.unwrap_or_default() != used || figure.reserved != reserved {
-                    found.push(format!("the use of group {} by {namespace}", record.name));
-                }
+/// Lists the members of a group whose use differs from the naive fold.
+fn members_differ(state: &State, record: &GroupRecord, world: &World<'_>) -> Vec<String> {
+    let members = state.group_members(&record.name, "", usize::MAX);
+    let members = members.iter().flat_map(|(members, _)| members.views());
+    let nothing = Count::default();
+    let mut found = Vec::new();
+    for member in members {
+        let namespace = &member.namespace;
+        let count = world.counts[&record.name]
+            .get(namespace)
+            .unwrap_or(&nothing);
+        for figure in member.figures {
+            let used = count.used(&figure.resource);
+            let reserved = count.reserved(&figure.resource);
+            if figure.used.unwrap_or_default() != used || figure.reserved != reserved {
+                found.push(format!("the use of group {} by {namespace}", record.name));
             }
         }
-        found
     }
+    found
 }
 
 fn overridden(record: &QuotaRecord) -> Option<Override> {

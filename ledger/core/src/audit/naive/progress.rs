@@ -8,6 +8,9 @@ use crate::{
 };
 use quota_semantics::{Name, Timestamp};
 
+/// Most kinds of all sources that are tracked. The format says so.
+const KINDS_MAX: usize = 4096;
+
 /// By source and kind: the last report and its entry, and the entry that listed the kind. By source: the cluster, and
 /// the entry of the last loss.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +20,8 @@ pub(super) struct Progress {
     absent: BTreeMap<(Name, Name), Sequence>,
     clusters: BTreeMap<Name, Name>,
     lost: BTreeMap<Name, Sequence>,
+    /// The kinds that each source has reported or listed since the last loss.
+    tracked: BTreeSet<(Name, Name)>,
 }
 
 impl Progress {
@@ -25,6 +30,7 @@ impl Progress {
         for source in sources {
             for view in state.watermarks(&source) {
                 let key = (source.clone(), view.reported.resource.clone());
+                progress.tracked.insert(key.clone());
                 if view.reported.watermark > Timestamp::EPOCH {
                     let reported = (1, view.reported.watermark, view.reported.is_absent);
                     progress.reported.insert(key.clone(), reported);
@@ -48,11 +54,14 @@ impl Progress {
                 if !cluster.is_empty() {
                     let before = self.clusters.insert(source.clone(), cluster.clone());
                     if before.is_some_and(|before| !before.is_empty() && before != cluster) {
-                        self.lost.insert(source.clone(), at);
+                        self.lose(source, at);
                     }
                 }
                 for reported in &watermarks.resources {
                     let key = (source.clone(), reported.resource.clone());
+                    if !self.tracks(&key) {
+                        continue;
+                    }
                     if reported.is_absent {
                         self.absent.insert(key.clone(), at);
                     }
@@ -61,13 +70,29 @@ impl Progress {
                 }
             }
             Event::ResourceListed { source, resource } => {
-                self.listed.insert((source.clone(), resource.clone()), at);
+                let key = (source.clone(), resource.clone());
+                if self.tracks(&key) {
+                    self.listed.insert(key, at);
+                }
             }
             Event::SourceGapped { .. } | Event::SourceReset { .. } => {
-                self.lost.insert(entry.actor.principal.clone(), at);
+                self.lose(&entry.actor.principal, at);
             }
             _ => {}
         }
+    }
+
+    fn lose(&mut self, source: &Name, at: Sequence) {
+        self.lost.insert(source.clone(), at);
+        self.tracked.retain(|(other, _)| other != source);
+    }
+
+    /// Whether a kind is tracked; tracks it from now on, if there is room.
+    fn tracks(&mut self, key: &(Name, Name)) -> bool {
+        if self.tracked.len() < KINDS_MAX {
+            self.tracked.insert(key.clone());
+        }
+        self.tracked.contains(key)
     }
 
     /// The watermark of a kind of a source; none: it is unknown.
@@ -90,5 +115,61 @@ impl Progress {
         differ
             .map(|(source, resource)| format!("the watermark of {resource} by {source}"))
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        audit::Naive,
+        event::{Actor, Watermark, Watermarks},
+    };
+
+    #[test]
+    fn kinds_beyond_the_bound_are_ignored_by_both_folds() {
+        let (mut naive, mut state, mut sequence) = (Naive::default(), State::default(), 0);
+        let mut apply = |naive: &mut Naive, event| {
+            sequence += 1;
+            let entry = Entry {
+                sequence,
+                time: Timestamp::EPOCH,
+                actor: Actor::named("nats"),
+                event,
+            };
+            naive.apply(&entry);
+            state.apply(&entry);
+            assert_eq!(naive.differences(&state), Vec::<String>::new());
+            assert_eq!(
+                Naive::beginning_with(&state).differences(&state),
+                Vec::<String>::new()
+            );
+        };
+        let bookmark = |number: usize| {
+            let kind = |kind: usize| Watermark {
+                resource: format!("kind-{kind}").into(),
+                watermark: Timestamp::from_nanoseconds(1),
+                version: 1,
+                is_absent: true,
+            };
+            Event::WatermarksAdvanced(Box::new(Watermarks {
+                source: "nats".into(),
+                cluster_uid: "cluster".into(),
+                instance: Name::default(),
+                resources: (number * 1024..(number + 1) * 1024).map(kind).collect(),
+            }))
+        };
+        for number in 0..5 {
+            apply(&mut naive, bookmark(number));
+        }
+        let gap = Event::SourceGapped {
+            source: "nats".into(),
+            first: 1,
+            last: 2,
+        };
+        apply(&mut naive, gap);
+        for number in [4, 0, 1, 2, 3] {
+            apply(&mut naive, bookmark(number));
+        }
     }
 }

@@ -3,15 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::Key;
+use super::{Key, objects::Objects};
 use crate::{
     event::{
-        Cause, Entry, Event, GroupRecord, NamespaceRecord, Observed, RelistOutcome, RelistScope,
-        Sequence,
+        Cause, Entry, Event, GroupRecord, NamespaceRecord, RelistOutcome, RelistScope, Sequence,
     },
     state::State,
 };
 use quota_semantics::{Name, uid::Uid};
+
+const NAMESPACES: &str = "namespaces";
+const GROUPS: &str = "clusterresourcequotas.quota.openshift.io";
 
 /// The relists that are not over, and the scopes whose versions went back.
 #[derive(Clone, Debug, Default)]
@@ -58,7 +60,7 @@ impl Relists {
     pub(super) fn apply(
         &mut self,
         entry: &Entry,
-        objects: &BTreeMap<Key, Observed>,
+        objects: &Objects,
         namespaces: &BTreeMap<Name, Arc<NamespaceRecord>>,
         groups: &BTreeMap<Name, Arc<GroupRecord>>,
     ) {
@@ -91,14 +93,16 @@ impl Relists {
                 self.spoil(source, None);
             }
             Event::ObjectsListed { source, uids } => {
-                for uid in uids {
-                    let all = objects.keys().filter(|(_, other)| other == uid);
-                    all.for_each(|key| self.see(key, Some(source), objects));
-                    let all = namespaces
-                        .values()
-                        .filter(|namespace| namespace.uid == *uid);
+                for key in uids.iter().flat_map(|uid| objects.with_uid(uid)) {
+                    self.see(&key, Some(source), objects);
+                }
+                let uids: BTreeSet<&Uid> = uids.iter().collect();
+                if self.lists(NAMESPACES) {
+                    let all = namespaces.values().filter(|it| uids.contains(&it.uid));
                     all.for_each(|namespace| self.see_namespace(namespace, Some(source)));
-                    let all = groups.values().filter(|group| group.uid == *uid);
+                }
+                if self.lists(GROUPS) {
+                    let all = groups.values().filter(|it| uids.contains(&it.uid));
                     all.for_each(|group| self.see_group(group, Some(source)));
                 }
             }
@@ -142,6 +146,11 @@ impl Relists {
         }
     }
 
+    /// Whether a relist of this kind is not over.
+    fn lists(&self, resource: &str) -> bool {
+        self.0.keys().any(|scope| scope.resource == *resource)
+    }
+
     fn forget_group(&mut self, name: &Name) {
         for relist in self.0.values_mut() {
             relist.groups.remove(name);
@@ -152,7 +161,7 @@ impl Relists {
     fn see_group(&mut self, group: &GroupRecord, source: Option<&Name>) {
         for (scope, relist) in &mut self.0 {
             let is_its = source.is_none_or(|source| scope.source == *source);
-            let is_of_groups = scope.resource == *"clusterresourcequotas.quota.openshift.io";
+            let is_of_groups = scope.resource == *GROUPS;
             let is_adopted = group.metadata.contains("\"adoptedVersion\"");
             if is_of_groups && scope.namespace.is_none() && is_its && is_adopted {
                 relist.has_any = true;
@@ -177,13 +186,13 @@ impl Relists {
         }
     }
 
-    fn see_alive(&mut self, namespace: &Name, uid: &Uid, objects: &BTreeMap<Key, Observed>) {
+    fn see_alive(&mut self, namespace: &Name, uid: &Uid, objects: &Objects) {
         let key = (namespace.clone(), uid.clone());
         self.see(&key, None, objects);
     }
 
     /// Marks an object that was observed, or that a source listed.
-    fn see(&mut self, key: &Key, source: Option<&Name>, objects: &BTreeMap<Key, Observed>) {
+    fn see(&mut self, key: &Key, source: Option<&Name>, objects: &Objects) {
         let Some(object) = objects.get(key) else {
             return;
         };
@@ -210,7 +219,7 @@ impl Relists {
                 .namespace
                 .as_ref()
                 .is_none_or(|only| *only == seen.name);
-            if scope.resource == *"namespaces" && is_here {
+            if scope.resource == *NAMESPACES && is_here {
                 relist.has_any |= source.is_none_or(|source| scope.source == *source);
                 relist
                     .namespaces

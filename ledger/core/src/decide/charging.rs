@@ -21,7 +21,8 @@ pub fn is_charging(state: &State, kinds: &BTreeSet<Name>) -> bool {
 /// against the charge.
 ///
 /// Recorded pods and workloads were counted by the previous rule. Objects that `source` lists replace them, whatever
-/// their version, until it has listed all.
+/// their version, until it has listed all. Relists of all kinds that are under way end, so their kinds have to be listed
+/// again, too.
 #[must_use]
 pub fn set_charging(state: &State, kinds: &BTreeSet<Name>, source: Option<&Name>) -> Vec<Event> {
     if is_charging(state, kinds) {
@@ -30,10 +31,18 @@ pub fn set_charging(state: &State, kinds: &BTreeSet<Name>, source: Option<&Name>
     let changed = Event::WorkloadsCharged {
         kinds: kinds.iter().cloned().collect(),
     };
-    let pods = Name::from("pods");
-    let counted = kinds.iter().chain([&pods]).cloned();
-    let resets = listed_anew(state, counted, source);
-    [changed].into_iter().chain(resets).collect()
+    let cut_off = state
+        .relists()
+        .filter(|relist| Some(&relist.scope.source) == source);
+    let counted = kinds.iter().cloned().chain([Name::from("pods")]);
+    let anew: BTreeSet<Name> = counted
+        .chain(cut_off.map(|relist| relist.scope.resource))
+        .collect();
+    let resets = listed_anew(state, anew.into_iter(), source);
+    let ended = state
+        .relists()
+        .map(|relist| over(&relist, RelistOutcome::Incomplete));
+    ended.chain([changed]).chain(resets).collect()
 }
 
 /// Records labels with these keys of every object from now on. Returns nothing if they were recorded before.

@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::event::{RelistBegin, RelistScope};
+use crate::{
+    decide::Finish,
+    event::{RelistBegin, RelistOutcome, RelistScope},
+};
 
 /// A pod that names a charged workload as its controller.
 fn replica(id: &str, cpu: &str) -> Review {
@@ -320,4 +323,49 @@ fn a_commit_is_returned_while_the_webhook_holds_for_the_same_object() {
     assert!(world.state.committed("team", &uid("a")).is_none());
     assert!(world.state.pending_of("team", &uid("a")).is_some());
     assert!(crate::decide::release(&world.state, &by, "team", &uid("a")).is_err());
+}
+
+/// The objects of all relists that are under way were counted by the previous rule.
+#[test]
+fn all_relists_are_cut_off_by_a_change_of_the_charge_and_their_kinds_awaited() {
+    let mut world = World::with_quota(&[("requests.cpu", "9")]);
+    let source = Name::from("test");
+    world.see(&pod("a", "1"), 1);
+    let scope = |resource: &str| RelistScope {
+        resource: resource.into(),
+        namespace: None,
+        source: source.clone(),
+    };
+    for resource in ["pods", "services"] {
+        let begin = RelistBegin {
+            scope: scope(resource),
+            id: None,
+            allow_empty: true,
+        };
+        world.record(crate::decide::begin_relist(&world.state, begin, false));
+    }
+    let finish = Finish {
+        resource: "services".into(),
+        namespace: None,
+        id: None,
+        allow_empty: true,
+        version: 0,
+        is_bookmark: false,
+    };
+    world.record(crate::decide::close_relist(&world.state, &source, &finish));
+
+    let charged = BTreeSet::from([Name::from("deployments.apps")]);
+    let changed = crate::decide::set_charging(&world.state, &charged, Some(&source));
+    let ended = changed.iter().filter_map(|event| match event {
+        Event::RelistEnded(end) if end.outcome == RelistOutcome::Incomplete => {
+            Some(end.scope.clone())
+        }
+        _ => None,
+    });
+    let ended: Vec<_> = ended.collect();
+    assert_eq!(ended, [scope("pods"), scope("services")]);
+    world.record(changed);
+    assert_eq!(world.state.relist_count(), 0);
+    let resets = ["deployments.apps", "pods", "services"].map(scope);
+    assert!(world.state.version_resets().iter().eq(&resets));
 }

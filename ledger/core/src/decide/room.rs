@@ -59,7 +59,9 @@ impl Case<'_> {
             }
             let amounts = PER_STEP + requested + pending.footprint.resources.len();
             work = work.checked_sub(limits.len() * amounts)?;
+            let copied = overlay.copied();
             overlay.end(state, &pending.namespace, &pending.uid);
+            work = work.checked_sub(overlay.copied() - copied)?;
             let limits = self.limits_with(state, &overlay);
             if self.admitted(&limits, policy).is_ok() {
                 return Some(pending.expiration);

@@ -63,16 +63,20 @@ pub(crate) struct Shared<'a> {
     pub(crate) members: usize,
     /// The sums of the namespace of the request.
     own: &'a Sums,
+    /// The changes of the decision to them: other amounts for some names.
+    changed: Option<&'a Sums>,
 }
 
 impl Shared<'_> {
     /// The amount used and reserved by the namespace of the request.
     pub(crate) fn own(&self, resource: &str) -> Quantity {
-        let Sums { used, reserved, .. } = self.own;
-        let mut own = used.get(resource).cloned().unwrap_or_default();
-        if let Some(reserved) = reserved.get(resource) {
-            own.add_assign(reserved);
-        }
+        let of = |list: fn(&Sums) -> &ResourceList| {
+            let changed = self.changed.and_then(|sums| list(sums).get(resource));
+            let amount = changed.or_else(|| list(self.own).get(resource));
+            amount.cloned().unwrap_or_default()
+        };
+        let mut own = of(|sums| &sums.used);
+        own.add_assign(&of(|sums| &sums.reserved));
         own
     }
 }
@@ -349,9 +353,8 @@ impl State {
             let group = groups.get(link.group);
             let spec = &group.record.spec;
             let changed = overlay.of_group(name, link.group);
-            let share = || namespace.and_then(|namespace| namespace.share_of(link.group));
-            let share = changed.or_else(|| share().map(|share| &**share));
-            let share = share.unwrap_or(NONE);
+            let share = namespace.and_then(|namespace| namespace.share_of(link.group));
+            let share = share.map_or(NONE, |share| &**share);
             let is_replaced = namespace
                 .is_some_and(|namespace| namespace.quotas.contains_key(&group.record.name));
             let (used, reserved, aside, shared) = match spec.extensions.each {
@@ -365,6 +368,7 @@ impl State {
                     let shared = Shared {
                         members,
                         own: share,
+                        changed,
                     };
                     (&load.used, &load.reserved, aside, Some(shared))
                 }
@@ -381,8 +385,8 @@ impl State {
                 },
                 used,
                 reserved,
-                changed: None,
-                balance: &share.balance,
+                changed: changed.filter(|_| spec.extensions.each),
+                balance: changed.map_or(&share.balance, |sums| &sums.balance),
                 growth: None,
                 aside,
                 used_only: false,

@@ -35,6 +35,8 @@ pub(crate) struct Overlay {
     granted: HashMap<(Name, Uid), Arc<Reservation>>,
     /// The newest granted by namespace, resource and name.
     newest: HashMap<(Name, Name, Box<str>), Uid>,
+    /// The number of amounts in the copied sums of groups.
+    copied: usize,
     /// The difference to what the pending reservations in the state count as against the bounds on their number.
     pending: isize,
 }
@@ -55,6 +57,11 @@ struct Changed {
 }
 
 impl Overlay {
+    /// The number of amounts that were copied from the state so far, since those of a group are copied together.
+    pub(crate) const fn copied(&self) -> usize {
+        self.copied
+    }
+
     /// The changed names in the sums of a quota.
     pub(super) fn of(&self, namespace: &Namespace, quota: &QuotaState) -> Option<&Sums> {
         if self.namespaces.is_empty() {
@@ -79,7 +86,7 @@ impl Overlay {
         !self.ended.is_empty() && self.ended.contains(&(namespace.clone(), uid.clone()))
     }
 
-    /// The sums of a namespace in a group, if the decision changes them.
+    /// The changed names in the sums of a namespace in a group.
     pub(super) fn of_group(&self, namespace: &str, group: u32) -> Option<&Sums> {
         self.namespaces.get(namespace)?.of_groups.get(&group)
     }
@@ -100,6 +107,7 @@ impl Overlay {
 
     /// Applies the grant or the end of a reservation.
     fn change(&mut self, state: &State, reservation: &Reservation, change: Change) {
+        const NONE: &Sums = &Sums::NONE;
         let count = size::count_of_reserved(&reservation.footprint).cast_signed();
         let more = match change {
             Change::Add => count,
@@ -109,23 +117,26 @@ impl Overlay {
         let changed = self.namespaces.entry(name).or_default();
         self.pending += more;
         changed.pending += more;
-        let observed = state.observed_footprint(reservation);
+        let observed = state.beside_pending(reservation);
         let namespace = state.namespaces.find(&reservation.namespace);
         let target = &reservation.footprint;
+        let names = &target.resources;
         for link in state.chain_of(&reservation.namespace).iter() {
             let counts = |footprint: &_| state.groups.counts(link, footprint);
             let Some(amounts) = hold(counts, target, observed) else {
                 continue;
             };
             let parts = Parts::of(&target.traits, amounts);
-            let share = changed.of_groups.entry(link.group).or_insert_with(|| {
-                let share = namespace.and_then(|namespace| namespace.share_of(link.group));
-                share.map_or_else(Sums::default, |share| Sums::clone(share))
-            });
-            let excess = share.count(Sum::Reserved, &parts, change);
+            let share = namespace.and_then(|namespace| namespace.share_of(link.group));
+            let share = share.map_or(NONE, |share| &**share);
+            let part = changed.of_groups.entry(link.group);
+            let part = part.or_insert_with(|| share.part());
+            part.take_over(share, names);
+            let excess = part.count_in_part(Sum::Reserved, &parts, change);
             let mut changing = Changing {
                 groups: &state.groups,
                 loads: &mut self.loads,
+                copied: &mut self.copied,
             };
             let sum = Sum::Reserved;
             count_changed(&mut changing, link.group, sum, &parts, &excess, change);
@@ -133,7 +144,6 @@ impl Overlay {
         let Some(namespace) = namespace else {
             return;
         };
-        let names = &target.resources;
         let parts = Parts::of(&target.traits, growth(target, observed));
         let sums = &namespace.sums;
         let changed_sums = changed.sums.get_or_insert_with(|| sums.part());
@@ -271,6 +281,7 @@ impl Loads for Seen<'_> {
 struct Changing<'a> {
     groups: &'a Groups,
     loads: &'a mut BTreeMap<u32, Load>,
+    copied: &'a mut usize,
 }
 
 impl Loads for Changing<'_> {
@@ -293,6 +304,10 @@ impl Loads for Changing<'_> {
 impl LoadsMut for Changing<'_> {
     fn load_mut(&mut self, group: u32) -> &mut Load {
         let loads = self.loads.entry(group);
-        loads.or_insert_with(|| self.groups.load(group).clone())
+        loads.or_insert_with(|| {
+            let load = self.groups.load(group).clone();
+            *self.copied += load.used.len() + load.reserved.len() + load.set_aside.len();
+            load
+        })
     }
 }

@@ -178,8 +178,9 @@ impl State {
             names.any(|name| positive(&name))
         };
         let expiration = |&place: &u32| {
-            let reservation = &self.reservations.get(place).reservation;
-            let observed = self.observed_footprint(reservation);
+            let tracked = self.reservations.get(place);
+            let reservation = &tracked.reservation;
+            let observed = self.beside(tracked).map(|shared| &**shared);
             let amounts = quota.hold(&reservation.footprint, observed)?;
             holds(&amounts).then_some(reservation.expiration)
         };

@@ -140,11 +140,8 @@ impl State {
 
     fn beside_quotas(&self, namespace: &Namespace, holds: usize) -> Beside {
         let pending = |&place: &u32| {
-            let reservation = &self.reservations.get(place).reservation;
-            (
-                reservation.clone(),
-                self.observed_shared(reservation).cloned(),
-            )
+            let tracked = self.reservations.get(place);
+            (tracked.reservation.clone(), self.beside(tracked).cloned())
         };
         let some = namespace.pending.iter().take(holds);
         let pending: Vec<_> = some.map(pending).collect();

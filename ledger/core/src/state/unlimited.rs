@@ -90,7 +90,7 @@ impl State {
         let reservation = &tracked.reservation;
         let overlay = Overlay::default();
         let limits = self.counted(&reservation.namespace, footprint, &overlay);
-        let observed = self.observed_footprint(reservation);
+        let observed = self.beside(tracked).map(|shared| &**shared);
         Some(holding(&limits, footprint, observed))
     }
 }

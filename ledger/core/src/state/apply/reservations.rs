@@ -190,19 +190,11 @@ impl State {
         })
     }
 
-    /// The footprint that already counts for a pending reservation: that of its object, or, if the object was never
-    /// observed, that of the object that still bears its name.
-    pub(in crate::state) fn observed_shared(
-        &self,
-        reservation: &Reservation,
-    ) -> Option<&Arc<Footprint>> {
+    /// As [`Self::beside`], of a pending reservation or of one that a decision is about to grant.
+    pub(in crate::state) fn beside_pending(&self, reservation: &Reservation) -> Option<&Footprint> {
         let own = self.footprint_shared(&reservation.namespace, &reservation.uid);
-        own.or_else(|| self.bearer_shared(reservation))
-    }
-
-    /// As [`Self::observed_shared`].
-    pub(crate) fn observed_footprint(&self, reservation: &Reservation) -> Option<&Footprint> {
-        self.observed_shared(reservation).map(|shared| &**shared)
+        let observed = own.or_else(|| self.bearer_shared(reservation));
+        observed.map(|shared| &**shared)
     }
 
     /// Whether an object that is observed in this version replaces its commit.

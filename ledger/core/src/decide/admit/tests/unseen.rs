@@ -175,3 +175,27 @@ fn what_a_later_review_relies_on_is_held_as_long_as_what_is_granted_then() {
         }
     }
 }
+
+/// What is committed for a name that another object still bears holds only the excess over that object.
+#[test]
+fn a_commit_that_waits_for_a_name_is_shown_with_the_limits_that_it_takes() {
+    let mut world = World::with_quota(&[("requests.cpu", "9")]);
+    let named =
+        |id: &str, cpu: &str| of_another(pod(id, cpu), |request| request.name = "web".into());
+    world.observe(&named("old", "1"), 1);
+    world.admit(&named("new", "1")).unwrap();
+    let holding = |world: &World| {
+        let status = world.state.reservation_status("team", &uid("new")).unwrap();
+        status.holding.unwrap().quotas
+    };
+    assert!(holding(&world).is_empty());
+    let committed = Event::ReservationCommitted {
+        uid: uid("new"),
+        namespace: "team".into(),
+        resources: named("new", "1").request.footprint.resources.clone(),
+    };
+    world.record(vec![committed]);
+    assert!(holding(&world).is_empty());
+    world.delete("old");
+    assert_eq!(holding(&world), ["q"]);
+}

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
     Precondition, Refusal,
-    quota::{check_deletion, identity},
+    quota::{check_deletion, identity, spelled},
 };
 use crate::{
     event::{Event, GroupRecord},
@@ -133,22 +133,20 @@ fn check_bounds(
     }
 }
 
-/// Whether two records are equal, including the spelling of quantities: administrators expect to read the spelling that
-/// they wrote.
+/// Whether two records are equal, including the spelling of quantities.
 pub(super) fn same(a: &GroupRecord, b: &GroupRecord) -> bool {
-    let spelled = |record: &GroupRecord| -> Vec<String> {
-        let extensions = &record.spec.extensions;
-        let overridden = extensions.r#override.as_ref().map(|limits| &limits.hard);
-        let lists = [
-            Some(&record.spec.quota.hard),
-            Some(&extensions.guaranteed),
-            Some(&extensions.soft),
-            overridden,
-        ];
-        let amounts = lists.into_iter().flatten().flat_map(ResourceList::iter);
-        amounts.map(|(_, amount)| amount.to_string()).collect()
-    };
-    a == b && spelled(a) == spelled(b)
+    a == b && spelled(lists(a)).eq(spelled(lists(b)))
+}
+
+fn lists(record: &GroupRecord) -> impl Iterator<Item = &ResourceList> {
+    let extensions = &record.spec.extensions;
+    let overridden = extensions.r#override.as_ref().map(|limits| &limits.hard);
+    let lists = [
+        &record.spec.quota.hard,
+        &extensions.guaranteed,
+        &extensions.soft,
+    ];
+    lists.into_iter().chain(overridden)
 }
 
 /// Deletes a group. Its children become roots.

@@ -7,7 +7,7 @@ use crate::{
     event::{Event, QuotaRecord, Sequence},
     state::State,
 };
-use quota_semantics::{Name, Timestamp, quota::spec::Spec, uid::Uid};
+use quota_semantics::{Name, Timestamp, quota::spec::Spec, resource::ResourceList, uid::Uid};
 
 /// The desired state of a quota. Its spec has been validated.
 #[derive(Clone, Debug)]
@@ -126,18 +126,17 @@ pub fn set_quota(
     Ok(vec![Event::QuotaSet(Arc::new(record))])
 }
 
-/// Whether two records are equal, including the spelling of quantities: administrators expect to read the spelling that
-/// they wrote.
+/// Whether two records are equal, including the spelling of quantities.
 fn same(a: &QuotaRecord, b: &QuotaRecord) -> bool {
-    let spelled = |record: &QuotaRecord| -> Vec<String> {
-        record
-            .spec
-            .hard
-            .iter()
-            .map(|(_, quantity)| quantity.to_string())
-            .collect()
-    };
-    a == b && spelled(a) == spelled(b)
+    a == b && spelled([&a.spec.hard]).eq(spelled([&b.spec.hard]))
+}
+
+/// The quantities as they are spelled: administrators expect to read the spelling that they wrote.
+pub(super) fn spelled<'a>(
+    lists: impl IntoIterator<Item = &'a ResourceList>,
+) -> impl Iterator<Item = String> {
+    let amounts = lists.into_iter().flat_map(ResourceList::iter);
+    amounts.map(|(_, amount)| amount.to_string())
 }
 
 /// Deletes a quota.

@@ -284,6 +284,7 @@ impl Kinds {
         self.registry.remove(kind);
         self.registry.settle(kind);
         self.shared.watermarks.absent(kind);
+        let losses = self.shared.watermarks.losses();
         for scope in self.scopes(kind) {
             let begin = Begin {
                 id: self.shared.ids.next(),
@@ -294,11 +295,12 @@ impl Kinds {
                 version: String::new(),
                 allow_empty: true,
             };
-            let lines = [line::begin(&scope, &begin), line::end(&scope, &end)];
-            for line in lines {
-                if self.shared.queue.push(line).await.is_err() {
-                    return;
-                }
+            let (begin, end) = (line::begin(&scope, &begin), line::end(&scope, &end));
+            let queue = &self.shared.queue;
+            if queue.push(begin).await.is_err()
+                || queue.push_unless_lost(end, losses).await.is_err()
+            {
+                return;
             }
         }
     }

@@ -100,12 +100,13 @@ impl Leader {
             cluster_uid: self.cluster_uid.clone(),
             adopt_cluster: self.config.adopt_cluster,
         };
-        let all = registry.clone();
+        let lost = registry.clone();
         let publisher = Publisher::new(
             Stream::new(self.nats.clone(), &self.config.nats.stream, &subject),
             identity,
             status.clone(),
-            move || all.relist(&BTreeSet::new()),
+            watermarks.clone(),
+            move || lost.lost(),
         );
         let shared = Arc::new(Shared {
             client: self.client.clone(),
@@ -257,7 +258,12 @@ impl Leader {
         let mut awaited_since = None;
         let mut listed = Listed::default();
         let mut absent = KnownAbsent::default();
+        let mut losses = 0;
         loop {
+            // Before the watermarks are read: if messages are lost meanwhile, the publisher drops these watermarks.
+            if std::mem::replace(&mut losses, watermarks.losses()) != losses {
+                listed = Listed::default();
+            }
             let progress = watermarks.progress();
             let missing = watermarks.missing();
             let is_complete = !watermarks.is_empty() && first_of(&missing, &always).is_none();
@@ -286,7 +292,7 @@ impl Leader {
             awaited_since = awaited_since.filter(|since| !are_all_after(*since, &progress, &names));
             let news = absent.leave_out(progress, &names);
             for line in line::bookmarks(&self.cluster_uid, instance, &news) {
-                if queue.push(line).await.is_err() {
+                if queue.push_unless_lost(line, losses).await.is_err() {
                     return;
                 }
             }

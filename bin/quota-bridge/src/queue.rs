@@ -23,6 +23,9 @@ pub struct Queue {
 pub struct Line {
     /// The event, without a newline.
     pub text: Vec<u8>,
+    /// Set for the end of a relist and for watermarks, which are true only if the lines before them are in the stream:
+    /// how often the stream had lost messages before the first of those lines.
+    pub losses: Option<u64>,
     _room: OwnedSemaphorePermit,
 }
 
@@ -50,6 +53,19 @@ impl Queue {
     /// # Errors
     /// The publisher has ended.
     pub async fn push(&self, text: Vec<u8>) -> Result<(), Closed> {
+        self.append(text, None).await
+    }
+
+    /// Appends a line that the publisher drops if the stream has lost messages more than `losses` times by then. Waits
+    /// while there is no room.
+    ///
+    /// # Errors
+    /// The publisher has ended.
+    pub async fn push_unless_lost(&self, text: Vec<u8>, losses: u64) -> Result<(), Closed> {
+        self.append(text, Some(losses)).await
+    }
+
+    async fn append(&self, text: Vec<u8>, losses: Option<u64>) -> Result<(), Closed> {
         // A line that is longer than the whole queue waits until it is empty.
         let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
         let room = self
@@ -57,7 +73,11 @@ impl Queue {
             .clone()
             .acquire_many_owned(length.min(self.capacity));
         let room = room.await.map_err(|_| Closed)?;
-        let line = Line { text, _room: room };
+        let line = Line {
+            text,
+            losses,
+            _room: room,
+        };
         self.lines.send(line).await.map_err(|_| Closed)?;
         self.pushed.fetch_add(1, Ordering::Release);
         Ok(())

@@ -9,20 +9,29 @@ use crate::line::{Progress, Scope};
 
 /// Watermarks of all kinds. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct Watermarks(Arc<Mutex<BTreeMap<GroupResource, Kind>>>);
+pub struct Watermarks(Arc<Mutex<Known>>);
+
+#[derive(Debug, Default)]
+struct Known {
+    kinds: BTreeMap<GroupResource, Kind>,
+    /// How often the stream has lost messages.
+    losses: u64,
+}
 
 #[derive(Debug)]
 enum Kind {
     Absent,
     /// What is known of each scope; the watermark of the kind is the oldest of theirs.
-    Scopes(BTreeMap<Scope, Known>),
+    Scopes(BTreeMap<Scope, OfScope>),
 }
 
 /// What is known of a scope.
 #[derive(Clone, Copy, Debug)]
-enum Known {
+enum OfScope {
     /// There is no watermark yet.
     Nothing,
+    /// The stream has lost messages: there is no watermark until the scope is listed again.
+    Lost,
     /// There is no watermark, since the bridge may not list the kind.
     Refused,
     Watermark(ScopeWatermark),
@@ -47,38 +56,69 @@ impl Kind {
 impl Watermarks {
     /// Records that a kind is watched from now on, in these scopes. The kind has no watermark yet.
     pub fn watched(&self, kind: &GroupResource, scopes: &[Scope]) {
-        let scopes = scopes.iter().map(|scope| (scope.clone(), Known::Nothing));
+        let scopes = scopes.iter().map(|scope| (scope.clone(), OfScope::Nothing));
         let kind_of = Kind::Scopes(scopes.collect());
-        self.0.lock().insert(kind.clone(), kind_of);
+        self.0.lock().kinds.insert(kind.clone(), kind_of);
     }
 
     /// Records that a kind is not served.
     pub fn absent(&self, kind: &GroupResource) {
-        self.0.lock().insert(kind.clone(), Kind::Absent);
+        self.0.lock().kinds.insert(kind.clone(), Kind::Absent);
     }
 
     /// Removes the kinds that are not served, except for those that `is_kept` selects.
     pub fn keep_absent(&self, is_kept: impl Fn(&GroupResource) -> bool) {
-        let mut kinds = self.0.lock();
+        let kinds = &mut self.0.lock().kinds;
         kinds.retain(|kind, watched| !matches!(watched, Kind::Absent) || is_kept(kind));
     }
 
     /// Records that all changes of a scope committed by this time are queued.
     pub fn advance(&self, scope: &Scope, time: Timestamp, version: u64) {
-        let watermark = Known::Watermark(ScopeWatermark { time, version });
-        self.change(scope, |_| watermark);
+        let watermark = OfScope::Watermark(ScopeWatermark { time, version });
+        self.change(scope, |known| match known {
+            OfScope::Lost => known,
+            _ => watermark,
+        });
     }
 
     /// Records that the bridge may not list a scope. A watermark that the scope has remains.
     pub fn refused(&self, scope: &Scope) {
         self.change(scope, |known| match known {
-            Known::Nothing => Known::Refused,
+            OfScope::Nothing | OfScope::Lost => OfScope::Refused,
             known => known,
         });
     }
 
-    fn change(&self, scope: &Scope, change: impl FnOnce(Known) -> Known) {
-        if let Some(Kind::Scopes(scopes)) = self.0.lock().get_mut(&scope.resource)
+    /// How often the stream has lost messages.
+    #[must_use]
+    pub fn losses(&self) -> u64 {
+        self.0.lock().losses
+    }
+
+    /// Withdraws all watermarks, since the stream has lost messages.
+    pub fn lose(&self) {
+        let mut known = self.0.lock();
+        known.losses += 1;
+        for kind in known.kinds.values_mut() {
+            if let Kind::Scopes(scopes) = kind {
+                scopes.values_mut().for_each(|of| *of = OfScope::Lost);
+            }
+        }
+    }
+
+    /// Records that a scope was listed, and that the list began after so many `losses`.
+    pub fn listed(&self, scope: &Scope, losses: u64) {
+        let mut known = self.0.lock();
+        if known.losses == losses
+            && let Some(Kind::Scopes(scopes)) = known.kinds.get_mut(&scope.resource)
+            && let Some(of @ OfScope::Lost) = scopes.get_mut(scope)
+        {
+            *of = OfScope::Nothing;
+        }
+    }
+
+    fn change(&self, scope: &Scope, change: impl FnOnce(OfScope) -> OfScope) {
+        if let Some(Kind::Scopes(scopes)) = self.0.lock().kinds.get_mut(&scope.resource)
             && let Some(known) = scopes.get_mut(scope)
         {
             *known = change(*known);
@@ -88,7 +128,7 @@ impl Watermarks {
     /// The progress of all kinds for a bookmark, without kinds that have no watermark yet.
     #[must_use]
     pub fn progress(&self) -> BTreeMap<Name, Progress> {
-        let kinds = self.0.lock();
+        let kinds = &self.0.lock().kinds;
         let progress = kinds.iter().filter_map(|(kind, watched)| {
             let progress = match watched {
                 Kind::Absent => Progress::Absent { absent: true },
@@ -108,7 +148,7 @@ impl Watermarks {
     /// The watched kinds that have no watermark yet.
     #[must_use]
     pub fn missing(&self) -> Vec<GroupResource> {
-        let kinds = self.0.lock();
+        let kinds = &self.0.lock().kinds;
         let missing = kinds.iter().filter(|(_, watched)| !watched.is_known());
         missing.map(|(kind, _)| kind.clone()).collect()
     }
@@ -116,18 +156,19 @@ impl Watermarks {
     /// Whether a kind lacks a watermark only because the bridge may not list it.
     #[must_use]
     pub fn is_refused(&self, kind: &GroupResource) -> bool {
-        let kinds = self.0.lock();
+        let kinds = &self.0.lock().kinds;
         let Some(Kind::Scopes(scopes)) = kinds.get(kind) else {
             return false;
         };
         let mut known = scopes.values();
-        oldest(scopes).is_none() && !known.any(|known| matches!(known, Known::Nothing))
+        oldest(scopes).is_none()
+            && !known.any(|known| matches!(known, OfScope::Nothing | OfScope::Lost))
     }
 
     /// Whether all objects of these kinds have been queued: each has a watermark, or is not served.
     #[must_use]
     pub fn are_known(&self, these: &[GroupResource]) -> bool {
-        let kinds = self.0.lock();
+        let kinds = &self.0.lock().kinds;
         let mut these = these.iter();
         these.all(|kind| kinds.get(kind).is_some_and(Kind::is_known))
     }
@@ -135,14 +176,14 @@ impl Watermarks {
     /// Whether discovery has not succeeded yet.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.lock().is_empty()
+        self.0.lock().kinds.is_empty()
     }
 }
 
-fn oldest(scopes: &BTreeMap<Scope, Known>) -> Option<ScopeWatermark> {
+fn oldest(scopes: &BTreeMap<Scope, OfScope>) -> Option<ScopeWatermark> {
     let all = scopes.values().map(|known| match known {
-        Known::Watermark(watermark) => Some(*watermark),
-        Known::Nothing | Known::Refused => None,
+        OfScope::Watermark(watermark) => Some(*watermark),
+        OfScope::Nothing | OfScope::Lost | OfScope::Refused => None,
     });
     let all: Option<Vec<_>> = all.collect();
     all?.into_iter().min_by_key(|watermark| watermark.time)
@@ -179,6 +220,32 @@ mod tests {
         assert_eq!(marks.progress().len(), 1);
         marks.keep_absent(|_| false);
         assert!(marks.is_empty());
+    }
+
+    /// The ledger may not know what the watermark promises.
+    #[test]
+    fn after_a_loss_a_scope_has_no_watermark_until_it_is_listed_again() {
+        let kind = GroupResource::new("", "pods");
+        let scope = Scope {
+            resource: kind.clone(),
+            namespace: None,
+        };
+        let marks = Watermarks::default();
+        marks.watched(&kind, std::slice::from_ref(&scope));
+        let is_known = |marks: &Watermarks| marks.progress().contains_key("pods");
+        marks.advance(&scope, Timestamp::EPOCH, 7);
+        assert!(is_known(&marks));
+        let before = marks.losses();
+        marks.lose();
+        assert!(!is_known(&marks));
+        // A list that began before the loss is not whole in the stream.
+        marks.listed(&scope, before);
+        marks.advance(&scope, Timestamp::EPOCH, 7);
+        assert!(!is_known(&marks));
+        marks.listed(&scope, marks.losses());
+        assert!(!is_known(&marks));
+        marks.advance(&scope, Timestamp::EPOCH, 7);
+        assert!(is_known(&marks));
     }
 
     #[test]

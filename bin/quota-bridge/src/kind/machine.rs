@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use super::Relist;
 use crate::{
     bugs,
     kubernetes::Failure,
@@ -130,6 +131,8 @@ pub struct Machine {
     empty_since: Option<Duration>,
     /// Whether the next relist reports that versions have gone back.
     reset: bool,
+    /// Whether a relist has reported that versions have gone back. The stream may lose that report.
+    has_reset: bool,
     /// The newest version received since versions last went back; 0: unknown.
     newest: u64,
     /// Whether another relist was requested during the current one.
@@ -177,6 +180,7 @@ impl Machine {
             whole: false,
             empty_since: None,
             reset: false,
+            has_reset: false,
             newest: 0,
             again: false,
             pages_next: false,
@@ -230,15 +234,18 @@ impl Machine {
         !matches!(self.phase, Phase::Watching(_))
     }
 
-    /// Requests another list, after the current one if there is one. `reset`: versions have gone back, and the current
-    /// list is discarded.
-    pub fn relist(&mut self, reset: bool) {
-        if !reset && self.is_listing() {
-            self.again = true;
-            return;
+    /// Requests another list.
+    pub fn relist(&mut self, relist: Relist) {
+        match relist {
+            Relist::Again if self.is_listing() => {
+                self.again = true;
+                return;
+            }
+            Relist::Again => {}
+            Relist::Lost => self.reset |= self.has_reset,
+            Relist::Reset => self.reset = true,
         }
         self.phase = Phase::Due;
-        self.reset |= reset;
         self.whole = false;
         self.wait = None;
     }
@@ -336,6 +343,7 @@ impl Machine {
 
     fn begin(&mut self, brackets: &mut Brackets) -> List {
         let id = self.ids.next();
+        self.has_reset |= self.reset;
         brackets.begin = Some(Begin {
             id: id.clone(),
             reset: self.reset,

@@ -151,9 +151,13 @@ impl Limited {
 
 /// A request for a relist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Relist {
-    /// Whether versions have gone back.
-    pub reset: bool,
+pub enum Relist {
+    /// After the current list, if there is one.
+    Again,
+    /// Messages are gone from the stream, perhaps also pages of the current list, which is discarded.
+    Lost,
+    /// Versions have gone back. The current list is discarded.
+    Reset,
 }
 
 /// The version up to which the events of a scope have been received and queued; none: not certain.
@@ -168,7 +172,7 @@ pub fn start(
 ) -> mpsc::UnboundedSender<Relist> {
     let (relists, requests) = mpsc::unbounded_channel();
     if shared.publisher.adopts() {
-        let _ = relists.send(Relist { reset: true });
+        let _ = relists.send(Relist::Reset);
     }
     let (show, shown) = watch::channel(None);
     let task = task::Task::new(shared.clone(), served, scope.clone(), requests, show);

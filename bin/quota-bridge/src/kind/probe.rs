@@ -223,7 +223,7 @@ impl Probe {
             let newest = before;
             warn_of_restore(&self.label, WentBack { version, newest });
             self.behind = 0;
-            let _ = self.relists.send(Relist { reset: true });
+            let _ = self.relists.send(Relist::Reset);
         }
     }
 
@@ -248,7 +248,7 @@ impl Probe {
             return false;
         }
         self.listed = Some(Instant::now());
-        if self.relists.send(Relist { reset: false }).is_err() {
+        if self.relists.send(Relist::Again).is_err() {
             return false;
         }
         // There is no watermark during a list.
@@ -433,7 +433,7 @@ mod tests {
             ..
         } = &mut scene;
         let list = async {
-            assert_eq!(requests.recv().await, Some(Relist { reset: false }));
+            assert_eq!(requests.recv().await, Some(Relist::Again));
             show.send_replace(Some(version));
         };
         tokio::join!(probe.probe(), list);

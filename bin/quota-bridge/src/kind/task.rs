@@ -41,6 +41,8 @@ pub(super) struct Task {
     requests: mpsc::UnboundedReceiver<Relist>,
     show: watch::Sender<Option<u64>>,
     begun: Instant,
+    /// How often the stream had lost messages when the current list began.
+    losses: u64,
 }
 
 #[derive(Deserialize)]
@@ -91,6 +93,7 @@ impl Task {
             requests,
             show,
             begun: Instant::now(),
+            losses: 0,
         }
     }
 
@@ -107,7 +110,7 @@ impl Task {
             Step::Wait(wait) => {
                 tokio::select! {
                     () = tokio::time::sleep(wait) => {}
-                    Some(Relist { reset }) = self.requests.recv() => self.machine.relist(reset),
+                    Some(relist) = self.requests.recv() => self.machine.relist(relist),
                 }
                 Ok(())
             }
@@ -133,8 +136,8 @@ impl Task {
     }
 
     fn take_requests(&mut self) {
-        while let Ok(Relist { reset }) = self.requests.try_recv() {
-            self.machine.relist(reset);
+        while let Ok(relist) = self.requests.try_recv() {
+            self.machine.relist(relist);
         }
     }
 
@@ -294,6 +297,7 @@ impl Task {
                 "relist begins"
             );
             self.filter.begin();
+            self.losses = self.shared.watermarks.losses();
             let line = line::begin(&self.scope, begin);
             self.shared.queue.push(line).await?;
         }
@@ -314,7 +318,11 @@ impl Task {
                 "relist ends"
             );
             let line = line::end(&self.scope, end);
-            self.shared.queue.push(line).await?;
+            self.shared
+                .queue
+                .push_unless_lost(line, self.losses)
+                .await?;
+            self.shared.watermarks.listed(&self.scope, self.losses);
         }
         Ok(())
     }
@@ -360,9 +368,9 @@ impl Task {
                     permit = None;
                     continue;
                 }
-                Some(Relist { reset }) = self.requests.recv() => {
-                    self.machine.relist(reset);
-                    match self.machine.is_listing() && is_listing && !reset {
+                Some(relist) = self.requests.recv() => {
+                    self.machine.relist(relist);
+                    match is_listing && relist == Relist::Again {
                         true => continue,
                         false => return Ok(()),
                     }

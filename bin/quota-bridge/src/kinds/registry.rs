@@ -26,11 +26,21 @@ impl Registry {
     /// Requests a relist of these kinds, or of all if none is given. Objects of removed kinds are ended once more,
     /// since messages may have been lost.
     pub fn relist(&self, kinds: &BTreeSet<String>) {
-        let is_meant = |kind: &GroupResource| kinds.is_empty() || kinds.contains(&kind.to_string());
+        self.request(Relist::Again, |kind| {
+            kinds.is_empty() || kinds.contains(&kind.to_string())
+        });
+    }
+
+    /// Requests a relist of all kinds, since messages are gone from the stream.
+    pub(crate) fn lost(&self) {
+        self.request(Relist::Lost, |_| true);
+    }
+
+    fn request(&self, relist: Relist, is_meant: impl Fn(&GroupResource) -> bool) {
         let mut registered = self.0.lock();
         for (scope, relists) in &registered.watched {
             if is_meant(&scope.resource) {
-                let _ = relists.send(Relist { reset: false });
+                let _ = relists.send(relist);
             }
         }
         registered.settled.retain(|kind| !is_meant(kind));

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use quota_semantics::{Span, Timestamp};
 use tokio::sync::mpsc;
 
-use crate::{bugs, line, metrics, queue::Line};
+use crate::{bugs, line, metrics, queue::Line, watermarks::Watermarks};
 use stream::{Answer, Found};
 pub use stream::{Stream, StreamError, Unfit};
 use verdict::{MessageId, Verdict, refused};
@@ -173,16 +173,20 @@ pub struct Publisher {
     /// The cluster that is being replaced. Messages name this cluster until every kind was listed: a bridge that takes
     /// over before that must begin again.
     replaced: Option<String>,
+    /// The watermarks, which are withdrawn when messages of the stream are lost.
+    watermarks: Watermarks,
     /// Requests a relist of all kinds.
     relist: Box<dyn Fn() + Send + Sync>,
 }
 
 impl Publisher {
-    /// A publisher that has not taken over yet. `relist` is called when messages of the stream are lost.
+    /// A publisher that has not taken over yet. `watermarks` are withdrawn, and `relist` is called, when messages of
+    /// the stream are lost.
     pub fn new(
         stream: Stream,
         identity: Identity,
         status: Arc<Status>,
+        watermarks: Watermarks,
         relist: impl Fn() + Send + Sync + 'static,
     ) -> Self {
         Self {
@@ -193,6 +197,7 @@ impl Publisher {
             expected: 0,
             clock_compared: None,
             replaced: None,
+            watermarks,
             relist: Box::new(relist),
         }
     }
@@ -211,28 +216,43 @@ impl Publisher {
         );
         let mut next: Option<Line> = None;
         loop {
-            let Some(first) = (match next.take() {
+            let Some(mut first) = (match next.take() {
                 Some(line) => Some(line),
                 None => lines.recv().await,
             }) else {
                 return Ended::Idle;
             };
-            let mut message = first.text;
+            let mut message = self.text(&mut first);
             let mut count: u64 = 1;
             while count < bugs::message_lines(MESSAGE_LINES) {
-                let Ok(line) = lines.try_recv() else { break };
+                let Ok(mut line) = lines.try_recv() else {
+                    break;
+                };
                 if message.len() + line.text.len() >= MESSAGE_BYTES {
                     next = Some(line);
                     break;
                 }
-                message.push(b'\n');
-                message.extend_from_slice(&line.text);
+                let text = self.text(&mut line);
+                if !message.is_empty() && !text.is_empty() {
+                    message.push(b'\n');
+                }
+                message.extend_from_slice(&text);
                 count += 1;
             }
-            if let Err(ended) = self.publish(message).await {
+            if !message.is_empty()
+                && let Err(ended) = self.publish(message).await
+            {
                 return ended;
             }
             self.status.inner.lock().published += count;
+        }
+    }
+
+    /// Takes the text of a line; nothing if the line is not true any more, since messages were lost.
+    fn text(&self, line: &mut Line) -> Vec<u8> {
+        match line.losses {
+            Some(losses) if losses != self.watermarks.losses() => Vec::new(),
+            _ => std::mem::take(&mut line.text),
         }
     }
 
@@ -254,8 +274,9 @@ impl Publisher {
             let none = BTreeMap::new();
             let hello = line::bookmark(&self.identity.cluster_uid, &self.identity.instance, &none);
             match self.publish(hello).await {
+                Ok(false) => {}
                 Err(Ended::Deposed(_)) if begun.elapsed() < CONTEST => {}
-                result => return result,
+                result => return result.map(drop),
             }
         }
     }
@@ -274,8 +295,9 @@ impl Publisher {
         }
     }
 
-    /// Publishes a message, however long that takes.
-    async fn publish(&mut self, message: Vec<u8>) -> Result<(), Ended> {
+    /// Publishes a message, however long that takes. Returns false if the messages before it are gone from the stream: the
+    /// message is dropped with them, since it may hold the end of a relist or watermarks, and all else is listed again.
+    async fn publish(&mut self, message: Vec<u8>) -> Result<bool, Ended> {
         self.number += 1;
         let id = bugs::message_id(&message);
         let (instance, number) =
@@ -313,7 +335,10 @@ impl Publisher {
                                 "messages are gone from the stream, everything is listed again"
                             );
                             self.expected = sequence;
+                            self.watermarks.lose();
                             (self.relist)();
+                            self.status.succeeded();
+                            return Ok(false);
                         }
                         Verdict::Deposed => {
                             return Err(Ended::Deposed(self.stream.subject().to_owned()));
@@ -333,7 +358,7 @@ impl Publisher {
         self.status.succeeded();
         metrics::published(begun.elapsed());
         self.compare_clocks().await;
-        Ok(())
+        Ok(true)
     }
 
     /// The last message of the subject, once the stream can be read.

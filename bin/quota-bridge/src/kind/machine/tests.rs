@@ -71,14 +71,14 @@ fn a_list_that_is_older_than_what_was_shown_is_of_a_restored_server() {
     let mut machine = Machine::new(RULES, RelistIds::new("i"));
     machine.page(&page("7", None, 1), at(0), 0.0);
     machine.event(Event::Alive("9"), at(1), 0.0);
-    machine.relist(false);
+    machine.relist(Relist::Again);
     let first = machine.page(&page("8", Some("t"), 1), at(2), 0.0);
     assert_eq!(first.went_back, back(8, 9));
     assert!(first.begin.unwrap().reset);
     let last = machine.page(&page("8", None, 1), at(2), 0.0);
     assert!(last.went_back.is_none() && last.end.is_some());
     // From there on versions count from what was listed.
-    machine.relist(false);
+    machine.relist(Relist::Again);
     let again = machine.page(&page("8", None, 1), at(3), 0.0);
     assert!(again.went_back.is_none() && !again.begin.unwrap().reset);
 
@@ -96,7 +96,7 @@ fn a_list_that_is_older_than_what_was_shown_is_of_a_restored_server() {
             .is_some()
     );
     machine.event(Event::Bookmark("9"), at(1), 0.0);
-    machine.relist(false);
+    machine.relist(Relist::Again);
     assert_eq!(machine.next(at(2)), Step::WatchList);
     let first = machine.event(Event::ListEnds("8"), at(2), 0.0);
     assert_eq!(first.went_back, back(8, 9));
@@ -105,6 +105,49 @@ fn a_list_that_is_older_than_what_was_shown_is_of_a_restored_server() {
     let second = machine.event(Event::ListEnds("8"), at(2), 0.0);
     assert!(second.begin.unwrap().reset && second.end.is_some());
     assert_eq!(machine.shown(), Some("8"));
+}
+
+/// The pages that are gone would be missing between the begin and the end of the list.
+#[test]
+fn a_list_whose_messages_are_lost_begins_again() {
+    let mut machine = Machine::new(RULES, RelistIds::new("i"));
+    machine.page(&page("7", Some("t"), 2), at(0), 0.0);
+    machine.relist(Relist::Lost);
+    assert_eq!(machine.next(at(0)), Step::Page(None));
+    let again = machine.page(&page("7", None, 2), at(0), 0.0);
+    assert_eq!(again.begin.unwrap().id, "i/2");
+    assert_eq!(again.end.unwrap().id, "i/2");
+    assert_eq!(machine.next(at(1)), Step::Watch("7".to_owned()));
+
+    let watched = Rules {
+        watch_list: true,
+        ..RULES
+    };
+    let mut machine = Machine::new(watched, RelistIds::new("i"));
+    machine.next(at(0));
+    machine.event(Event::Alive("3"), at(0), 0.0);
+    machine.relist(Relist::Lost);
+    assert_eq!(machine.next(at(0)), Step::WatchList);
+    let again = machine.event(Event::Alive("3"), at(0), 0.0);
+    assert_eq!(again.begin.unwrap().id, "i/2");
+}
+
+/// Without a reset the ledger takes what it is told of a restored server for old.
+#[test]
+fn a_reset_is_repeated_when_messages_are_lost() {
+    let mut machine = Machine::new(RULES, RelistIds::new("i"));
+    let list = |machine: &mut Machine| {
+        let begin = machine.page(&page("7", None, 2), at(0), 0.0).begin;
+        begin.unwrap().reset
+    };
+    machine.relist(Relist::Lost);
+    assert!(!list(&mut machine), "there was none");
+    machine.relist(Relist::Reset);
+    assert!(list(&mut machine));
+    for (relist, resets) in [(Relist::Again, false), (Relist::Lost, true)] {
+        machine.relist(relist);
+        assert_eq!(list(&mut machine), resets, "{relist:?}");
+    }
 }
 
 /// The `RELIST_END` of a replaced task may still be queued when its successor has begun.
@@ -219,14 +262,14 @@ fn an_empty_list_of_another_server_is_believed_the_second_time() {
     };
     let mut machine = Machine::new(doubted, RelistIds::new("i"));
     assert!(machine.page(&page("7", None, 0), at(0), 0.0).end.is_none());
-    machine.relist(false);
+    machine.relist(Relist::Again);
     assert!(machine.page(&page("7", None, 0), at(59), 0.0).end.is_none());
     assert_eq!(machine.next(at(119)), Step::Page(None));
     let end = machine.page(&page("8", None, 0), at(119), 0.0).end;
     assert!(end.unwrap().allow_empty);
     // Once there was an object, an empty list is doubted as the first one was.
     machine.event(Event::Alive("9"), at(200), 0.0);
-    machine.relist(false);
+    machine.relist(Relist::Again);
     assert!(
         machine
             .page(&page("10", None, 0), at(300), 0.0)
@@ -257,7 +300,7 @@ fn a_watch_that_begins_with_a_list_is_a_relist() {
     assert_eq!(ended.end.unwrap().version, "7");
     assert_eq!(machine.shown(), Some("7"));
     // Without an end, pages it is from then on.
-    machine.relist(false);
+    machine.relist(Relist::Again);
     assert_eq!(machine.next(at(11)), Step::WatchList);
     machine.failed(&Failure::Silent, 0.0);
     assert_eq!(machine.next(at(41)), Step::Page(None));
@@ -286,7 +329,7 @@ fn a_streamed_list_that_breaks_is_read_in_pages() {
             let listed = machine.page(&page("7", None, 1), at(61), 0.0);
             assert!(listed.begin.is_some() && listed.end.is_some());
             // Another list may come whole.
-            machine.relist(false);
+            machine.relist(Relist::Again);
             assert_eq!(machine.next(at(62)), Step::WatchList);
         }
     }
@@ -398,7 +441,7 @@ fn after_an_internal_error_the_next_list_comes_in_pages() {
     assert!(listed.begin.is_some() && listed.end.is_some());
     assert_eq!(machine.next(at(3)), Step::Watch("7".to_owned()));
     // The server may have been without etcd for a moment.
-    machine.relist(false);
+    machine.relist(Relist::Again);
     assert_eq!(machine.next(at(4)), Step::WatchList);
 }
 
@@ -441,7 +484,7 @@ fn a_relist_that_is_asked_for_during_another_one_follows_it() {
     let mut machine = Machine::new(RULES, RelistIds::new("i"));
     machine.next(at(0));
     machine.page(&page("7", Some("t"), 2), at(0), 0.0);
-    machine.relist(false);
+    machine.relist(Relist::Again);
     assert_eq!(machine.next(at(0)), Step::Page(Some("t".to_owned())));
     assert_eq!(
         machine
@@ -466,13 +509,13 @@ fn a_relist_that_is_asked_for_during_another_one_follows_it() {
 #[test]
 fn a_reset_is_said_until_a_relist_was_whole() {
     let mut machine = Machine::new(RULES, RelistIds::new("i"));
-    machine.relist(true);
+    machine.relist(Relist::Reset);
     let spoiled = Page {
         unreadable: 1,
         ..page("7", None, 2)
     };
     assert!(machine.page(&spoiled, at(0), 0.0).begin.unwrap().reset);
-    machine.relist(false);
+    machine.relist(Relist::Again);
     assert!(
         machine
             .page(&page("7", None, 2), at(0), 0.0)
@@ -480,7 +523,7 @@ fn a_reset_is_said_until_a_relist_was_whole() {
             .unwrap()
             .reset
     );
-    machine.relist(false);
+    machine.relist(Relist::Again);
     assert!(
         !machine
             .page(&page("7", None, 2), at(0), 0.0)

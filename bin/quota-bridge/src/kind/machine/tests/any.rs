@@ -17,6 +17,7 @@ enum Move {
     Spoil,
     Close,
     Relist,
+    Lose,
     TooLong,
 }
 
@@ -30,6 +31,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         1 => Just(Move::Spoil),
         1 => Just(Move::Close),
         1 => Just(Move::Relist),
+        1 => Just(Move::Lose),
         1 => Just(Move::TooLong),
     ];
     proptest::collection::vec(one, 0..200)
@@ -65,7 +67,12 @@ proptest! {
                     }
                 }
                 Move::Close => { machine.closed(Duration::ZERO, 0.0); if step == Step::WatchList { snapshot = None; } }
-                Move::Relist => machine.relist(false),
+                Move::Relist => machine.relist(Relist::Again),
+                Move::Lose => {
+                    machine.relist(Relist::Lost);
+                    snapshot = None;
+                    passed.clear();
+                }
                 Move::TooLong => { machine.halve_page(); }
                 Move::Answer | Move::Spoil => match step {
                     Step::Page(token) => {

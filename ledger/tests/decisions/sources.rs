@@ -155,6 +155,52 @@ fn a_list_that_is_older_than_the_watermark_has_everything_replaced_by_the_next_o
     assert!(is_closed(&lists(&mut given, 15)));
 }
 
+/// The stream was lost together with the cluster's etcd, so the ledger has forgotten what was reported.
+#[test]
+fn a_list_that_is_older_than_the_recorded_objects_shows_a_restored_cluster_too() {
+    let mut given = Given::hard("pods=9");
+    let (source, pods) = (Name::from("bridge"), Name::from("pods"));
+    let scope = RelistScope {
+        resource: pods.clone(),
+        namespace: None,
+        source: source.clone(),
+    };
+    let begins = |given: &mut Given| {
+        let begin = RelistBegin {
+            scope: scope.clone(),
+            id: None,
+            allow_empty: true,
+        };
+        given.record(decide::begin_relist(&given.state, begin, false));
+    };
+    let ends = |given: &Given, version: u64| {
+        let finish = Finish {
+            resource: pods.clone(),
+            namespace: None,
+            id: None,
+            allow_empty: true,
+            version,
+            is_bookmark: false,
+        };
+        let events = decide::close_relist(&given.state, &source, &finish);
+        matches!(events.last(), Some(Event::VersionsReset(_)))
+    };
+    assert!(given.sees(&alive("a", 30, "pods=1")));
+    begins(&mut given);
+    assert!(!ends(&given, 14), "this source does not report versions");
+    let hello = Watermarks {
+        source: source.clone(),
+        cluster_uid: Name::from("cluster"),
+        ..Watermarks::default()
+    };
+    given.record(vec![Event::WatermarksAdvanced(Box::new(hello))]);
+    assert!(ends(&given, 14));
+    assert!(!ends(&given, 30));
+    // What changed since the list began may be later than the list.
+    assert!(given.sees(&alive("b", 31, "pods=1")));
+    assert!(!ends(&given, 30));
+}
+
 /// A publisher that names the kind replaces one that left it to be guessed.
 #[test]
 fn an_object_whose_kind_gets_its_right_name_is_recorded_again() {

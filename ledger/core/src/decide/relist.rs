@@ -126,11 +126,22 @@ pub fn close_relist(state: &State, source: &Name, finish: &Finish) -> Vec<Event>
 
 /// A list that is older than what its source has reported of the kind is of a cluster that was restored. It has to be
 /// listed again: what this list held of earlier versions was taken for old.
+///
+/// A loss of events makes the ledger forget what was reported. For sources that report versions, the objects recorded
+/// before the list then show the same. That looks at all objects, but only until the kind is reported again.
 fn went_back(state: &State, relist: &RelistView, finish: &Finish) -> bool {
+    if finish.version == 0 || relist.resets_versions || state.version_resets().len() >= RELISTS_MAX
+    {
+        return false;
+    }
     let scope = &relist.scope;
-    let reported = state.version_reported(&scope.source, &scope.resource);
-    let is_older = finish.version > 0 && finish.version < reported;
-    is_older && !relist.resets_versions && state.version_resets().len() < RELISTS_MAX
+    match state.version_reported(&scope.source, &scope.resource) {
+        0 => {
+            let reports_versions = !state.cluster_uid(&scope.source).is_empty();
+            reports_versions && state.has_later_objects(scope, relist.began, finish.version)
+        }
+        reported => finish.version < reported,
+    }
 }
 
 fn open_relist(state: &State, source: &Name, finish: &Finish) -> Option<RelistView> {

@@ -236,6 +236,20 @@ impl State {
         self.is_in(scope, object) && !relist.marks.contains(place) && !is_newer && !is_awaited
     }
 
+    /// Whether an object of this scope, last changed before an entry, has a later version. Looks at all objects.
+    #[must_use]
+    pub(crate) fn has_later_objects(
+        &self,
+        scope: &RelistScope,
+        before: Sequence,
+        version: u64,
+    ) -> bool {
+        let mut objects = self.objects.slab.iter();
+        objects.any(|(_, object)| {
+            object.version > version && object.entry < before && self.is_in(scope, object)
+        })
+    }
+
     fn is_in(&self, scope: &RelistScope, object: &Object) -> bool {
         let namespace = &self.namespaces.get(object.namespace).name;
         **self.resources.get(object.resource) == scope.resource

@@ -77,6 +77,8 @@ pub struct Follower {
     gapless: bool,
     delivered: u64,
     position: u64,
+    /// The first position that the stream is known to hold still.
+    front: u64,
 }
 
 impl Follower {
@@ -88,6 +90,7 @@ impl Follower {
             gapless,
             delivered: 0,
             position,
+            front: 0,
         }
     }
 
@@ -97,8 +100,14 @@ impl Follower {
         self.position
     }
 
+    /// Records that the stream holds nothing before this position any more. Messages before it may still have been
+    /// delivered.
+    pub fn begins_at(&mut self, front: u64) {
+        self.front = self.front.max(front);
+    }
+
     /// Takes the next message, by its consumer sequence and its stream sequence. Returns the missing positions before
-    /// it.
+    /// it: all that were passed over if the consumer receives every message, else those before the stream's first one.
     ///
     /// # Errors
     /// [`Incomplete`] if it is not the next message of the consumer.
@@ -115,8 +124,12 @@ impl Follower {
         self.delivered = consumer_sequence;
         let first = self.position.saturating_add(1);
         self.position = stream_sequence;
-        let missing = self.gapless && first < stream_sequence && !planted::is(Bug::GapsIgnored);
-        Ok(missing.then(|| first..=stream_sequence.saturating_sub(1)))
+        let next = match self.gapless {
+            true => stream_sequence,
+            false => stream_sequence.min(self.front),
+        };
+        let missing = first < next && !planted::is(Bug::GapsIgnored);
+        Ok(missing.then(|| first..=next.saturating_sub(1)))
     }
 
     /// Skips positions that hold no message for this consumer.
@@ -168,5 +181,20 @@ mod tests {
         follower.skip_to(20);
         assert_eq!(follower.take(3, 21), Ok(None));
         assert_eq!(Follower::new(false, 0).take(1, 9), Ok(None));
+    }
+
+    /// Which of the passed over positions held messages for the consumer is not known, but these ones are gone.
+    #[test]
+    fn what_is_removed_before_the_end_of_the_deliveries_is_missing_beside_other_subjects_too() {
+        let mut follower = Follower::new(false, 4);
+        follower.begins_at(8);
+        let mut delivered = follower.clone();
+        assert_eq!(follower.take(1, 11), Ok(Some(5..=7)));
+        assert_eq!(follower.take(2, 20), Ok(None));
+        follower.begins_at(15);
+        assert_eq!(follower.take(3, 21), Ok(None));
+        // Some were delivered before they were removed.
+        assert_eq!(delivered.take(1, 7), Ok(None));
+        assert_eq!(delivered.take(2, 11), Ok(None));
     }
 }

@@ -81,6 +81,11 @@ impl<'a> Gather<'a> {
         self.follower.skip_to(position);
     }
 
+    /// The stream holds nothing before this position any more.
+    pub(super) fn begins_at(&mut self, position: u64) {
+        self.follower.begins_at(position);
+    }
+
     /// Waits for a message, and takes all available messages, up to a full chunk. Cancel safe: no message is lost if
     /// the future is dropped while it waits.
     pub(super) async fn receive<S, E>(&mut self, messages: &mut S) -> Result<(), Ended>

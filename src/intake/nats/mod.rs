@@ -19,7 +19,10 @@ mod session;
 mod status;
 mod stream;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use async_nats::Client;
 use quota_core::event::Actor;
@@ -81,6 +84,7 @@ pub async fn start(
         publishers,
         client,
         connected,
+        has_told: AtomicBool::new(false),
         stop,
     };
     let task = tokio::spawn(intake.run());
@@ -105,6 +109,8 @@ struct Intake {
     publishers: Publishers,
     client: Client,
     connected: watch::Receiver<bool>,
+    /// Whether the log says that the stream holds other subjects, too.
+    has_told: AtomicBool,
     stop: CancellationToken,
 }
 

@@ -1,6 +1,6 @@
 //! The session of one consumer: from its creation to its end.
 
-use std::time::Duration;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use async_nats::jetstream::{
     consumer::{AckPolicy, DeliverPolicy, pull},
@@ -90,6 +90,7 @@ impl<'a> Session<'a> {
             target: None,
             silent_since: None,
         };
+        session.tell_of_other_subjects();
         session.take_up(identity).await?;
         session.meet_publisher().await;
         if intake.ledger.watermark().required().is_some() {
@@ -98,6 +99,22 @@ impl<'a> Session<'a> {
         let messages = session.messages().await?;
         tracing::info!(stream = %source, position = session.position, "consuming");
         Ok((session, messages))
+    }
+
+    /// Says once that not every lost message is noticed.
+    fn tell_of_other_subjects(&self) {
+        let Intake {
+            source, settings, ..
+        } = self.intake;
+        if !self.is_all_ours && !self.intake.has_told.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                stream = %source,
+                subjects = ?self.stream.cached_info().config.subjects,
+                consumed = settings.subject,
+                "the subjects of the stream are not exactly nats.subject, or the stream copies others: a message that is \
+                 removed from its middle is not noticed"
+            );
+        }
     }
 
     /// Records how the stream has changed since the last session.
@@ -352,6 +369,7 @@ impl<'a> Session<'a> {
         if is_all_ours(&info.config, &self.intake.settings.subject) != self.is_all_ours {
             return Err(Ended::Changed);
         }
+        gather.begins_at(info.state.first_sequence);
         self.intake.status.set_last_sequence(last);
         self.target.get_or_insert((last, requested));
         if is_idle && self.position < last {
@@ -379,10 +397,16 @@ impl<'a> Session<'a> {
                 }
             }
             Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => {
+                let first = self.stream.cached_info().state.first_sequence;
                 match self.is_all_ours {
                     true => self.lose(last).await?,
-                    false => self.position = last,
+                    // Nobody knows what the removed messages were.
+                    false if first > self.position + 1 => {
+                        self.lose(first.min(last + 1) - 1).await?
+                    }
+                    false => {}
                 }
+                self.position = last;
                 gather.skip_to(last);
                 self.intake.status.set_cursor(last, None);
                 Ok(())

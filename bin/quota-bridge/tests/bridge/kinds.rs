@@ -104,8 +104,12 @@ fn a_kind_of_kubernetes_that_discovery_leaves_out_keeps_its_objects() {
     scene.until_used("team-a", "count/deployments.apps", "1");
     scene.world.hide(CLAIMS);
     scene.world.hide("deployments.apps");
-    // Discovery is read several times.
-    std::thread::sleep(std::time::Duration::from_secs(3));
+    // Two requests each time, of which the first ones may have been answered before.
+    let discoveries = || scene.world.requests("discovery", "Discovery");
+    let before = discoveries();
+    until("discovery is read several times", || {
+        (discoveries() >= before + 8).then_some(())
+    });
     scene.settle();
     assert!(scene.ended().is_empty(), "{}", bridge.log());
     assert_eq!(

@@ -224,9 +224,16 @@ impl Scene {
 
     fn entries(&self) -> Vec<Value> {
         let api = self.quotad.url("api");
-        let text = get(&format!("{api}/v1/entries?limit=100000"));
-        let list: Value = serde_json::from_str(&text).unwrap();
-        list["items"].as_array().cloned().unwrap_or_default()
+        let (mut entries, mut token) = (Vec::new(), String::new());
+        loop {
+            let text = get(&format!("{api}/v1/entries?limit=500{token}"));
+            let page: Value = serde_json::from_str(&text).unwrap();
+            entries.extend(page["items"].as_array().unwrap().iter().cloned());
+            match page["continue"].as_str() {
+                Some(more) => token = format!("&continue={more}"),
+                None => return entries,
+            }
+        }
     }
 
     /// No entry of the ledger ends an object that lives.

@@ -45,10 +45,14 @@ pub(crate) fn may_be_defined(kind: &GroupResource) -> bool {
     kind.group.contains('.')
 }
 
-/// Whether a kind that this bridge has never watched had a definition, if it was ever served: the groups of Kubernetes
-/// itself end with `.k8s.io`, or contain no dot.
+/// Whether a kind that this bridge has never watched had a definition, if it was ever served.
 pub(crate) fn was_defined(kind: &GroupResource) -> bool {
-    may_be_defined(kind) && !kind.group.ends_with(".k8s.io")
+    is_of_others(&kind.group)
+}
+
+/// Whether a group is none of Kubernetes itself, whose groups end with `.k8s.io`, or contain no dot.
+pub(crate) fn is_of_others(group: &str) -> bool {
+    group.contains('.') && !group.ends_with(".k8s.io")
 }
 
 /// The kinds that discovery leaves out, each with the time of the first such discovery.

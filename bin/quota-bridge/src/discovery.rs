@@ -9,6 +9,7 @@ use quota_semantics::object::GroupResource;
 use serde::Deserialize;
 
 use crate::{
+    definitions::is_of_others,
     kubernetes::{Client, Failure},
     needed::is_of_the_cluster,
 };
@@ -180,7 +181,7 @@ fn read(groups: Vec<Group>, services: Option<&Bytes>) -> Result<Discovered, Fail
     };
     let is_aggregated = |group: &str| match &aggregated {
         Some(groups) => groups.contains(group),
-        None => group.contains('.') && !group.ends_with(".k8s.io"),
+        None => is_of_others(group),
     };
     let mut discovered = Discovered {
         knows_others: aggregated.is_some(),

@@ -16,7 +16,7 @@ use tokio::{sync::watch, task::JoinSet};
 use crate::{
     clock,
     config::{Config, ListMode},
-    kind::{Limited, Lists, Settings, Shared},
+    kind::{AWAITED_EVERY, Limited, Lists, Settings, Shared},
     kinds::{Kinds, Registry},
     kubernetes::Client,
     line::{self, Progress, RelistIds},
@@ -262,7 +262,7 @@ impl Leader {
         loop {
             // Before the watermarks are read: if messages are lost meanwhile, the publisher drops these watermarks.
             if std::mem::replace(&mut losses, watermarks.losses()) != losses {
-                listed = Listed::default();
+                (listed, absent) = (Listed::default(), KnownAbsent::default());
             }
             let progress = watermarks.progress();
             let missing = watermarks.missing();
@@ -299,7 +299,7 @@ impl Leader {
             // Until all watermarks exist, or later ones that were requested, the others wait for the next message.
             let wait = match is_complete && awaited_since.is_none() {
                 true => every,
-                false => every.min(Duration::from_millis(500)),
+                false => every.min(AWAITED_EVERY),
             };
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}

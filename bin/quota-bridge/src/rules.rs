@@ -68,15 +68,14 @@ impl Rules {
 
     async fn write(&self, limited: Option<&BTreeSet<GroupResource>>) -> Result<(), Failure> {
         let known = limited.is_some();
-        let limited = limited.cloned().unwrap_or_default();
-        let counted: BTreeSet<_> = limited.union(&self.include).cloned().collect();
-        let counted = counted.difference(&self.charge);
-        let rules = json!(webhook_rules(counted, &self.charge));
+        let limited = limited.into_iter().flatten().chain(&self.include);
+        let counted: BTreeSet<_> = limited.filter(|kind| !self.charge.contains(kind)).collect();
+        let rules = json!(webhook_rules(counted.iter().copied(), &self.charge));
         let path = webhook::configuration(&self.webhook);
         let mut configuration = webhook::read(&self.client, &path).await?;
         if set(&mut configuration, &rules, known) {
             webhook::write(&self.client, &path, &configuration).await?;
-            let counted: Vec<_> = limited.iter().map(ToString::to_string).collect();
+            let counted: Vec<_> = counted.iter().map(ToString::to_string).collect();
             tracing::info!(
                 webhook = self.webhook,
                 ?counted,

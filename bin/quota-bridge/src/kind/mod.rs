@@ -18,6 +18,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 
 pub use lists::Lists;
+pub(crate) use probe::AWAITED_EVERY;
 pub use reader::{Alive, Deleted, Reader};
 
 use machine::WentBack;

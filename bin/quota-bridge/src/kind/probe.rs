@@ -26,7 +26,7 @@ use crate::{
 const SHOWS_SOON: Duration = Duration::from_secs(1);
 
 /// The minimum time between two reads, however often watermarks are requested.
-const AWAITED_EVERY: Duration = Duration::from_millis(500);
+pub(crate) const AWAITED_EVERY: Duration = Duration::from_millis(500);
 
 /// The timeout of the second watch, in seconds. The server reports progress two seconds before the end.
 const SHORT_WATCH: u64 = 3;

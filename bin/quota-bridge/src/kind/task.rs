@@ -3,7 +3,6 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use quota_semantics::uid::Uid;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::{
@@ -209,19 +208,7 @@ impl Task {
                 let brackets = self.machine.page(&page, self.begun.elapsed(), jitter());
                 self.open(&brackets).await?;
                 for object in objects {
-                    let Alive {
-                        uid,
-                        version,
-                        fingerprint,
-                        line,
-                        lacks,
-                        ..
-                    } = object;
-                    let odd = lacks.map(|lacks| (uid.clone(), lacks));
-                    let before = self.filter.list(uid, version, fingerprint);
-                    if bugs::publishes_listed(before, version) {
-                        self.publish(line, odd).await?;
-                    }
+                    self.publish(object, true).await?;
                 }
                 self.close(brackets).await
             }
@@ -271,8 +258,28 @@ impl Task {
         );
     }
 
-    /// Publishes the line of an object. `odd`: the uid of the object, and the counted parts that the line lacks.
-    async fn publish(&self, line: Vec<u8>, odd: Option<(Uid, String)>) -> Result<(), Closed> {
+    /// Publishes the line of an object that was listed, or that may have changed.
+    async fn publish(&mut self, object: Alive, is_listed: bool) -> Result<(), Closed> {
+        let Alive {
+            uid,
+            version,
+            fingerprint,
+            line,
+            lacks,
+            ..
+        } = object;
+        let odd = lacks.map(|lacks| (uid.clone(), lacks));
+        let is_news = match is_listed {
+            true => {
+                let before = self.filter.list(uid, version, fingerprint);
+                bugs::publishes_listed(before, version)
+            }
+            false => self.filter.changes(uid, version, fingerprint),
+        };
+        if !is_news {
+            metrics::suppressed();
+            return Ok(());
+        }
         if let Some((uid, lacks)) = odd {
             metrics::shortened(&self.label);
             tracing::warn!(
@@ -438,37 +445,18 @@ impl Task {
     }
 
     async fn alive(&mut self, event: &'static str, json: &str, now: Duration) -> Result<(), Left> {
-        let object = match self.reader.alive(event, json) {
+        let mut object = match self.reader.alive(event, json) {
             Ok(object) => object,
             Err(error) => return self.spoiled(&error, now).await,
         };
         metrics::event(&self.label);
-        self.shared.limited.add(object.limits);
+        self.shared.limited.add(std::mem::take(&mut object.limits));
         let is_listed = self.machine.is_listing();
         let brackets = self
             .machine
             .event(Event::Alive(&object.shown), now, jitter());
         self.open(&brackets).await?;
-        let Alive {
-            uid,
-            version,
-            fingerprint,
-            line,
-            lacks,
-            ..
-        } = object;
-        let odd = lacks.map(|lacks| (uid.clone(), lacks));
-        let is_news = match is_listed {
-            true => {
-                let before = self.filter.list(uid, version, fingerprint);
-                bugs::publishes_listed(before, version)
-            }
-            false => self.filter.changes(uid, version, fingerprint),
-        };
-        match is_news {
-            true => self.publish(line, odd).await?,
-            false => metrics::suppressed(),
-        }
+        self.publish(object, is_listed).await?;
         bugs::keep(&self.scope, &self.filter);
         Ok(())
     }

@@ -32,9 +32,12 @@ pub struct Kinds {
     every: Duration,
     running: BTreeMap<GroupResource, Running>,
     left_out: LeftOut,
-    /// The kinds that this bridge has watched, and whose definition is gone.
-    gone: BTreeSet<GroupResource>,
+    /// The kinds that this bridge has watched before: their definition is gone, or no quota limits them any more.
+    left: BTreeSet<GroupResource>,
 }
+
+/// By how much the interval of watermarks is longer for kinds that are watched only because of quotas: there may be many.
+const RARELY: u32 = 3;
 
 struct Running {
     served: Served,
@@ -96,7 +99,7 @@ impl Kinds {
             every,
             running: BTreeMap::new(),
             left_out: LeftOut::default(),
-            gone: BTreeSet::new(),
+            left: BTreeSet::new(),
         }
     }
 
@@ -122,7 +125,7 @@ impl Kinds {
             };
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
-                () = self.shared.limited.more() => {}
+                () = self.shared.limited.changed() => {}
             }
         }
     }
@@ -136,8 +139,12 @@ impl Kinds {
         }
         let independent = self.wanted.independent_of_quotas();
         let (needed, unwatched) = self.needed();
-        let is_needed = |kind: &GroupResource| needed.contains(kind) || unwatched.contains(kind);
-        self.shared.watermarks.keep_absent(is_needed);
+        metrics::limited_kinds(needed.difference(&independent).count());
+        self.leave_all_but(&needed);
+        let is_kept = |kind: &GroupResource| {
+            needed.contains(kind) || unwatched.contains(kind) || self.left.contains(kind)
+        };
+        self.shared.watermarks.keep_absent(is_kept);
         for kind in &unwatched {
             self.shared.watermarks.absent(kind);
         }
@@ -166,13 +173,18 @@ impl Kinds {
                     }
                 }
                 (None, None) if is_left_out => {
-                    // A server that has just started may not yet serve what others define.
+                    let was_watched = self.left.contains(kind);
+                    let is_independent = independent.contains(kind);
+                    // A server that has just started may not yet serve what others define. Kinds that only quotas name may be
+                    // invented: the ledger would record each of them, and nobody waits for them.
                     match is_out_for_long {
-                        true => self.shared.watermarks.absent(kind),
+                        true if was_watched || is_independent => {
+                            self.shared.watermarks.absent(kind);
+                        }
+                        true => {}
                         false => is_certain = false,
                     }
-                    let may_be_gone =
-                        self.gone.contains(kind) || was_defined(kind) && independent.contains(kind);
+                    let may_be_gone = was_watched || was_defined(kind) && is_independent;
                     if discovered.knows_others && may_be_gone && !self.registry.is_settled(kind) {
                         missing.push((kind, is_out_for_long));
                     }
@@ -182,10 +194,26 @@ impl Kinds {
         }
         self.left_out.keep(&needed);
         self.registry.keep_settled(&needed);
-        self.gone.retain(|kind| needed.contains(kind));
         self.look_for_definitions(missing).await;
         self.look_at_definitions().await;
         is_certain
+    }
+
+    /// Ends the tasks of kinds that are not needed any more. They are reported as absent: what the ledger knows of them is
+    /// not kept up to date. Once they are needed again, a list puts it right.
+    fn leave_all_but(&mut self, needed: &BTreeSet<GroupResource>) {
+        let running = self.running.keys();
+        let left: Vec<_> = running
+            .filter(|kind| !needed.contains(*kind))
+            .cloned()
+            .collect();
+        for kind in left {
+            self.running.remove(&kind);
+            tracing::info!(resource = %kind, "no quota limits the kind any more: it is not watched");
+            self.registry.remove(&kind);
+            self.shared.watermarks.absent(&kind);
+            self.left.insert(kind);
+        }
     }
 
     /// The kinds that are watched if they are served, and those that are reported as absent.
@@ -216,11 +244,17 @@ impl Kinds {
         let kind = served.resource.clone();
         tracing::info!(resource = %kind, version = served.version, "watching");
         let scopes = self.scopes(&kind);
+        let every = self.shared.settings.watermark_every;
+        let every = match self.wanted.independent_of_quotas().contains(&kind) {
+            true => every,
+            false => every.saturating_mul(RARELY),
+        };
+        self.left.remove(&kind);
         self.shared.watermarks.watched(&kind, &scopes);
         self.registry.remove(&kind);
         let mut tasks = JoinSet::new();
         for scope in scopes {
-            let relists = kind::start(&self.shared, &served, scope.clone(), &mut tasks);
+            let relists = kind::start(&self.shared, &served, scope.clone(), every, &mut tasks);
             self.registry.add(scope, relists);
         }
         let before = self.running.get(&kind);
@@ -279,7 +313,7 @@ impl Kinds {
     /// Ends all objects of a kind by an empty list, since they were deleted with the kind's definition.
     async fn end(&mut self, kind: &GroupResource) {
         if self.running.remove(kind).is_some() {
-            self.gone.insert(kind.clone());
+            self.left.insert(kind.clone());
         }
         self.registry.remove(kind);
         self.registry.settle(kind);
@@ -402,12 +436,16 @@ mod tests {
     async fn a_kind_that_only_a_quota_names_is_not_ended_unless_it_was_watched() {
         let mut scene = Scene::new(&[]).await;
         let widgets: GroupResource = WIDGETS.parse().unwrap();
-        scene.kinds.shared.limited.add(vec![widgets]);
+        let quotas = Scope {
+            resource: quotas(),
+            namespace: None,
+        };
+        scene.kinds.shared.limited.add(&quotas, vec![widgets]);
         for _ in 0..3 {
             scene.discover().await;
             scene.kinds.registry.relist(&BTreeSet::new());
         }
-        assert!(scene.is_absent(WIDGETS));
+        assert!(!scene.is_absent(WIDGETS), "it may be invented");
         assert_eq!(scene.relists(WIDGETS), 0);
         define(&scene.world, WIDGETS);
         scene.discover().await;
@@ -416,6 +454,33 @@ mod tests {
         while scene.lines.try_recv().is_ok() {}
         scene.discover().await;
         assert_eq!(scene.relists(WIDGETS), 1);
+        assert!(scene.is_absent(WIDGETS));
+    }
+
+    #[tokio::test]
+    async fn a_kind_that_no_quota_names_any_more_is_not_watched() {
+        let mut scene = Scene::new(&[]).await;
+        let maps = GroupResource::new("", "configmaps");
+        // The list of groups is empty, and the quotas are listed by nobody but this test.
+        let groups = Scope {
+            resource: groups(),
+            namespace: None,
+        };
+        let limited = scene.kinds.shared.limited.clone();
+        limited.add(&groups, vec![maps.clone()]);
+        scene.discover().await;
+        assert!(scene.kinds.running.contains_key(&maps));
+        limited.list_begins(&groups);
+        limited.list_ends(&groups);
+        for _ in 0..2 {
+            scene.discover().await;
+            assert!(!scene.kinds.running.contains_key(&maps));
+            assert!(scene.is_absent("configmaps"));
+        }
+        limited.add(&groups, vec![maps.clone()]);
+        scene.discover().await;
+        assert!(scene.kinds.running.contains_key(&maps));
+        assert!(!scene.is_absent("configmaps"));
     }
 
     /// Whoever writes a quota may name a kind that the bridge may not list, or one whose API is busy for a while.

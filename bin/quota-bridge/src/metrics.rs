@@ -36,6 +36,8 @@ metric_table! { pub(crate) const ALL:
         "Age of the watermark of a kind."
     WATERMARKS_MISSING Gauge watermarks_missing(kinds: usize) "quota_bridge_watermarks_missing"
         "Watched kinds that have no watermark yet."
+    LIMITED_KINDS Gauge limited_kinds(kinds: usize) "quota_bridge_limited_kinds"
+        "Kinds that are needed only because quotas of the cluster limit their number."
     EVENTS Counter event[resource: &str]() "quota_bridge_events_total"
         "Events of watches."
     RELISTS Counter [resource: &str, outcome: &str] "quota_bridge_relists_total"

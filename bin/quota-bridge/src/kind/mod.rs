@@ -8,7 +8,11 @@ mod probe;
 mod reader;
 mod task;
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use quota_semantics::{admission::Charging, object::GroupResource};
@@ -79,74 +83,129 @@ pub struct Settings {
 #[derive(Clone, Debug, Default)]
 pub struct Limited {
     inner: Arc<Mutex<LimitedKinds>>,
-    more: Arc<Notify>,
+    changed: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
 struct LimitedKinds {
-    kinds: BTreeSet<GroupResource>,
+    /// The kinds that the quotas of each scope limit.
+    scopes: BTreeMap<Scope, OfScope>,
     /// The kinds that the API server serves.
     served: BTreeSet<GroupResource>,
-    /// Whether some unserved kinds were left out.
+    /// Whether some kinds were left out.
     is_incomplete: bool,
+    /// Whether there is room again since some were left out.
+    has_room: bool,
+}
+
+#[derive(Debug, Default)]
+struct OfScope {
+    kinds: BTreeSet<GroupResource>,
+    /// Those of the quotas that are being listed.
+    listed: BTreeSet<GroupResource>,
 }
 
 /// The maximum number of limited kinds that are not served: users may invent their names.
 const UNSERVED_MAX: usize = 256;
 
+/// The maximum number of limited kinds that are served: each of them takes a watch, and requests for its watermark.
+const SERVED_MAX: usize = 512;
+
 impl LimitedKinds {
-    /// Adds these kinds; of those that are not served, as many as there is room for.
-    fn extend(&mut self, kinds: Vec<GroupResource>) {
-        let unserved = self.kinds.difference(&self.served).count();
-        let mut room = UNSERVED_MAX.saturating_sub(unserved);
+    fn all(&self) -> BTreeSet<GroupResource> {
+        let kinds = self.scopes.values().flat_map(|of| &of.kinds);
+        kinds.cloned().collect()
+    }
+
+    /// Adds these kinds, as many as there is room for.
+    fn extend(&mut self, scope: &Scope, kinds: Vec<GroupResource>) {
+        let mut all = self.all();
+        let of = self.scopes.entry(scope.clone()).or_default();
+        let unserved = all.difference(&self.served).count();
+        let mut room_of_unserved = UNSERVED_MAX.saturating_sub(unserved);
+        let mut room_of_served = SERVED_MAX.saturating_sub(all.len() - unserved);
         for kind in kinds {
-            let is_served = self.served.contains(&kind);
-            if (is_served || room > 0) && self.kinds.insert(kind.clone()) {
-                room -= usize::from(!is_served);
-            } else if !self.kinds.contains(&kind) && !self.is_incomplete {
-                self.is_incomplete = true;
-                tracing::warn!(
-                    "quotas limit the number of more than {UNSERVED_MAX} kinds that nobody serves: \
-                     of the others nothing is known until they are served"
-                );
+            let room = match self.served.contains(&kind) {
+                true => &mut room_of_served,
+                false => &mut room_of_unserved,
+            };
+            if !all.contains(&kind) {
+                if *room == 0 {
+                    if !std::mem::replace(&mut self.is_incomplete, true) {
+                        tracing::warn!(
+                            %kind,
+                            "quotas limit the number of more than {SERVED_MAX} kinds, or of more than {UNSERVED_MAX} that \
+                             nobody serves: nothing is known of the others"
+                        );
+                    }
+                    continue;
+                }
+                *room -= 1;
+                all.insert(kind.clone());
             }
+            of.kinds.insert(kind.clone());
+            of.listed.insert(kind);
         }
     }
 }
 
 impl Limited {
-    /// Adds the kinds that an object limits.
-    pub(crate) fn add(&self, kinds: Vec<GroupResource>) {
+    /// Adds the kinds that an object of this scope limits.
+    pub(crate) fn add(&self, scope: &Scope, kinds: Vec<GroupResource>) {
         // As for nearly every object: the tasks of all kinds share the lock.
         if kinds.is_empty() {
             return;
         }
-        let mut limited = self.inner.lock();
-        let before = limited.kinds.len();
-        limited.extend(kinds);
-        if limited.kinds.len() > before {
-            self.more.notify_one();
+        self.change(|limited| limited.extend(scope, kinds));
+    }
+
+    /// Records that a list of this scope begins.
+    pub(crate) fn list_begins(&self, scope: &Scope) {
+        if let Some(of) = self.inner.lock().scopes.get_mut(scope) {
+            of.listed.clear();
         }
     }
 
-    /// Records the served kinds. Returns whether quotas have to be read again, since they may limit a kind that was
-    /// left out before it was served.
+    /// Records that a list of this scope is complete: only the kinds that its objects limit are left.
+    pub(crate) fn list_ends(&self, scope: &Scope) {
+        self.change(|limited| {
+            if let Some(of) = limited.scopes.get_mut(scope)
+                && of.kinds != of.listed
+            {
+                of.kinds.clone_from(&of.listed);
+                limited.has_room = true;
+            }
+        });
+    }
+
+    fn change(&self, change: impl FnOnce(&mut LimitedKinds)) {
+        let mut limited = self.inner.lock();
+        let before = limited.all();
+        change(&mut limited);
+        if limited.all() != before {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Records the served kinds. Returns whether quotas have to be read again, since they may limit a kind for which
+    /// there was no room before.
     pub(crate) fn serve(&self, served: BTreeSet<GroupResource>) -> bool {
         let mut limited = self.inner.lock();
         let has_more = !served.is_subset(&limited.served);
+        let has_room = std::mem::take(&mut limited.has_room);
         limited.served = served;
-        has_more && std::mem::take(&mut limited.is_incomplete)
+        (has_more || has_room) && std::mem::take(&mut limited.is_incomplete)
     }
 
     /// The limited kinds so far.
     #[must_use]
     pub fn get(&self) -> BTreeSet<GroupResource> {
-        self.inner.lock().kinds.clone()
+        self.inner.lock().all()
     }
 
-    /// Waits until there are more limited kinds.
-    pub async fn more(&self) {
-        self.more.notified().await;
+    /// Waits until the limited kinds have changed.
+    pub async fn changed(&self) {
+        self.changed.notified().await;
     }
 }
 
@@ -164,11 +223,13 @@ pub enum Relist {
 /// The version up to which the events of a scope have been received and queued; none: not certain.
 type Shown = watch::Receiver<Option<u64>>;
 
-/// Starts the tasks of one scope, which end with the set. Returns the sender of relist requests.
+/// Starts the tasks of one scope, which end with the set: the watermark is determined at about this interval. Returns
+/// the sender of relist requests.
 pub fn start(
     shared: &Arc<Shared>,
     served: &Served,
     scope: Scope,
+    watermark_every: Duration,
     tasks: &mut JoinSet<()>,
 ) -> mpsc::UnboundedSender<Relist> {
     let (relists, requests) = mpsc::unbounded_channel();
@@ -179,7 +240,7 @@ pub fn start(
     let task = task::Task::new(shared.clone(), served, scope.clone(), requests, show);
     tasks.spawn(task.run());
     let probe = probe::Probe::new(shared.clone(), served, scope, shown, relists.clone());
-    tasks.spawn(probe.run());
+    tasks.spawn(probe.run(watermark_every));
     relists
 }
 
@@ -227,15 +288,22 @@ mod tests {
         names.map(name).collect()
     }
 
+    fn scope() -> Scope {
+        Scope {
+            resource: crate::needed::quotas(),
+            namespace: None,
+        }
+    }
+
     /// The objects of all kinds come by here, and few of them limit anything.
     #[test]
     fn objects_without_limits_do_not_wait_for_each_other() {
         let limited = Limited::default();
         let (finish, finished) = std::sync::mpsc::channel();
         let _elsewhere = limited.inner.lock();
-        let limited = limited.clone();
+        let (limited, scope) = (limited.clone(), scope());
         std::thread::spawn(move || {
-            limited.add(Vec::new());
+            limited.add(&scope, Vec::new());
             finish.send(())
         });
         assert!(finished.recv_timeout(Duration::from_secs(60)).is_ok());
@@ -246,10 +314,10 @@ mod tests {
         let limited = Limited::default();
         let pods = GroupResource::new("", "pods");
         assert!(!limited.serve(BTreeSet::from([pods.clone()])));
-        limited.add(kinds(0..2000));
-        limited.add(kinds(0..2000));
+        limited.add(&scope(), kinds(0..2000));
+        limited.add(&scope(), kinds(0..2000));
         assert_eq!(limited.get().len(), UNSERVED_MAX);
-        limited.add(vec![pods.clone()]);
+        limited.add(&scope(), vec![pods.clone()]);
         assert!(limited.get().contains(&pods));
         assert!(
             !limited.serve(BTreeSet::from([pods.clone()])),
@@ -261,9 +329,40 @@ mod tests {
         assert!(!limited.get().contains(&late[0]));
         let served = BTreeSet::from([pods, late[0].clone()]);
         assert!(limited.serve(served.clone()));
-        limited.add(kinds(0..2000));
+        limited.add(&scope(), kinds(0..2000));
         assert!(limited.get().contains(&late[0]));
         assert_eq!(limited.get().len(), UNSERVED_MAX + 2);
         assert!(!limited.serve(served));
+    }
+
+    /// Otherwise everything that a quota ever named would be watched for as long as the bridge publishes.
+    #[test]
+    fn kinds_that_no_quota_names_any_more_are_left_out_after_the_next_list() {
+        let limited = Limited::default();
+        limited.serve(kinds(0..SERVED_MAX + 1).into_iter().collect());
+        limited.add(&scope(), kinds(0..SERVED_MAX + 1));
+        assert_eq!(limited.get().len(), SERVED_MAX);
+        let groups = Scope {
+            resource: crate::needed::groups(),
+            namespace: None,
+        };
+        limited.add(&groups, kinds(0..1));
+
+        limited.list_begins(&scope());
+        limited.add(&scope(), kinds(1..2));
+        limited.add(&scope(), kinds(SERVED_MAX..SERVED_MAX + 1));
+        assert_eq!(limited.get().len(), SERVED_MAX, "the list is not over");
+        limited.list_ends(&scope());
+        let mut left = kinds(0..2);
+        assert_eq!(limited.get(), left.iter().cloned().collect());
+        // There is room for the one that was left out.
+        let served: BTreeSet<_> = kinds(0..SERVED_MAX + 1).into_iter().collect();
+        assert!(limited.serve(served.clone()) && !limited.serve(served));
+        limited.list_begins(&scope());
+        limited.add(&scope(), kinds(1..2));
+        limited.add(&scope(), kinds(SERVED_MAX..SERVED_MAX + 1));
+        limited.list_ends(&scope());
+        left.extend(kinds(SERVED_MAX..SERVED_MAX + 1));
+        assert_eq!(limited.get(), left.into_iter().collect());
     }
 }

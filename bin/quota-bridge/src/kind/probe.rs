@@ -136,7 +136,7 @@ impl Probe {
         }
     }
 
-    pub(super) async fn run(mut self) {
+    pub(super) async fn run(mut self, every: Duration) {
         // The first one as early as possible.
         if self.shown.wait_for(Option::is_some).await.is_err() {
             return;
@@ -146,7 +146,6 @@ impl Probe {
             let begun = Instant::now();
             awaited.mark_unchanged();
             self.probe().await;
-            let every = self.shared.settings.watermark_every;
             tokio::select! {
                 () = tokio::time::sleep(every.mul_f64(0.9 + 0.2 * jitter())) => {}
                 Ok(()) = awaited.changed() => tokio::time::sleep_until(begun + AWAITED_EVERY.min(every)).await,

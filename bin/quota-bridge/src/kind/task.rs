@@ -204,9 +204,12 @@ impl Task {
                 Ok(())
             }
             // The permit is kept until the lines are queued: until then they are in memory.
-            Ok(((page, objects), _permit)) => {
+            Ok(((page, mut objects), _permit)) => {
                 let brackets = self.machine.page(&page, self.begun.elapsed(), jitter());
                 self.open(&brackets).await?;
+                for object in &mut objects {
+                    self.add_limits(object);
+                }
                 for object in objects {
                     self.publish(object, true).await?;
                 }
@@ -229,10 +232,7 @@ impl Task {
         let mut unreadable = 0;
         for item in items {
             match self.reader.alive("ADDED", item.get()) {
-                Ok(mut object) => {
-                    self.shared.limited.add(std::mem::take(&mut object.limits));
-                    objects.push(object);
-                }
+                Ok(object) => objects.push(object),
                 Err(error) => {
                     self.unreadable(&error);
                     unreadable += 1;
@@ -256,6 +256,11 @@ impl Task {
             error,
             "an object cannot be read; nothing is ended by this relist"
         );
+    }
+
+    fn add_limits(&self, object: &mut Alive) {
+        let limits = std::mem::take(&mut object.limits);
+        self.shared.limited.add(&self.scope, limits);
     }
 
     /// Publishes the line of an object that was listed, or that may have changed.
@@ -304,6 +309,7 @@ impl Task {
                 "relist begins"
             );
             self.filter.begin();
+            self.shared.limited.list_begins(&self.scope);
             self.losses = self.shared.watermarks.losses();
             let line = line::begin(&self.scope, begin);
             self.shared.queue.push(line).await?;
@@ -330,6 +336,7 @@ impl Task {
                 .push_unless_lost(line, self.losses)
                 .await?;
             self.shared.watermarks.listed(&self.scope, self.losses);
+            self.shared.limited.list_ends(&self.scope);
         }
         Ok(())
     }
@@ -450,12 +457,12 @@ impl Task {
             Err(error) => return self.spoiled(&error, now).await,
         };
         metrics::event(&self.label);
-        self.shared.limited.add(std::mem::take(&mut object.limits));
         let is_listed = self.machine.is_listing();
         let brackets = self
             .machine
             .event(Event::Alive(&object.shown), now, jitter());
         self.open(&brackets).await?;
+        self.add_limits(&mut object);
         self.publish(object, is_listed).await?;
         bugs::keep(&self.scope, &self.filter);
         Ok(())

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use quota_core::event::{Watermark, Watermarks};
 use quota_semantics::{
     admission::CheckedQuota,
     object::{PodTraits, Traits},
@@ -258,6 +259,48 @@ fn a_reservation_outlives_its_time_while_the_sources_are_behind_but_not_for_ever
     assert!(!held_too_long(late, at(60)));
     assert!(held_too_long(late, at(59)));
     assert_eq!(given.passes(1, at(0)), 1);
+}
+
+/// The watermark that is waited for is that of the kinds which the daemon is configured to need. A quota may limit others.
+#[test]
+fn a_reservation_waits_for_the_watermark_of_its_own_kind() {
+    let mut given = Given::hard("pods=9");
+    given.policy.max_hold = Span::from_seconds(100);
+    let report = |given: &mut Given, kind: &str, seconds: i64, is_absent: bool| {
+        let watermark = Watermark {
+            resource: Name::from(kind),
+            watermark: at(seconds),
+            version: 7,
+            is_absent,
+        };
+        let watermarks = Watermarks {
+            source: Name::from("bridge"),
+            resources: vec![watermark],
+            ..Watermarks::default()
+        };
+        given.record(vec![Event::WatermarksAdvanced(Box::new(watermarks))]);
+    };
+    for id in ["a", "b", "c"] {
+        given.reserve(&reserve_request(id, "pods=1")).unwrap();
+    }
+    report(&mut given, "services", 40, false);
+    report(&mut given, "pods", 29, false);
+    assert_eq!(given.passes(40, at(40)), 0);
+    // A source that has not come that far did not determine the watermark.
+    assert_eq!(due(&given, at(41)), 3);
+    report(&mut given, "pods", 30, false);
+    assert_eq!(due(&given, at(40)), 3);
+    report(&mut given, "pods", 29, true);
+    assert_eq!(due(&given, at(40)), 3, "the cluster does not have the kind");
+    report(&mut given, "pods", 29, false);
+    report(&mut given, "services", 500, false);
+    assert_eq!(given.passes(89, at(129)), 0);
+    assert_eq!(given.passes(1, at(130)), 3, "not for ever");
+}
+
+fn due(given: &Given, watermark: Timestamp) -> usize {
+    let due = decide::due(&given.state, given.now(), watermark, given.policy.max_hold);
+    due.count()
 }
 
 #[test]

@@ -6,7 +6,8 @@ use crate::{
     state::{State, lapsed_footprint},
 };
 use planted::Bug;
-use quota_semantics::{Span, Timestamp};
+use quota_semantics::{Name, Span, Timestamp};
+use std::collections::BTreeMap;
 
 /// Bounds the bytes of ended reservations when they exceed the limit: from then on each namespace has its share.
 /// Before, they are forgotten in the order in which they ended, as in the first ledgers.
@@ -17,11 +18,32 @@ pub fn bound_ended(state: &State, bounds: &Bounds) -> Option<Event> {
     is_needed.then_some(Event::EndedBounded { bytes })
 }
 
+/// The times up to which the sources have been consumed.
+struct Consumed<'a> {
+    /// For most kinds.
+    watermark: Timestamp,
+    /// For the kinds that are known to be behind.
+    behind: BTreeMap<&'a Name, Timestamp>,
+}
+
+impl<'a> Consumed<'a> {
+    fn new(state: &'a State, watermark: Timestamp) -> Self {
+        let behind = state.kinds_behind(watermark);
+        Self { watermark, behind }
+    }
+
+    fn of(&self, resource: &Name) -> Timestamp {
+        let own = self.behind.get(resource).copied();
+        own.unwrap_or(self.watermark)
+    }
+}
+
 /// The events that are due at `now`: they come before any other decision.
 ///
 /// A reservation ends when both its expiration and `watermark`, the time up to which all sources have been consumed,
-/// have passed: an object that was created in time keeps its place while its event is on the way. `max_hold` after its
-/// expiration a reservation ends in any case. Objects lapse at `now`, and overrides end.
+/// have passed: an object that was created in time keeps its place while its event is on the way. If the source has
+/// reported less of the object's kind, the watermark of that kind has to pass, too. `max_hold` after its expiration a
+/// reservation ends in any case. Objects lapse at `now`, and overrides end.
 pub fn due(
     state: &State,
     now: Timestamp,
@@ -32,7 +54,11 @@ pub fn due(
         true => now,
         false => watermark,
     };
-    let expired = state.expiring(now.min(watermark).max(now.minus(max_hold)));
+    let (latest, consumed) = (now.minus(max_hold), Consumed::new(state, watermark));
+    let expired = state.expiring(now.min(watermark).max(latest));
+    let expired = expired.filter(move |reservation| {
+        reservation.expiration <= consumed.of(&reservation.resource).max(latest)
+    });
     let expired = expired.map(|reservation| Event::ReservationExpired {
         uid: reservation.uid.clone(),
         namespace: reservation.namespace.clone(),
@@ -53,6 +79,11 @@ pub fn due(
 /// Whether reservations end at `now` only because of `max_hold`: `watermark` has not passed their expirations.
 #[must_use]
 pub fn held_too_long(state: &State, now: Timestamp, watermark: Timestamp, max_hold: Span) -> bool {
-    let mut expired = state.expiring(now.minus(max_hold));
-    expired.any(|reservation| reservation.expiration > watermark)
+    let mut expired = state.expiring(now.minus(max_hold)).peekable();
+    // As nearly always.
+    if expired.peek().is_none() {
+        return false;
+    }
+    let consumed = Consumed::new(state, watermark);
+    expired.any(|reservation| reservation.expiration > consumed.of(&reservation.resource))
 }

@@ -172,6 +172,23 @@ impl State {
         kind.counts().then_some(kind.watermark)
     }
 
+    /// The kinds whose own watermark is behind this one, which sources determined by other kinds. A source of which no
+    /// watermark has reached it did not determine it: it may report nothing any more.
+    pub(crate) fn kinds_behind(&self, watermark: Timestamp) -> BTreeMap<&Name, Timestamp> {
+        let is_there = |source: &&OfSource| {
+            source
+                .kinds
+                .values()
+                .any(|kind| kind.watermark >= watermark)
+        };
+        let sources = self.progress.sources.values().filter(is_there);
+        let kinds = sources.flat_map(|source| &source.kinds);
+        let behind = kinds.filter(|(_, kind)| kind.watermark < watermark && !kind.is_absent);
+        behind
+            .map(|(resource, kind)| (resource, kind.watermark))
+            .collect()
+    }
+
     /// The lowest watermark of these kinds. None: one of them is unknown.
     #[must_use]
     pub fn watermark(&self, source: &str, resources: &[Name]) -> Option<Timestamp> {

@@ -9,8 +9,12 @@ use std::{
 };
 
 use quota_semantics::object::GroupResource;
+use serde_json::Value;
 
-use crate::kubernetes::{Client, JSON};
+use crate::{
+    kubernetes::{Client, JSON},
+    needed::is_of_the_cluster,
+};
 
 /// The path of the custom resource definitions.
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -20,7 +24,7 @@ const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitio
 pub(crate) enum Definition {
     /// The kind has a definition.
     Exists,
-    /// The kind has no definition.
+    /// The kind has no definition, or one whose objects are in no namespace and so do not count.
     Missing,
     /// The bridge may not read definitions (403).
     Hidden,
@@ -31,13 +35,21 @@ pub(crate) enum Definition {
 /// Requests the definition of a kind.
 pub(crate) async fn definition(client: &Client, kind: &GroupResource) -> Definition {
     match client.get(&format!("{DEFINITIONS}/{kind}"), JSON).await {
-        Ok(_) => Definition::Exists,
+        Ok(body) => match is_of_the_cluster(kind) || !has_cluster_scope(&body) {
+            true => Definition::Exists,
+            false => Definition::Missing,
+        },
         Err(failure) => match failure.code() {
             Some(404) => Definition::Missing,
             Some(403) => Definition::Hidden,
             _ => Definition::Unknown,
         },
     }
+}
+
+fn has_cluster_scope(definition: &[u8]) -> bool {
+    let definition = serde_json::from_slice::<Value>(definition);
+    definition.is_ok_and(|definition| definition["spec"]["scope"] == "Cluster")
 }
 
 /// Whether a kind can have a definition: the groups of defined kinds contain a dot.

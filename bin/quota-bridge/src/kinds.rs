@@ -399,6 +399,14 @@ mod tests {
         }
     }
 
+    /// The scope of groups. The cluster does not define them, so only the test says what they limit.
+    fn unlisted() -> Scope {
+        Scope {
+            resource: groups(),
+            namespace: None,
+        }
+    }
+
     fn define(world: &World, kind: &str) {
         let (plural, group) = kind.split_once('.').unwrap();
         let definition = json!({"spec": {"group": group, "scope": "Namespaced",
@@ -436,11 +444,7 @@ mod tests {
     async fn a_kind_that_only_a_quota_names_is_not_ended_unless_it_was_watched() {
         let mut scene = Scene::new(&[]).await;
         let widgets: GroupResource = WIDGETS.parse().unwrap();
-        let quotas = Scope {
-            resource: quotas(),
-            namespace: None,
-        };
-        scene.kinds.shared.limited.add(&quotas, vec![widgets]);
+        scene.kinds.shared.limited.add(&unlisted(), vec![widgets]);
         for _ in 0..3 {
             scene.discover().await;
             scene.kinds.registry.relist(&BTreeSet::new());
@@ -457,15 +461,28 @@ mod tests {
         assert!(scene.is_absent(WIDGETS));
     }
 
+    /// Its new objects are in no namespace, so they do not count, and the old ones are gone.
+    #[tokio::test]
+    async fn a_kind_that_is_defined_again_for_the_whole_cluster_is_ended() {
+        let mut scene = Scene::new(&[WIDGETS]).await;
+        define(&scene.world, WIDGETS);
+        scene.discover().await;
+        scene.world.delete(DEFINITIONS, "", WIDGETS);
+        let definition = json!({"spec": {"group": "example.com", "scope": "Cluster",
+            "names": {"plural": "widgets", "kind": "Kind"}, "versions": [{"name": "v1"}]}});
+        scene.world.create(DEFINITIONS, "", WIDGETS, definition);
+        scene.discover().await;
+        while scene.lines.try_recv().is_ok() {}
+        scene.discover().await;
+        assert_eq!(scene.relists(WIDGETS), 1);
+        assert!(scene.is_absent(WIDGETS));
+    }
+
     #[tokio::test]
     async fn a_kind_that_no_quota_names_any_more_is_not_watched() {
         let mut scene = Scene::new(&[]).await;
         let maps = GroupResource::new("", "configmaps");
-        // The list of groups is empty, and the quotas are listed by nobody but this test.
-        let groups = Scope {
-            resource: groups(),
-            namespace: None,
-        };
+        let groups = unlisted();
         let limited = scene.kinds.shared.limited.clone();
         limited.add(&groups, vec![maps.clone()]);
         scene.discover().await;

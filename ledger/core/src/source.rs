@@ -126,7 +126,9 @@ impl Follower {
         self.position = stream_sequence;
         let next = match self.gapless {
             true => stream_sequence,
-            false => stream_sequence.min(self.front),
+            false if stream_sequence >= self.front => self.front,
+            // It was delivered before it was removed.
+            false => first,
         };
         let missing = first < next && !planted::is(Bug::GapsIgnored);
         Ok(missing.then(|| first..=next.saturating_sub(1)))

@@ -9,7 +9,7 @@ const CLUSTERS_MAX: usize = 64;
 
 /// How long a cluster is remembered after its last message. A bridge publishes watermarks every few seconds, so a
 /// cluster without a message for this long is gone, or has another name.
-const REMEMBERED: Span = Span::from_seconds(24 * 3600);
+const REMEMBERED: Span = Span::from_seconds(3600);
 
 /// The clusters by the time of their last message, on the clock of the stream.
 ///
@@ -45,19 +45,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_cluster_is_remembered_for_a_day_after_its_last_message() {
-        let at = |hours: i64| Timestamp::EPOCH.plus(Span::from_seconds(hours * 3600));
+    fn another_cluster_is_remembered_for_an_hour_after_its_last_message() {
+        let at = |minutes: i64| Timestamp::EPOCH.plus(Span::from_seconds(minutes * 60));
         let mut clusters = Clusters::default();
         clusters.note("a", at(0));
         clusters.note("a", at(1));
         assert_eq!(clusters.other_than("a", at(1)), None);
         assert_eq!(clusters.other_than("b", at(1)).unwrap(), "a");
-        clusters.note("b", at(20));
-        assert_eq!(clusters.other_than("a", at(20)).unwrap(), "b");
-        assert_eq!(clusters.other_than("b", at(25)).unwrap(), "a");
-        assert_eq!(clusters.other_than("b", at(26)), None, "it was renamed");
+        clusters.note("b", at(55));
+        assert_eq!(clusters.other_than("a", at(55)).unwrap(), "b");
+        assert_eq!(clusters.other_than("b", at(61)).unwrap(), "a");
+        assert_eq!(clusters.other_than("b", at(62)), None, "it was renamed");
         for number in 0..2 * CLUSTERS_MAX {
-            clusters.note(&format!("c{number}"), at(26));
+            clusters.note(&format!("c{number}"), at(62));
         }
         assert_eq!(clusters.0.len(), CLUSTERS_MAX);
     }

@@ -3,6 +3,7 @@ use serde::{Deserialize, Serialize};
 
 /// A cluster, as one of its nodes sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Cluster {
     /// The node that answered the request.
@@ -16,11 +17,13 @@ pub struct Cluster {
 
 /// One node of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterNode {
     /// The name of the node.
     pub name: String,
-    /// `leader`, `follower`, `candidate`, `starting`, or `unreachable`.
+    /// The role of the node.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["starting", "follower", "candidate", "leader", "unreachable"])))]
     pub role: String,
     /// The term of the latest leader that the node has read of; 0: none.
     #[serde(default)]
@@ -50,22 +53,28 @@ pub struct ClusterNode {
 
 /// A request that another node becomes the leader: `POST /v1/cluster/transfer`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "ClusterTransfer"))]
 #[serde(deny_unknown_fields)]
 pub struct TransferRequest {
-    /// The name of the new leader.
+    /// The name of the new leader: a node of `cluster.peers`.
     pub to: String,
 }
 
 /// A request to stop keeping messages of the stream for a stopped node: `POST /v1/cluster/remove`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "ClusterRemove"))]
 #[serde(deny_unknown_fields)]
 pub struct RemoveRequest {
-    /// The name of the stopped node.
+    /// The name of the stopped node: a node of `cluster.peers`.
     pub node: String,
 }
 
 /// A request to recreate the stream of a replicated ledger: `POST /v1/cluster/heal`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "ClusterHeal"))]
 #[serde(deny_unknown_fields)]
 pub struct HealRequest {
     /// The id of the ledger, as a confirmation.
@@ -77,13 +86,16 @@ pub struct HealRequest {
 
 /// A replicated ledger whose stream was created or recreated: `POST /v1/cluster/init`, `POST /v1/cluster/heal`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "ClusterInitialised"))]
 pub struct ReplicatedLedger {
     /// The id of the ledger.
     pub ledger: String,
 }
 
-/// The digest of the state after an entry.
+/// The digest of a node's state after an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StateDigest {
     /// The sequence of the entry.
     pub sequence: u64,
@@ -91,8 +103,9 @@ pub struct StateDigest {
     pub digest: String,
 }
 
-/// The end of a replica.
+/// The end of a replica: its last entry.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ReplicaEnd {
     /// The sequence of the last entry.
@@ -103,5 +116,6 @@ pub struct ReplicaEnd {
     pub hash: String,
     /// The time in seconds since the replica held the whole log; absent if it never did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub age_seconds: Option<f64>,
 }

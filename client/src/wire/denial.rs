@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{AsOf, is_false};
 
-/// A denial: `GET /v1/denials`.
+/// A denied request: `GET /v1/denials`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Denial {
     /// The number of the denial; later denials have higher numbers.
@@ -23,7 +24,8 @@ pub struct Denial {
     pub actor: Actor,
     /// The object that the request was for.
     pub object: DeniedObject,
-    /// The reason, as in [`Reason`](super::Reason).
+    /// The reason, for programs.
+    #[cfg_attr(feature = "schema", schemars(with = "super::Reason"))]
     pub reason: Cow<'static, str>,
     /// The message for people.
     pub detail: String,
@@ -45,6 +47,8 @@ pub struct Denial {
 
 /// The object of a denied request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(inline))]
 #[serde(rename_all = "camelCase")]
 pub struct DeniedObject {
     /// The uid of the object.

@@ -8,6 +8,7 @@ use super::{Actor, AsOf, is_false};
 
 /// An entry of the ledger: `GET /v1/entries`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Entry {
     /// The sequence of the entry: from 1, without gaps.
     pub sequence: u64,
@@ -16,6 +17,10 @@ pub struct Entry {
     /// The principal that caused the entry, with its request.
     pub actor: Actor,
     /// The event: `type` and the fields of that type, as listed in `docs/storage-format.md`.
+    #[cfg_attr(feature = "schema", schemars(
+        with = "serde_json::Map<String, Value>",
+        extend("required" = ["type"], "properties" = {"type": {"type": "string"}}),
+    ))]
     pub event: Value,
 }
 
@@ -30,6 +35,7 @@ impl Entry {
 
 /// A rejected event: `GET /v1/dead-letters`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct DeadLetter {
     /// The sequence of the entry that records the rejection.
@@ -46,8 +52,9 @@ pub struct DeadLetter {
     pub payload: String,
 }
 
-/// The outcome for a body of events: `POST /v1/events`.
+/// The numbers of recorded and ignored events, and the rejected events: `POST /v1/events`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct EventsAnswer {
     /// The number of recorded events.
@@ -67,6 +74,8 @@ pub struct EventsAnswer {
 
 /// An event that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(inline))]
 pub struct RejectedEvent {
     /// The line of the event in the body, from 1; in an array, its number.
     pub line: u64,
@@ -76,14 +85,16 @@ pub struct RejectedEvent {
 
 /// A request for a relist: `POST /v1/relist`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct RelistRequest {
     /// The resources to relist, as in `deployments.apps`; empty: all.
     pub resources: Vec<String>,
 }
 
-/// The response to [`RelistRequest`].
+/// The clusters whose publishers receive a request for a relist, and the delay until it is sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RelistAnswer {
     /// The clusters whose publishers receive the request.

@@ -7,6 +7,7 @@ use super::{AsOf, is_false};
 
 /// A number, and a page of the objects and reservations behind it: `GET /v1/namespaces/{namespace}/explain`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
     /// The namespace.
@@ -37,6 +38,8 @@ pub struct Explanation {
 
 /// The part of a number that one object, commit or reservation accounts for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(inline))]
 #[serde(rename_all = "camelCase")]
 pub struct Contribution {
     /// The kind of the part.
@@ -59,6 +62,8 @@ pub struct Contribution {
 
 /// The kind of a part of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(inline))]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// An observed object: a part of `used`.

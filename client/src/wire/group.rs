@@ -14,6 +14,7 @@ use super::{AsOf, Condition, ResourceUsage, is_false, is_zero};
 
 /// A group: `GET /v1/groups/{name}`. It can be changed and sent back by `PUT`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Group {
     /// The name of the group.
@@ -63,7 +64,7 @@ pub struct Group {
     /// The treatment of a request that exceeds `hard`.
     #[serde(default)]
     pub enforcement: Enforcement,
-    /// Limits that temporarily replace those in `hard`.
+    /// Limits that replace those in `hard` until a time.
     #[serde(rename = "override", default, skip_serializing_if = "Option::is_none")]
     pub r#override: Option<Override>,
     /// The limits in force, and the usage.
@@ -76,8 +77,9 @@ pub struct Group {
     pub lagging: bool,
 }
 
-/// The numbers of a group.
+/// The limits of a group in force, and the usage.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct GroupStatus {
     /// The limits in force.
@@ -108,8 +110,9 @@ pub struct GroupStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// A member namespace, and its part of the group's usage.
+/// A member namespace of a group, and its part of the group's usage.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MemberUsage {
     /// The namespace.
     pub namespace: Name,
@@ -119,8 +122,9 @@ pub struct MemberUsage {
     pub reserved: ResourceList,
 }
 
-/// The usage of a group, now or as of an earlier time: `GET /v1/groups/{name}/usage`.
+/// The usage of a group, and the remaining amount of each limit: `GET /v1/groups/{name}/usage`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct GroupUsage {
     /// The group.

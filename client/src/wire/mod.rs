@@ -46,11 +46,13 @@ pub use usage::{
 use quota_semantics::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// An entry of the ledger. `asOf` of a response is the last entry that it includes.
+/// An entry of the ledger. `asOf` is the last one that the response includes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "Position"))]
 #[serde(default)]
 pub struct AsOf {
-    /// The sequence of the entry.
+    /// The sequence of the entry; 0: the ledger is empty.
     pub sequence: u64,
     /// The ledger time of the entry.
     pub time: Timestamp,
@@ -58,10 +60,12 @@ pub struct AsOf {
 
 /// A Kubernetes condition: a part of an object's spec that is not in effect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Condition {
     /// The type of the condition.
     pub r#type: String,
     /// `True` or `False`.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["True", "False"])))]
     pub status: String,
     /// The reason, in one word.
     pub reason: String,
@@ -71,6 +75,8 @@ pub struct Condition {
 
 /// A page of a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "Page"))]
 #[serde(rename_all = "camelCase")]
 pub struct Page<T> {
     /// The items of this page.
@@ -84,6 +90,12 @@ pub struct Page<T> {
     /// Whether a source of events lags.
     #[serde(default, skip_serializing_if = "is_false")]
     pub lagging: bool,
+}
+
+/// The schema of the state of a reservation, which is a text here: newer daemons may know more states.
+#[cfg(feature = "schema")]
+fn reservation_state(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::Schema::new_ref("#/components/schemas/ReservationState".to_owned())
 }
 
 /// For boolean fields that are left out when false.

@@ -9,6 +9,7 @@ use super::{AsOf, is_false, is_zero, no_items};
 
 /// An error response: `application/problem+json` (RFC 9457).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Problem {
     /// The URI of the reason: `urn:quota-ledger:problem:` and the reason.
@@ -20,8 +21,9 @@ pub struct Problem {
     /// The HTTP status code.
     #[serde(default)]
     pub status: u16,
-    /// The reason for programs, as in [`Reason`](super::Reason).
+    /// The reason, for programs.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(with = "super::Reason"))]
     pub reason: Cow<'static, str>,
     /// The message for people.
     #[serde(default)]
@@ -37,6 +39,7 @@ pub struct Problem {
     pub quotas: Option<Vec<CheckedQuota>>,
     /// The number of checked quotas that `quotas` leaves out: the space for quotas is bounded, and the denials of a batch share it.
     #[serde(default, skip_serializing_if = "is_zero")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub quotas_omitted: usize,
     /// The time at which the expiry of pending reservations alone makes room, if it can be computed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -49,17 +52,20 @@ pub struct Problem {
     pub as_of: Option<AsOf>,
     /// The state of the requested reservation, if it was granted before and has ended since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "super::reservation_state"))]
     pub state: Option<Cow<'static, str>>,
-    /// The time at which that reservation ended.
+    /// The time at which the requested reservation ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_time: Option<Timestamp>,
-    /// The cause of its end: `released`, `returned`, `expired` or `superseded`.
+    /// The cause of the reservation's end: `released`, `returned`, `expired` or `superseded`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cow<'static, str>>,
 }
 
 /// An error of one field.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "FieldError"))]
 pub struct FieldProblem {
     /// The path of the field, such as `spec.hard[pods]`.
     pub field: String,
@@ -112,15 +118,18 @@ impl From<FieldError> for FieldProblem {
     }
 }
 
-/// The result of a check: `POST /v1/namespaces/{namespace}/check`. The daemon writes it from borrowed data; clients read
-/// `Verdict<'static>`.
+/// The result of a check: `POST /v1/namespaces/{namespace}/check`.
+///
+/// The daemon writes it from borrowed data; clients read `Verdict<'static>`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Verdict<'a> {
     /// Whether the request would be granted.
     pub fits: bool,
-    /// The reason of the denial, as in [`Reason`](super::Reason); absent if the request fits.
+    /// The reason of the denial, for programs; absent if the request fits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "super::Reason"))]
     pub reason: Option<Cow<'a, str>>,
     /// The message for people; absent if the request fits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -130,7 +139,7 @@ pub struct Verdict<'a> {
     /// The requested resources that no quota and no group limits.
     #[serde(default, skip_serializing_if = "no_items")]
     pub unlimited: Cow<'a, [Name]>,
-    /// The warnings that a grant would come with.
+    /// The warnings that a grant would come with; also sent as `Warning` headers.
     #[serde(default, skip_serializing_if = "no_items")]
     pub warnings: Cow<'a, [String]>,
     /// The time at which the expiry of pending reservations alone makes room, if it can be computed.

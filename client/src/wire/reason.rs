@@ -4,6 +4,7 @@ macro_rules! reasons {
     ($($(#[$about:meta])* $name:ident $status:literal $title:literal)*) => {
         /// The reason of a refused request. The set is closed, so that programs can match on it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         pub enum Reason { $($(#[$about])* $name,)* }
 
         impl Reason {

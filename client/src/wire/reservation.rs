@@ -10,8 +10,11 @@ use serde_json::Value;
 
 use super::{AsOf, is_false, no_items};
 
-/// A reservation. The daemon writes it from borrowed data; clients read `Reservation<'static>`.
+/// A reservation.
+///
+/// The daemon writes it from borrowed data; clients read `Reservation<'static>`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Reservation<'a> {
     /// The namespace.
@@ -20,7 +23,8 @@ pub struct Reservation<'a> {
     pub reserved_by: Holder<'a>,
     /// The reserved amounts.
     pub reserved: Cow<'a, ResourceList>,
-    /// `pending`, `observed`, `committed`, `released` or `expired`.
+    /// The state: `pending`, `observed`, `committed`, `released` or `expired`.
+    #[cfg_attr(feature = "schema", schemars(schema_with = "super::reservation_state"))]
     pub state: Cow<'a, str>,
     /// An explanation of the state, for people; only for superseded and returned reservations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -41,7 +45,7 @@ pub struct Reservation<'a> {
     /// The reserved resources that no quota and no group limits; absent where `quotas` is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unlimited: Option<Cow<'a, [Name]>>,
-    /// The warnings of the grant; only in the response to the request.
+    /// The warnings of the grant; only in the response to the request, and also sent as `Warning` headers.
     #[serde(default, skip_serializing_if = "no_items")]
     pub warnings: Cow<'a, [String]>,
     /// The last entry that the response includes; absent in a list, which has its own.
@@ -54,6 +58,8 @@ pub struct Reservation<'a> {
 
 /// The object that a reservation is for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "ReservedBy"))]
 #[serde(rename_all = "camelCase")]
 pub struct Holder<'a> {
     /// The apiVersion of the object; empty if it was not given.

@@ -7,6 +7,7 @@ use super::{AsOf, is_false};
 
 /// The status of the daemon: `GET /v1/status`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
     /// The version of `quotad`.
@@ -35,6 +36,8 @@ pub struct Status {
 
 /// A node's role in its cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(inline))]
 pub struct ClusterMember {
     /// The name of the node.
     pub node: String,
@@ -49,11 +52,14 @@ pub struct ClusterMember {
 
 /// The identity of the caller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(inline))]
 #[serde(rename_all = "camelCase")]
 pub struct Caller {
     /// The principal, as recorded in entries.
     pub principal: Name,
     /// The roles of the principal.
+    #[cfg_attr(feature = "schema", schemars(extend("items" = {"$ref": "#/components/schemas/Role"})))]
     pub roles: Vec<String>,
     /// Whether the principal may read data of all namespaces.
     pub reads_all_namespaces: bool,
@@ -61,6 +67,7 @@ pub struct Caller {
 
 /// A source of events, and the progress of its consumption.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Source {
     /// The name of the source.
@@ -76,8 +83,10 @@ pub struct Source {
     pub watermarks: Vec<KindWatermark>,
 }
 
-/// The watermark of a kind.
+/// The watermark of a kind: the time up to which all of its events have been reported.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(inline))]
 #[serde(rename_all = "camelCase")]
 pub struct KindWatermark {
     /// The kind, as in `deployments.apps`.

@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{AsOf, is_false};
 
-/// The usage of a namespace: `GET /v1/namespaces/{namespace}/usage`.
+/// The usage of a namespace, and the remaining amount of each limit: `GET /v1/namespaces/{namespace}/usage`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
     /// The namespace.
@@ -24,6 +25,8 @@ pub struct Usage {
 
 /// The usage of a resource in a namespace, independent of quotas.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "Sum"))]
 pub struct Total {
     /// The resource.
     pub resource: Name,
@@ -35,6 +38,8 @@ pub struct Total {
 
 /// The limits of a quota, and the usage that counts against them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "QuotaLimits"))]
 pub struct QuotaUsage {
     /// The name of the quota.
     pub name: Name,
@@ -42,8 +47,10 @@ pub struct QuotaUsage {
     pub resources: Vec<ResourceUsage>,
 }
 
-/// A limit, and the usage that counts against it.
+/// A limit, the usage that counts against it, and the remaining amount.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(inline))]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceUsage {
     /// The resource.
@@ -63,13 +70,16 @@ pub struct ResourceUsage {
     pub guaranteed_to_others: Option<Quantity>,
 }
 
-/// Usage over time: `GET /v1/namespaces/{namespace}/usage/history`.
+/// The usage of a namespace at points in time: `GET /v1/namespaces/{namespace}/usage/history`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "UsageSeries"))]
 #[serde(rename_all = "camelCase")]
 pub struct UsageHistory {
     /// The namespace.
     pub namespace: Name,
     /// The time between two points, as in `30s`.
+    #[cfg_attr(feature = "schema", schemars(with = "quota_semantics::Period"))]
     pub step: String,
     /// The points in time, oldest first.
     pub points: Vec<UsagePoint>,
@@ -82,6 +92,8 @@ pub struct UsageHistory {
 
 /// The usage at a point in time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(inline))]
 pub struct UsagePoint {
     /// The point in time.
     pub time: Timestamp,
@@ -95,6 +107,8 @@ pub struct UsagePoint {
 
 /// A namespace and its fullest limit: `GET /v1/usage`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "NamespaceOverview"))]
 #[serde(rename_all = "camelCase")]
 pub struct NamespaceUsage {
     /// The namespace.
@@ -110,6 +124,8 @@ pub struct NamespaceUsage {
 
 /// The limit of a namespace with the largest used share.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "FullestLimit"))]
 pub struct Fullest {
     /// The name of the quota.
     pub quota: Name,

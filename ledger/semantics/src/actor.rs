@@ -8,6 +8,7 @@ use crate::Name;
 
 /// The principal behind an entry or denial, and references to logs and traces elsewhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct Actor {
     /// The authenticated principal, the stream, or the daemon itself.

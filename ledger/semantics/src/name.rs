@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 
 /// A name: cheap to clone, compared by its text.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(inline, description = ""))]
 #[serde(transparent)]
 pub struct Name(Arc<str>);
 

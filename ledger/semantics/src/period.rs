@@ -10,6 +10,8 @@ use crate::Span;
 /// A length of time, written as in `"30s"`, `"10m"`, `"1h30m"` or `"90d"` (a day is 24 hours).
 /// Never negative, at most 100 years.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(with = "String", rename = "Duration"))]
 pub struct Period(Duration);
 
 /// Longer than any run of the daemon, and far from the limits of every clock.

@@ -31,6 +31,11 @@ const FEW: usize = 4;
 /// A name with a zero quantity differs from an absent name: only a present name counts as mentioned. Two lists are
 /// equal if they have the same names with equal numbers.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(
+    feature = "schema",
+    schemars(with = "std::collections::BTreeMap<Name, Quantity>")
+)]
 pub struct ResourceList(Vec<(Name, Quantity)>);
 
 impl ResourceList {

@@ -4,8 +4,12 @@ use std::{cell::Cell, fmt, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// A point in time: nanoseconds since 1970-01-01T00:00:00Z. Printed and parsed as RFC 3339, in UTC.
+/// A point in time, as RFC 3339 in UTC.
+///
+/// Stored as nanoseconds since 1970-01-01T00:00:00Z.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(with = "String", rename = "Time", extend("format" = "date-time")))]
 pub struct Timestamp(i64);
 
 impl Timestamp {

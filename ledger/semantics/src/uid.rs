@@ -15,6 +15,11 @@ pub const UID_MAX_BYTES: usize = 128;
 /// Kubernetes' uids are UUIDs, and there may be millions of them: those in canonical spelling are stored in 16 bytes.
 /// Every uid prints exactly as it was given.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(
+    feature = "schema",
+    schemars(with = "String", inline, description = "")
+)]
 pub struct Uid(Form);
 
 /// The stored form of a uid.

@@ -6,6 +6,8 @@ use crate::{Name, quantity::Quantity};
 
 /// The kind of a limit's owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(inline))]
 pub enum LimitKind {
     /// A quota of a namespace.
     #[default]
@@ -16,6 +18,8 @@ pub enum LimitKind {
 
 /// A quota or group that a decision checked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "LookedAt"))]
 #[serde(rename_all = "camelCase")]
 pub struct CheckedQuota {
     /// The name of the quota or group.
@@ -29,6 +33,8 @@ pub struct CheckedQuota {
 
 /// A limit that a decision checked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(inline))]
 #[serde(rename_all = "camelCase")]
 pub struct CheckedLimit {
     /// The resource.
@@ -41,7 +47,7 @@ pub struct CheckedLimit {
     /// The amount that pending reservations hold beyond `used`.
     #[serde(default)]
     pub reserved: Quantity,
-    /// The amount guaranteed to other groups, and therefore not available.
+    /// The amount that is guaranteed to other groups, and not used or reserved by them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guaranteed_to_others: Option<Quantity>,
     /// The limit above which a grant comes with a warning.

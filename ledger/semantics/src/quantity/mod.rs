@@ -70,11 +70,13 @@ impl Scale {
     }
 }
 
-/// An amount of a resource, as Kubernetes reads, computes and prints it.
+/// A Kubernetes quantity, exact: an amount of a resource as Kubernetes reads, computes and prints it.
 ///
 /// Equality, order and hash are those of the number: `1Ki`, `1024` and `+1024` are equal. The suffix family is kept for
 /// printing, and so is an unusual spelling (`010`, `1.500`) until the quantity is used in a computation.
 #[derive(Clone, Default)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(with = "String"))]
 pub struct Quantity {
     /// The number in billionths; has no meaning if `rare` holds a large number.
     nanos: i128,

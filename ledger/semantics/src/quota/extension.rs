@@ -79,8 +79,9 @@ pub struct Extensions {
     pub r#override: Option<Override>,
 }
 
-/// The effect on a request that exceeds `hard`.
+/// The treatment of a request that exceeds `hard`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Enforcement {
     /// The request is denied.
@@ -102,13 +103,14 @@ impl Enforcement {
     }
 }
 
-/// Limits that apply instead of those in `hard`, until a given time.
+/// Limits that replace those in `hard` until a time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Override {
     /// The overridden limits; each has one in `spec` too.
     pub hard: ResourceList,
-    /// When they end.
+    /// The time at which they end.
     pub until: Timestamp,
 }
 

@@ -62,8 +62,10 @@ pub struct Manifest {
     pub(super) lists_no_scopes: bool,
 }
 
-/// The metadata of a quota; times have whole seconds.
+/// Kubernetes' ObjectMeta; times have whole seconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "ObjectMeta", extend("additionalProperties" = true)))]
 #[serde(default, rename_all = "camelCase")]
 #[allow(
     missing_docs,
@@ -93,11 +95,13 @@ pub struct Metadata {
     #[serde(deserialize_with = "text_map", skip_serializing_if = "is_default")]
     pub annotations: BTreeMap<String, String>,
     #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<BTreeMap<String, Value>>"))]
     pub owner_references: Vec<OwnerReference>,
     #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     pub finalizers: Vec<String>,
     /// Kept as it is: managed fields are maintained where patches are applied.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<BTreeMap<String, Value>>"))]
     pub managed_fields: Vec<Value>,
 }
 

@@ -27,6 +27,7 @@ pub type Labels = BTreeMap<Name, Name>;
 
 /// Kubernetes' label selector. An empty one matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, rename_all = "camelCase")]
 pub struct LabelSelector {
     /// Labels that must have these values.
@@ -39,6 +40,8 @@ pub struct LabelSelector {
 
 /// One requirement on a label.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(inline))]
 #[serde(default, rename_all = "camelCase")]
 pub struct Requirement {
     /// The label's key.
@@ -52,8 +55,10 @@ pub struct Requirement {
     pub values: Values,
 }
 
-/// A selector of namespaces: both parts must match.
+/// A selector of namespaces. If both parts are given, both must match.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "NamespaceSelector"))]
 #[serde(default, rename_all = "camelCase")]
 pub struct Selector {
     /// Over their labels.

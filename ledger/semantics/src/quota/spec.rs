@@ -13,6 +13,8 @@ use crate::{
 /// It is kept as it was given, including scopes and operators that cannot match: their effect is decided where scopes
 /// are matched.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "QuotaSpec"))]
 #[serde(default, rename_all = "camelCase")]
 pub struct Spec {
     /// The limit of each resource.
@@ -28,6 +30,7 @@ pub struct Spec {
 
 /// Scope expressions, joined by "and".
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, rename_all = "camelCase")]
 pub struct ScopeSelector {
     /// The expressions.
@@ -37,6 +40,8 @@ pub struct ScopeSelector {
 
 /// One scope expression: a scope, an operator and values.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(inline))]
 #[serde(default, rename_all = "camelCase")]
 pub struct ScopeExpression {
     /// The scope, such as `PriorityClass`.

@@ -16,6 +16,8 @@ const FEW: usize = 8;
 /// Values in the order of their manifest. A selector may list thousands and is evaluated for every namespace, so they
 /// are also sorted, when the first of them is searched.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(inline, description = ""))]
 #[serde(transparent)]
 pub struct Values {
     list: Vec<Name>,

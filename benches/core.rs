@@ -74,7 +74,7 @@ fn deciding(criterion: &mut Criterion) {
             black_box(fits)
         });
     });
-    let by = decide::By::holder("bench");
+    let by = decide::Requester::holder("bench");
     group.bench_function("reserve, 100,000 objects", |bench| {
         bench.iter(|| {
             black_box(decide::reserve(

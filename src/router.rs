@@ -21,7 +21,7 @@ use crate::{
     cluster::Cluster,
     peer::Peer,
     problem::{Problem, Reason},
-    routes::{Answering, BodyLimit, Gaps, Placed, Places, Route, Spec},
+    routes::{BodyLimit, FixedLengths, PathParameters, ResponseFuture, Route, RouteState, Spec},
 };
 
 /// The label of requests that no route matches.
@@ -44,7 +44,7 @@ struct Shared {
 /// The routes of one path.
 struct Path {
     label: &'static str,
-    gaps: Gaps,
+    gaps: FixedLengths,
     routes: Vec<Route>,
 }
 
@@ -90,7 +90,7 @@ impl Router {
                 }
                 None => paths.push(Path {
                     label,
-                    gaps: Gaps::of(label),
+                    gaps: FixedLengths::of(label),
                     routes: vec![route],
                 }),
             }
@@ -154,7 +154,7 @@ impl Router {
             shared: &self.0,
             path: Some(found.value),
             route: found.value.route(method),
-            places: Places::of(path, &found.value.gaps),
+            places: PathParameters::of(path, &found.value.gaps),
         }
     }
 
@@ -165,7 +165,7 @@ impl Router {
             shared: &self.0,
             path: None,
             route: None,
-            places: Places::default(),
+            places: PathParameters::default(),
         }
     }
 
@@ -211,7 +211,7 @@ pub struct Found<'r> {
     shared: &'r Shared,
     path: Option<&'r Path>,
     route: Option<&'r Route>,
-    places: Places,
+    places: PathParameters,
 }
 
 impl Found<'_> {
@@ -286,7 +286,7 @@ impl Found<'_> {
             return Err(Box::new(self.refused(&parts.method, parts.uri.path())));
         };
         let request = Request::from_parts(parts, body);
-        let call = Placed {
+        let call = RouteState {
             places: self.places,
             state: (),
         };
@@ -342,7 +342,7 @@ impl Found<'_> {
 
 /// A request that its handler has.
 struct Begun {
-    answering: Answering,
+    answering: ResponseFuture,
     admitted: Option<Admitted>,
     /// The caller, if it is known and not anonymous.
     principal: Option<Name>,

@@ -63,7 +63,7 @@ pub(super) fn run(name: &str, measured: fn(&mut dyn FnMut())) {
 fn deciding(measured: fn(&mut dyn FnMut())) {
     let state = fold(&entries());
     let policy = Policy::default();
-    let by = decide::By::holder("bench");
+    let by = decide::Requester::holder("bench");
     let now = state.head().time;
     let requests: Vec<_> = (0..TIMES)
         .map(request)
@@ -80,7 +80,7 @@ fn deciding(measured: fn(&mut dyn FnMut())) {
 fn deciding_together(measured: fn(&mut dyn FnMut())) {
     let state = reserved();
     let policy = Policy::default();
-    let by = decide::By::holder("bench");
+    let by = decide::Requester::holder("bench");
     let now = state.head().time;
     let requests: Vec<_> = (0..TIMES)
         .map(newer)
@@ -98,7 +98,7 @@ fn deciding_together(measured: fn(&mut dyn FnMut())) {
 fn granting(measured: fn(&mut dyn FnMut())) {
     let mut state = reserved();
     let policy = Policy::default();
-    let by = decide::By::holder("bench");
+    let by = decide::Requester::holder("bench");
     let actor = Actor::named("bench");
     let requests: Vec<_> = (0..TIMES)
         .map(newer)
@@ -251,7 +251,7 @@ fn entries() -> Vec<Entry> {
 fn reserved() -> State {
     let mut state = fold(&entries());
     let policy = Policy::default();
-    let by = decide::By::holder("bench");
+    let by = decide::Requester::holder("bench");
     let now = state.head().time;
     let mut open = OpenBatch::default();
     let mut transaction = WriteTransaction::new(&mut state, &mut open, now);

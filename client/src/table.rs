@@ -33,7 +33,7 @@ pub struct Limit<'a> {
 
 /// The place of a group in its tree, and its guarantees.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct GroupPosition<'a> {
     /// The parent group.
     pub parent: Option<&'a Name>,
     /// The number of member namespaces.
@@ -98,7 +98,7 @@ pub fn quota_cells(
 #[must_use]
 pub fn group_cells(
     name: &str,
-    place: Place<'_>,
+    place: GroupPosition<'_>,
     limits: &[Limit<'_>],
     created: Option<Timestamp>,
     now: Timestamp,
@@ -150,7 +150,7 @@ impl Group {
     /// The row of a table.
     #[must_use]
     pub fn cells(&self, now: Timestamp) -> [String; 7] {
-        let place = Place {
+        let place = GroupPosition {
             parent: self.parent.as_ref(),
             members: self.status.members,
             each: self.each,
@@ -270,7 +270,7 @@ mod tests {
             ]
         );
         let parent = Name::from("company");
-        let place = Place {
+        let place = GroupPosition {
             parent: Some(&parent),
             members: 2,
             each: false,
@@ -288,7 +288,7 @@ mod tests {
                 "<unknown>"
             ]
         );
-        let each = Place {
+        let each = GroupPosition {
             each: true,
             ..place
         };

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use quota_core::{
     audit::Naive,
     codec,
-    decide::{self, Comparison, Repair, Repaired, Seen, Verdict},
+    decide::{self, ComparedRecord, Comparison, Repair, Repaired, Verdict},
     event::Actor,
     state::State,
     transaction::{OpenBatch, WriteTransaction},
@@ -101,7 +101,7 @@ fn correct(state: &mut State, open: &mut OpenBatch, listed: Listed, now: Timesta
     let repair = Repair::Set {
         object: listed.object.clone(),
         quota: listed.quota.clone(),
-        seen: recorded.as_ref().map(Seen::from),
+        seen: recorded.as_ref().map(ComparedRecord::from),
         quota_seen: current.map(|(_, entry)| entry),
     };
     let Repaired::Done(events) = decide::repair(state, &repair, now) else {

@@ -33,7 +33,7 @@ use bytes::Bytes;
 use http::{HeaderMap, request::Parts};
 use http_body_util::BodyExt as _;
 use quota_core::{
-    decide::{self, Admitted, Basis, By, FingerprintedRequest, Refusal, Review},
+    decide::{self, Admitted, Basis, FingerprintedRequest, Refusal, Requester, Review},
     event::{Actor, Event, Sequence},
     state::State as LedgerState,
 };
@@ -60,7 +60,7 @@ use crate::{
     metrics::{self, Decision, Operation},
     problem::{Problem, Reason},
     request_headers::media_type,
-    routes::{BodyLimit, Placed, Route, post},
+    routes::{BodyLimit, Route, RouteState, post},
     whole_body::{is_not_kept, not_arrived},
     writer::{DecisionContext, Ledger, Unavailable},
 };
@@ -102,8 +102,8 @@ pub struct Rules {
 #[derive(Clone)]
 pub struct Hook(Arc<Shared>);
 
-impl FromRef<Placed<Hook>> for Hook {
-    fn from_ref(placed: &Placed<Self>) -> Self {
+impl FromRef<RouteState<Hook>> for Hook {
+    fn from_ref(placed: &RouteState<Self>) -> Self {
         placed.state.clone()
     }
 }
@@ -368,7 +368,7 @@ impl Hook {
                 ..
             } = context;
             // The webhook's reservations belong to the webhook alone, whatever other rights its principal has.
-            let by = By::holder(actor.principal.clone());
+            let by = Requester::holder(actor.principal.clone());
             let outcome =
                 decide::admit(transaction.state(), transaction.now(), &by, review, policy);
             let events = outcome.as_ref().map(|admitted| admitted.events.clone());

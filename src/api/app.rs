@@ -18,7 +18,7 @@ use crate::{
     config::Config,
     history::History,
     intake::payload,
-    routes::Placed,
+    routes::RouteState,
     watches::{WatchLimits, Watches},
     writer::Ledger,
 };
@@ -90,8 +90,8 @@ impl Parts {
 #[derive(Clone)]
 pub struct App(Arc<Shared>);
 
-impl FromRef<Placed<App>> for App {
-    fn from_ref(placed: &Placed<Self>) -> Self {
+impl FromRef<RouteState<App>> for App {
+    fn from_ref(placed: &RouteState<Self>) -> Self {
         placed.state.clone()
     }
 }

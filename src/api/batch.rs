@@ -8,7 +8,7 @@ use axum::{
 };
 use http::StatusCode;
 use quota_core::{
-    decide::{self, By, FingerprintedRequest},
+    decide::{self, FingerprintedRequest, Requester},
     event::Actor,
     state::Head,
 };
@@ -223,7 +223,7 @@ async fn together(
     requests: Vec<FingerprintedRequest>,
 ) -> Result<(Results, Head), Problem> {
     let is_admin = |request: &FingerprintedRequest| principal.may(Role::Admin, &request.namespace);
-    let by = By {
+    let by = Requester {
         principal: actor.principal.clone(),
         is_admin: requests.iter().all(is_admin),
         is_anybody: principal.is_anonymous(),
@@ -252,7 +252,7 @@ async fn together(
 fn all_or_none(
     context: &mut DecisionContext<'_>,
     actor: &Arc<Actor>,
-    by: &By,
+    by: &Requester,
     requests: &[FingerprintedRequest],
     denials: Option<&Denials>,
 ) -> Result<Results, (usize, Problem)> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use http::{HeaderMap, HeaderName, HeaderValue, request::Parts};
-use quota_core::{decide::By, event::Actor};
+use quota_core::{decide::Requester, event::Actor};
 use quota_semantics::Name;
 
 use super::problem::{Problem, Reason};
@@ -61,8 +61,8 @@ pub fn actor(headers: &HeaderMap, caller: Arc<Actor>) -> Result<Arc<Actor>, Prob
 }
 
 /// The holder of reservations that this caller makes in a namespace, and what the caller may change there.
-pub(super) fn by(actor: &Actor, principal: &Principal, namespace: &str) -> By {
-    By {
+pub(super) fn by(actor: &Actor, principal: &Principal, namespace: &str) -> Requester {
+    Requester {
         principal: actor.principal.clone(),
         is_admin: principal.may(Role::Admin, namespace),
         is_anybody: principal.is_anonymous(),

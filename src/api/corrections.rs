@@ -8,7 +8,7 @@ use quota_client::wire::{
     ExpectedObject,
 };
 use quota_core::{
-    decide::{self, Repair, Repaired, Seen},
+    decide::{self, ComparedRecord, Repair, Repaired},
     event::{Actor, Event},
     size,
     state::State as LedgerState,
@@ -141,14 +141,14 @@ fn repair(app: &App, item: &CorrectionRequest<'_>, now: Timestamp) -> Result<Rep
     }
 }
 
-fn seen(expected: &ExpectedObject) -> Result<Seen, FieldProblem> {
+fn seen(expected: &ExpectedObject) -> Result<ComparedRecord, FieldProblem> {
     let version = expected.resource_version.as_deref();
     let number = version.map_or(Ok(0), str::parse);
     let version = number.map_err(|_| {
         let text = version.unwrap_or_default();
         FieldProblem::invalid("known.resourceVersion", text, "not a number")
     })?;
-    Ok(Seen {
+    Ok(ComparedRecord {
         entry: expected.sequence,
         version,
     })

@@ -15,7 +15,7 @@ use super::{
     App, Caller, answer,
     body::JsonText,
     measure::{Operation, measured},
-    objects::{believed, listed as as_listed},
+    objects::{listed as as_listed, object_response},
     problem::{FieldProblem, Problem},
 };
 use crate::{
@@ -137,7 +137,7 @@ fn compared_of<'a>(listed: &'a Result<Option<Listed>, String>, found: &'a Found)
     Compared {
         difference: found.difference,
         object: listed.map(|listed| as_listed(&listed.object)),
-        known: recorded.map(|recorded| believed(recorded, found.awaited_since)),
+        known: recorded.map(|recorded| object_response(recorded, found.awaited_since)),
         quota: listed.and_then(limits),
         reason,
     }

@@ -8,7 +8,7 @@ use axum::{
 };
 use http::StatusCode;
 use quota_core::{
-    decide::{self, By, Policy, Refusal},
+    decide::{self, Policy, Refusal, Requester},
     event::{Actor, Event},
     state::{Head, ReservationStatus, State},
 };
@@ -150,7 +150,7 @@ struct Change<'a> {
     state: &'a State,
     now: Timestamp,
     policy: &'a Policy,
-    by: &'a By,
+    by: &'a Requester,
     namespace: &'a Name,
     uid: &'a Uid,
 }

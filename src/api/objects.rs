@@ -43,7 +43,7 @@ impl ObjectsQuery {
 }
 
 /// An object of the ledger, and since when the ledger waits for a source to report it.
-pub(super) fn believed(view: &ObjectView, awaited_since: Option<Timestamp>) -> Object<'_> {
+pub(super) fn object_response(view: &ObjectView, awaited_since: Option<Timestamp>) -> Object<'_> {
     Object {
         uid: Cow::Borrowed(&view.uid),
         namespace: Cow::Borrowed(&view.namespace),
@@ -95,7 +95,7 @@ fn amounts(objects: &[Found]) -> usize {
 
 fn page(turn: &Turn, app: &App, objects: &[Found], next: Option<String>, as_of: Head) -> Response {
     let items = objects.iter();
-    let items = items.map(|(view, awaited)| believed(view, *awaited));
+    let items = items.map(|(view, awaited)| object_response(view, *awaited));
     answer::large(turn, &app.page_of(items.collect(), next, as_of))
 }
 

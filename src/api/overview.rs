@@ -45,12 +45,12 @@ pub(super) struct OverviewQuery {
 type FullnessOrder = (Reverse<Option<u64>>, Name);
 
 /// The data that is read of a namespace.
-struct Seen {
+struct NamespaceView {
     quotas: QuotasView,
     reservations: usize,
 }
 
-impl Seen {
+impl NamespaceView {
     fn of(state: &state::State, namespace: &Name) -> Self {
         Self {
             quotas: state.quotas_view(namespace),
@@ -67,7 +67,7 @@ struct Best {
 }
 
 impl Best {
-    fn offer(&mut self, namespace: &Name, seen: &Seen) {
+    fn offer(&mut self, namespace: &Name, seen: &NamespaceView) {
         let count = seen.quotas.len();
         let fullest = fullest(&seen.quotas);
         let rank = fullest.as_ref().map(|(share, _)| share.to_bits());
@@ -151,14 +151,14 @@ pub(super) async fn list(
     }
     let view = move |state: &state::State| {
         let wanted = state.namespaces("").filter(|name| is_wanted(name));
-        let seen = wanted.map(|name| (name.clone(), Seen::of(state, name)));
+        let seen = wanted.map(|name| (name.clone(), NamespaceView::of(state, name)));
         (seen.collect::<Vec<_>>(), state.head())
     };
-    let amounts = |(seen, _): &(Vec<(Name, Seen)>, Head)| {
-        let of = |(_, seen): &(Name, Seen)| 1 + seen.quotas.amounts();
+    let amounts = |(seen, _): &(Vec<(Name, NamespaceView)>, Head)| {
+        let of = |(_, seen): &(Name, NamespaceView)| 1 + seen.quotas.amounts();
         seen.iter().map(of).sum()
     };
-    let make = move |(seen, as_of): (Vec<(Name, Seen)>, Head), lagging, turn: &Turn| {
+    let make = move |(seen, as_of): (Vec<(Name, NamespaceView)>, Head), lagging, turn: &Turn| {
         for (name, seen) in &seen {
             turn.pause();
             best.offer(name, seen);
@@ -201,7 +201,7 @@ async fn of_now(
             for name in state.namespaces(&after) {
                 work += 1;
                 if is_wanted(name) {
-                    let seen = Seen::of(state, name);
+                    let seen = NamespaceView::of(state, name);
                     work += seen.quotas.amounts();
                     some.push((name.clone(), seen));
                 }

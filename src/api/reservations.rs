@@ -11,7 +11,7 @@ use axum::{
 use http::{HeaderValue, StatusCode, header};
 use quota_client::wire::{AsOf, Reservation};
 use quota_core::{
-    decide::{self, Audience, By, Notice, Policy},
+    decide::{self, Audience, Notice, Policy, Requester},
     event::{Actor, Sequence},
     state::{self, Head, ReservationPlace, ReservationState, ReservationStatus, ReservationsView},
     transaction::WriteTransaction,
@@ -82,7 +82,7 @@ pub(super) fn grant(
     transaction: &mut WriteTransaction<'_>,
     policy: &Policy,
     actor: &Arc<Actor>,
-    by: &By,
+    by: &Requester,
     request: &decide::FingerprintedRequest,
     denials: Option<&Denials>,
 ) -> Result<Granted, Problem> {

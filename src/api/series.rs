@@ -10,7 +10,7 @@ use super::{
     App, Caller, answer,
     page::{Params, Target},
     problem::{FieldProblem, Problem, Reason},
-    usage::Seen,
+    usage::UsageView,
 };
 use crate::{
     clock,
@@ -46,13 +46,13 @@ pub(super) async fn series(
     let mut figures = 0_usize;
     let sample = move |state: &state::State| {
         // A series that is too large to answer is not kept.
-        let seen = (figures <= FIGURES_MAX).then(|| Seen::of(state, &name))?;
+        let seen = (figures <= FIGURES_MAX).then(|| UsageView::of(state, &name))?;
         figures += seen.amounts();
         Some(seen)
     };
     let (past, points) = (app.past.clone(), times.clone());
-    let make = move |sampled: Vec<Option<Seen>>, turn: &Turn| {
-        let sampled: Option<Vec<Seen>> = sampled.into_iter().collect();
+    let make = move |sampled: Vec<Option<UsageView>>, turn: &Turn| {
+        let sampled: Option<Vec<UsageView>> = sampled.into_iter().collect();
         let Some(sampled) = sampled else {
             let why = format!("there are more than {FIGURES_MAX} figures in so many points");
             return Err(Problem::invalid(vec![FieldProblem::invalid(

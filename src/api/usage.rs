@@ -20,13 +20,13 @@ use super::{
 };
 
 /// A namespace's usage, as read from a state.
-pub(super) struct Seen {
+pub(super) struct UsageView {
     pub(super) totals: Totals,
     pub(super) quotas: QuotasView,
     pub(super) head: Head,
 }
 
-impl Seen {
+impl UsageView {
     pub(super) fn of(state: &quota_core::state::State, namespace: &str) -> Self {
         Self {
             totals: state.totals(namespace),
@@ -71,7 +71,7 @@ pub(super) async fn usage(
     let permit = Permit::to_read(&actor.principal)?;
     let name = namespace.clone();
     let (seen, lagging) = past::query(&app, &actor.principal, &when, move |state| {
-        Seen::of(state, &name)
+        UsageView::of(state, &name)
     })
     .await?;
     let amounts = seen.amounts();

@@ -20,7 +20,7 @@ use crate::{
     foreign_page::is_foreign_page,
     metrics,
     problem::{NotDecided, NotReady, OutcomeUnknown, Problem, Reason},
-    routes::{Answering, BodyLimit, Handle, Placed, Spec},
+    routes::{BodyLimit, Handle, ResponseFuture, RouteState, Spec},
     whole_body::whole_or_broken,
 };
 
@@ -42,18 +42,18 @@ const CATCH_UP: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 struct Handler {
     handle: Handle<()>,
-    placed: Placed<()>,
+    placed: RouteState<()>,
 }
 
 impl Handler {
-    fn call(&self, request: Request) -> Answering {
+    fn call(&self, request: Request) -> ResponseFuture {
         (self.handle)(request, self.placed)
     }
 }
 
 /// The node that has to answer a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum For {
+enum ServedBy {
     /// The node that received the request, regardless of its state.
     ThisNode,
     /// Any node whose replica is recent enough.
@@ -62,13 +62,13 @@ enum For {
     Leader,
 }
 
-fn whose(spec: &Spec) -> For {
+fn whose(spec: &Spec) -> ServedBy {
     match (&spec.access, &spec.method) {
-        _ if spec.is_of_node => For::ThisNode,
+        _ if spec.is_of_node => ServedBy::ThisNode,
         // A response that needs no role contains nothing of the ledger.
-        (Access::Public | Access::Authenticated, _) => For::ThisNode,
-        (Access::Role(..), &Method::GET) => For::Replica,
-        (Access::Role(..), _) => For::Leader,
+        (Access::Public | Access::Authenticated, _) => ServedBy::ThisNode,
+        (Access::Role(..), &Method::GET) => ServedBy::Replica,
+        (Access::Role(..), _) => ServedBy::Leader,
     }
 }
 
@@ -91,18 +91,18 @@ impl Cluster {
         &self,
         spec: &Spec,
         request: Request,
-        placed: Placed<()>,
+        placed: RouteState<()>,
         handle: &Handle<()>,
-    ) -> Answering {
+    ) -> ResponseFuture {
         let handler = || Handler {
             handle: handle.clone(),
             placed,
         };
         match whose(spec) {
-            For::ThisNode => handle(request, placed),
-            For::Replica => Box::pin(self.clone().read(request, handler())),
-            For::Leader if !is_kept(spec, &request) => handle(request, placed),
-            For::Leader => {
+            ServedBy::ThisNode => handle(request, placed),
+            ServedBy::Replica => Box::pin(self.clone().read(request, handler())),
+            ServedBy::Leader if !is_kept(spec, &request) => handle(request, placed),
+            ServedBy::Leader => {
                 let is_idempotent = spec.is_idempotent && !is_conditional(&request);
                 Box::pin(self.clone().write(is_idempotent, request, handler()))
             }

@@ -269,7 +269,7 @@ async fn receive(
     }
     let (pieces, received) = mpsc::channel(PIECES);
     let name = PathBuf::from(format!("backup of {node}"));
-    let into = Place {
+    let into = Destination {
         directory: config.data_dir.clone(),
         archive: config.retention.archive_dir.clone(),
         own,
@@ -291,7 +291,7 @@ async fn pass_on(mut body: Incoming, pieces: mpsc::Sender<Bytes>) {
 }
 
 /// Where a copy is put.
-struct Place {
+struct Destination {
     directory: PathBuf,
     archive: Option<PathBuf>,
     own: Own,
@@ -300,7 +300,7 @@ struct Place {
 fn restore(
     received: mpsc::Receiver<Bytes>,
     name: &Path,
-    into: &Place,
+    into: &Destination,
     bookmark: &str,
 ) -> anyhow::Result<BackedUp> {
     let directory = &into.directory;

@@ -48,7 +48,7 @@ use crate::{
     exit::{Exit, Failure, OrExit as _},
     intake::nats,
     metrics,
-    writer::{Ledger, Replica, Shut},
+    writer::{Ledger, PendingDecisions, Replica},
 };
 
 /// How long pending decisions may take to become durable before a handover is cancelled, or a stop no longer waits for
@@ -284,11 +284,11 @@ impl Cluster {
         }
         // If the caller gives up meanwhile, this node goes on.
         match tokio::time::timeout(DRAIN, self.0.replica.prepare_handover()).await {
-            Ok((handover, Shut::Durable)) => {
+            Ok((handover, PendingDecisions::Durable)) => {
                 member.hand_over(to.clone());
                 handover.complete();
             }
-            Ok((_, Shut::Void)) => return Err(Error::NotLeader),
+            Ok((_, PendingDecisions::Void)) => return Err(Error::NotLeader),
             Err(_) => return Err(Error::Busy),
         }
         let mut status = member.status.clone();
@@ -346,7 +346,7 @@ impl Cluster {
         self.leave().await;
         if let Some(member) = self.member()
             && member.status.borrow().role == Role::Leader
-            && self.0.replica.shut().await == Shut::Durable
+            && self.0.replica.shut().await == PendingDecisions::Durable
         {
             // This node is barred from leading.
             member.hand_over(self.0.node.clone());

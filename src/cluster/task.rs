@@ -21,7 +21,7 @@ use crate::{
     config::Period,
     exit::{Exit, Failure},
     fatal, history, metrics,
-    writer::Shut,
+    writer::PendingDecisions,
 };
 
 /// Poll interval while there is no stream.
@@ -219,7 +219,7 @@ impl Cluster {
 
     /// Discards decisions of this node that are not in the log.
     async fn forget(&self) -> Result<(), history::Error> {
-        if self.0.replica.void().await == Shut::Void {
+        if self.0.replica.void().await == PendingDecisions::Void {
             let reader = self.0.reader.clone();
             let rebuilt = tokio::task::spawn_blocking(move || history::rebuild(reader)).await;
             let rebuilt =

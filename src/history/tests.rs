@@ -12,7 +12,7 @@ use proptest::prelude::Rng as _;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 use quota_core::{
     codec,
-    decide::{self, Basis, By, Policy, Request, Verdict},
+    decide::{self, Basis, Policy, Request, Requester, Verdict},
     event::{Actor, Entry},
     state::State,
     transaction::{OpenBatch, WriteTransaction},
@@ -121,7 +121,7 @@ impl Recorded {
             decide::reserve(
                 &self.state,
                 now,
-                &By::holder("test"),
+                &Requester::holder("test"),
                 &request.into(),
                 &Policy::default(),
             )

@@ -64,7 +64,7 @@ use self::{changes::Changes, object::Object, resource::View, status::Failure};
 use crate::{
     auth::Principal,
     config::Config,
-    routes::Placed,
+    routes::RouteState,
     watches::{WatchLimits, Watches},
     writer::Ledger,
 };
@@ -105,8 +105,8 @@ impl From<&Config> for Limits {
 #[derive(Clone)]
 pub struct Kube(Arc<Shared>);
 
-impl FromRef<Placed<Kube>> for Kube {
-    fn from_ref(placed: &Placed<Self>) -> Self {
+impl FromRef<RouteState<Kube>> for Kube {
+    fn from_ref(placed: &RouteState<Self>) -> Self {
         placed.state.clone()
     }
 }

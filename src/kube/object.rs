@@ -181,7 +181,7 @@ impl Object {
 }
 
 /// OpenShift's status of a ClusterResourceQuota, extended by the reserved and the guaranteed amounts.
-pub(super) fn group_status(seen: &groups::Seen, coverage: &Coverage) -> Result<Value> {
+pub(super) fn group_status(seen: &groups::GroupWithMembers, coverage: &Coverage) -> Result<Value> {
     let view = &seen.view;
     let members = seen.members.iter().map(|member| {
         let member = groups::member(member);

@@ -35,7 +35,7 @@ use crate::{
     api::{groups, render},
     large::{BYTES_PER_AMOUNT, Turn},
     problem::Problem,
-    routes::{Placed, Target},
+    routes::{RouteState, Target},
 };
 
 /// The object or collection in the path of a request.
@@ -59,12 +59,12 @@ impl ObjectPath {
     }
 }
 
-impl<S: Send + Sync> FromRequestParts<Placed<S>> for ObjectPath {
+impl<S: Send + Sync> FromRequestParts<RouteState<S>> for ObjectPath {
     type Rejection = Problem;
 
     async fn from_request_parts(
         parts: &mut Parts,
-        state: &Placed<S>,
+        state: &RouteState<S>,
     ) -> std::result::Result<Self, Problem> {
         let is_core = parts.uri.path().starts_with("/api/");
         let Target(names) = Target::<Vec<Name>>::from_request_parts(parts, state).await?;
@@ -320,7 +320,7 @@ fn work_of_quota(view: &QuotaView) -> usize {
 #[derive(Clone, Debug)]
 pub(super) enum View {
     Quota(QuotaView),
-    Group(groups::Seen),
+    Group(groups::GroupWithMembers),
 }
 
 impl View {

@@ -1,6 +1,8 @@
 //! Tables for `kubectl get`.
 
-use quota_client::table::{GROUP_COLUMNS, Limit, Place, QUOTA_COLUMNS, group_cells, quota_cells};
+use quota_client::table::{
+    GROUP_COLUMNS, GroupPosition, Limit, QUOTA_COLUMNS, group_cells, quota_cells,
+};
 use quota_core::state::Figure;
 use quota_semantics::Timestamp;
 use serde_json::{Value, json};
@@ -81,7 +83,7 @@ pub(super) fn cells(object: &Object, now: Timestamp) -> Value {
         Kind::Quota => json!(quota_cells(object.name(), &limits, created, now)),
         Kind::Group => {
             let group = object.group();
-            let place = Place {
+            let place = GroupPosition {
                 parent: group.and_then(|view| view.record.spec.extensions.parent.as_ref()),
                 members: group.map_or(0, |view| view.members),
                 each: group.is_some_and(|view| view.record.spec.extensions.each),

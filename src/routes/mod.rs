@@ -19,8 +19,8 @@ use axum::{
 };
 use http::Method;
 
-pub(crate) use target::{Gaps, Places};
-pub use target::{Placed, Target};
+pub(crate) use target::{FixedLengths, PathParameters};
+pub use target::{RouteState, Target};
 
 use crate::{auth::Access, problem::Problem};
 
@@ -82,10 +82,10 @@ pub enum BodyLimit {
 }
 
 /// A response in the making.
-pub type Answering = Pin<Box<dyn Future<Output = Response> + Send>>;
+pub type ResponseFuture = Pin<Box<dyn Future<Output = Response> + Send>>;
 
 /// The handler of a route, which needs a state of type `S`.
-pub(crate) type Handle<S> = Arc<dyn Fn(Request, Placed<S>) -> Answering + Send + Sync>;
+pub(crate) type Handle<S> = Arc<dyn Fn(Request, RouteState<S>) -> ResponseFuture + Send + Sync>;
 
 /// A route and its handler, which needs a state of type `S`.
 pub struct Route<S = ()> {
@@ -98,7 +98,7 @@ macro_rules! methods {
         $(#[$about])*
         pub fn $name<T, S: 'static, H>(path: &'static str, access: Access, handler: H) -> Route<S>
         where
-            H: Handler<T, Placed<S>, Future = Answering>,
+            H: Handler<T, RouteState<S>, Future = ResponseFuture>,
         {
             Route::new(Method::$method, path, access, handler)
         }
@@ -121,7 +121,7 @@ methods! {
 impl<S: 'static> Route<S> {
     fn new<T, H>(method: Method, path: &'static str, access: Access, handler: H) -> Self
     where
-        H: Handler<T, Placed<S>, Future = Answering>,
+        H: Handler<T, RouteState<S>, Future = ResponseFuture>,
     {
         let spec = Spec {
             method,
@@ -140,7 +140,7 @@ impl<S: 'static> Route<S> {
     /// A route with another handler than the one in the table.
     pub fn of<T, H>(spec: Spec, handler: H) -> Self
     where
-        H: Handler<T, Placed<S>, Future = Answering>,
+        H: Handler<T, RouteState<S>, Future = ResponseFuture>,
     {
         let handle = Arc::new(move |request, state| handler.clone().call(request, state));
         Self { spec, handle }
@@ -228,7 +228,7 @@ impl<S: 'static> Route<S> {
         check: impl Fn(&Request) -> Result<(), Problem> + Send + Sync + 'static,
     ) -> Self {
         let Self { spec, handle } = self;
-        let checked = move |request: Request, placed: Placed<S>| -> Answering {
+        let checked = move |request: Request, placed: RouteState<S>| -> ResponseFuture {
             match check(&request) {
                 Ok(()) => handle(request, placed),
                 Err(problem) => Box::pin(ready(problem.into_response())),
@@ -254,9 +254,9 @@ impl<S: Clone + Send + Sync + 'static> Route<S> {
         let Self { spec, handle } = self;
         Route {
             spec,
-            handle: Arc::new(move |request, Placed { places, state: () }| {
+            handle: Arc::new(move |request, RouteState { places, state: () }| {
                 let state = state.clone();
-                handle(request, Placed { places, state })
+                handle(request, RouteState { places, state })
             }),
         }
     }

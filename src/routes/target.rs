@@ -12,14 +12,14 @@ use crate::problem::{Problem, Reason};
 
 /// The state of a route's handler, and where the variable parts of one request's path are.
 #[derive(Clone, Copy, Debug)]
-pub struct Placed<S> {
-    pub(crate) places: Places,
+pub struct RouteState<S> {
+    pub(crate) places: PathParameters,
     pub(crate) state: S,
 }
 
 /// The positions of a path's variable parts, in order.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Places {
+pub(crate) struct PathParameters {
     places: [(usize, usize); MOST],
     count: usize,
 }
@@ -29,14 +29,14 @@ const MOST: usize = 3;
 
 /// The fixed texts between the variable parts of a route's path: their lengths tell where the variable parts are.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Gaps {
+pub(crate) struct FixedLengths {
     lengths: [usize; MOST],
     count: usize,
     /// Whether the last variable part is the rest of the path.
     ends_with_rest: bool,
 }
 
-impl Gaps {
+impl FixedLengths {
     /// The gaps of a path in the route table.
     ///
     /// # Panics
@@ -56,9 +56,9 @@ impl Gaps {
     }
 }
 
-impl Places {
+impl PathParameters {
     /// The variable parts of a path that matches a route with these gaps.
-    pub(crate) fn of(path: &str, gaps: &Gaps) -> Self {
+    pub(crate) fn of(path: &str, gaps: &FixedLengths) -> Self {
         let mut places = Self {
             count: gaps.count,
             ..Self::default()
@@ -138,12 +138,12 @@ impl<A: FromPart, B: FromPart> FromPlaces for (A, B) {
     }
 }
 
-impl<T: FromPlaces + Send, S: Send + Sync> FromRequestParts<Placed<S>> for Target<T> {
+impl<T: FromPlaces + Send, S: Send + Sync> FromRequestParts<RouteState<S>> for Target<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(
         parts: &mut Parts,
-        Placed { places, .. }: &Placed<S>,
+        RouteState { places, .. }: &RouteState<S>,
     ) -> Result<Self, Problem> {
         let path = parts.uri.path();
         let read = T::read(places.count, |index| {
@@ -181,14 +181,14 @@ mod tests {
             ("/ui/{*path}", "/ui/a/b.js", &["a/b.js"]),
         ];
         for (label, path, expected) in cases {
-            let places = Places::of(path, &Gaps::of(label));
+            let places = PathParameters::of(path, &FixedLengths::of(label));
             let found: Vec<_> = (0..places.count)
                 .map(|index| places.get(index, path).unwrap())
                 .collect();
             assert_eq!(found, expected, "{label}");
             assert_eq!(places.get(places.count, path), None);
         }
-        let places = Places::of("/v1/groups/%FF", &Gaps::of("/v1/groups/{name}"));
+        let places = PathParameters::of("/v1/groups/%FF", &FixedLengths::of("/v1/groups/{name}"));
         assert_eq!(places.get(0, "/v1/groups/%FF"), None);
     }
 }

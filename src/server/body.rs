@@ -228,7 +228,7 @@ where
 
 /// A response's body. Its end makes the connection wait for the next request. While the body waits for its source, it
 /// makes the stream check the peer.
-pub(super) struct Answer {
+pub(super) struct ResponseBody {
     body: Body,
     phase: Phase,
     every: Duration,
@@ -236,7 +236,7 @@ pub(super) struct Answer {
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
-impl Answer {
+impl ResponseBody {
     /// `every`: how often the peer of a long-lived response is checked.
     pub(super) fn new(body: Body, phase: Phase, every: Duration) -> Self {
         Self {
@@ -258,13 +258,13 @@ impl Answer {
     }
 }
 
-impl Drop for Answer {
+impl Drop for ResponseBody {
     fn drop(&mut self) {
         self.phase.idle();
     }
 }
 
-impl HttpBody for Answer {
+impl HttpBody for ResponseBody {
     type Data = Bytes;
     type Error = axum::Error;
 

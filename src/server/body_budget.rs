@@ -19,10 +19,10 @@ pub(super) const FREE_BYTES: u64 = 16 * 1024;
 
 /// The memory budget of a listener for bodies. Clones share it.
 #[derive(Clone, Debug)]
-pub struct BodyBudget(Arc<Mutex<Room>>);
+pub struct BodyBudget(Arc<Mutex<Remaining>>);
 
 #[derive(Debug)]
-struct Room {
+struct Remaining {
     left: u64,
     /// What principals hold. A caller without a name of its own is not listed.
     held: BTreeMap<Name, Held>,
@@ -39,14 +39,14 @@ impl BodyBudget {
     /// A budget of this many bytes.
     #[must_use]
     pub fn new(bytes: u64) -> Self {
-        Self(Arc::new(Mutex::new(Room {
+        Self(Arc::new(Mutex::new(Remaining {
             left: bytes,
             held: BTreeMap::new(),
         })))
     }
 }
 
-impl Room {
+impl Remaining {
     /// Takes bytes for a body; `bodies` is 1 for its first ones. The bodies of one principal take at most as many bytes
     /// as stay free, so that one principal alone leaves half of the budget to others. A single body may take more,
     /// since the largest body may be larger than half of the budget.

@@ -22,7 +22,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{
     Options,
-    body::Answer,
+    body::ResponseBody,
     context::{HEAD_BYTES_MAX, RequestContext},
     ends::{Drain, Ends},
     timed::{Phase, Timed, Timeouts},
@@ -79,7 +79,7 @@ pub(super) async fn serve_timed<S, F>(
         let phase = phase.clone();
         requests.answer(request, &bounds).map(move |response| {
             phase.answer(response.body().size_hint().exact().is_none());
-            Ok::<_, Infallible>(response.map(|body| Answer::new(body, phase, shorter)))
+            Ok::<_, Infallible>(response.map(|body| ResponseBody::new(body, phase, shorter)))
         })
     });
     let connection = http1::Builder::new()
@@ -97,7 +97,7 @@ pub(super) async fn serve_timed<S, F>(
 impl<S, V> Drain for http1::Connection<TokioIo<S>, V>
 where
     S: AsyncRead + AsyncWrite + Unpin,
-    V: HttpService<Incoming, ResBody = Answer>,
+    V: HttpService<Incoming, ResBody = ResponseBody>,
     V::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     fn drain(self: Pin<&mut Self>) {

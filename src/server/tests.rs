@@ -17,7 +17,7 @@ use tokio::{
 use super::*;
 use crate::{
     auth::Access::Public,
-    routes::{self, Answering, BodyLimit, Placed, Route},
+    routes::{self, BodyLimit, ResponseFuture, Route, RouteState},
 };
 
 /// Ends a test that would hang; not part of the assertions.
@@ -112,7 +112,7 @@ async fn one_answer(stream: &mut TcpStream) -> String {
 /// A public route.
 fn get<T, H>(path: &'static str, handler: H) -> Route
 where
-    H: Handler<T, Placed<()>, Future = Answering>,
+    H: Handler<T, RouteState<()>, Future = ResponseFuture>,
 {
     routes::get(path, Public, handler)
 }

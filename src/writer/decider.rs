@@ -13,7 +13,7 @@ use quota_ledger::group_commit::{GroupCommit, SealedBatch};
 
 use super::{
     Answer, DecisionContext, Options, Watermark,
-    inbox::{Gate, Inbox, Wants},
+    inbox::{Gate, Inbox, WakeCondition},
     lanes::Waiting,
     linger::Linger,
     marks::Marked,
@@ -98,9 +98,9 @@ impl<J: Journal> Decider<J> {
     fn step(&mut self) -> Option<()> {
         let wants = self.wants();
         let longest = match wants {
-            Wants::Jobs { .. } => self.until_due(),
-            Wants::More { longest, .. } => longest,
-            Wants::Syncer | Wants::Nothing => LONGEST,
+            WakeCondition::Jobs { .. } => self.until_due(),
+            WakeCondition::More { longest, .. } => longest,
+            WakeCondition::Syncer | WakeCondition::Nothing => LONGEST,
         };
         let woken = self
             .inbox
@@ -162,19 +162,19 @@ impl<J: Journal> Decider<J> {
         is_all && self.batching.linger.wait(Instant::now(), decided).is_some()
     }
 
-    fn wants(&self) -> Wants {
+    fn wants(&self) -> WakeCondition {
         if self.group_commit.is_full() {
-            return Wants::Syncer;
+            return WakeCondition::Syncer;
         }
         if !self.taken.is_empty() {
-            return Wants::Nothing;
+            return WakeCondition::Nothing;
         }
         let decided = self.group_commit.answers();
         if let Some((jobs, longest)) = self.batching.linger.wait(Instant::now(), decided) {
-            return Wants::More { jobs, longest };
+            return WakeCondition::More { jobs, longest };
         }
         let handing = !self.group_commit.is_empty();
-        Wants::Jobs { handing }
+        WakeCondition::Jobs { handing }
     }
 
     /// Decides a group: first due events, then the jobs that were taken. Answers whether jobs were put back.

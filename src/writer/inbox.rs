@@ -58,7 +58,7 @@ struct Waiting {
     /// How often the gate was opened.
     term: u64,
     /// What the sleeping decider waits for; none while it is awake.
-    sleeps_for: Option<Wants>,
+    sleeps_for: Option<WakeCondition>,
 }
 
 /// The situation in which the decider wakes up.
@@ -76,7 +76,7 @@ pub(super) struct Woken {
 
 /// The conditions that the decider waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wants {
+pub(super) enum WakeCondition {
     /// Jobs, or an idle syncer if `handing` something on.
     Jobs {
         /// A decided batch goes to the syncer as soon as it is idle.
@@ -106,24 +106,24 @@ impl Waiting {
         }
     }
 
-    fn have(&self, wants: Wants, capacity: usize) -> bool {
+    fn have(&self, wants: WakeCondition, capacity: usize) -> bool {
         let idle = self.idle.is_some();
         // A full inbox is always reason enough: it refuses further jobs.
         let enough = if idle { 1 } else { WORTH_WAKING.min(capacity) };
         match self.gate {
             Gate::Open => {}
-            Gate::Closing => return self.ended || idle || wants == Wants::Nothing,
+            Gate::Closing => return self.ended || idle || wants == WakeCondition::Nothing,
             Gate::Voiding => return self.ended || idle,
             Gate::Shut | Gate::Void => return self.ended || self.closed,
         }
         self.ended
             || match wants {
-                Wants::Nothing => true,
-                Wants::Syncer => idle,
-                Wants::More { jobs, .. } => {
+                WakeCondition::Nothing => true,
+                WakeCondition::Syncer => idle,
+                WakeCondition::More { jobs, .. } => {
                     self.closed || self.jobs.ready() >= jobs.min(WORTH_WAKING).min(capacity)
                 }
-                Wants::Jobs { handing } => {
+                WakeCondition::Jobs { handing } => {
                     let done = self.closed && !handing;
                     self.jobs.ready() >= enough || (handing && idle) || done
                 }
@@ -294,7 +294,7 @@ impl Inbox {
     /// `most`. None if one of the two threads has ended.
     pub(super) fn wait(
         &self,
-        wants: Wants,
+        wants: WakeCondition,
         longest: Duration,
         most: usize,
         taken: &mut VecDeque<lanes::Waiting>,
@@ -316,7 +316,7 @@ impl Inbox {
         if waiting.ended {
             return None;
         }
-        if wants != Wants::Syncer {
+        if wants != WakeCondition::Syncer {
             let room = most.saturating_sub(taken.len());
             let now = Instant::now();
             taken.extend(std::iter::from_fn(|| waiting.jobs.pop(now)).take(room));

@@ -32,7 +32,7 @@ use tokio::{
 pub use ledger::{Lease, Ledger};
 pub use marks::Marked;
 pub use recent::{Batch, Recent};
-pub use replica::{Replica, Shut};
+pub use replica::{PendingDecisions, Replica};
 pub use watermark::{Required, Watermark};
 
 use self::{

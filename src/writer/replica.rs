@@ -34,7 +34,7 @@ impl<J> Clone for Replica<J> {
 
 /// The fate of pending decisions after a shutdown of the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shut {
+pub enum PendingDecisions {
     /// All decisions are durable.
     Durable,
     /// Another node leads, and some decisions were dropped: [`Replica::rebuild`] has to follow.
@@ -143,18 +143,18 @@ impl<J: Journal + 'static> Replica<J> {
     }
 
     /// Accepts no more decisions, and waits until the accepted ones are durable or void.
-    pub async fn shut(&self) -> Shut {
+    pub async fn shut(&self) -> PendingDecisions {
         let mut gate = self.ledger.inbox.gate();
         self.ledger.inbox.begin_to_shut();
         let shut = gate.wait_for(|gate| matches!(gate, Gate::Shut | Gate::Void));
         match shut.await.as_deref() {
-            Ok(Gate::Shut) => Shut::Durable,
-            _ => Shut::Void,
+            Ok(Gate::Shut) => PendingDecisions::Durable,
+            _ => PendingDecisions::Void,
         }
     }
 
     /// As [`Replica::shut`], for a handover.
-    pub(crate) async fn prepare_handover(&self) -> (Handover<'_>, Shut) {
+    pub(crate) async fn prepare_handover(&self) -> (Handover<'_>, PendingDecisions) {
         let handover = Handover(&self.ledger.inbox);
         let shut = self.shut().await;
         (handover, shut)
@@ -168,15 +168,15 @@ impl<J: Journal + 'static> Replica<J> {
 
     /// Another node leads: drops decisions that are not durable. Answers whether there may have been any: then
     /// [`Replica::rebuild`] has to follow.
-    pub async fn void(&self) -> Shut {
+    pub async fn void(&self) -> PendingDecisions {
         let mut gate = self.ledger.inbox.gate();
         let inbox = &self.ledger.inbox;
         if *gate.borrow() == Gate::Shut {
-            return Shut::Durable;
+            return PendingDecisions::Durable;
         }
         inbox.void(inbox.term());
         let _ = gate.wait_for(|gate| *gate == Gate::Void).await;
-        Shut::Void
+        PendingDecisions::Void
     }
 
     /// Replaces a state that holds dropped decisions by the fold of the durable entries.

@@ -43,7 +43,7 @@ struct Synced {
 }
 
 /// Why a batch is not durable.
-enum Lost {
+enum NotDurable {
     /// Another node leads: the batch is void.
     Deposed,
     /// A write or fsync failed.
@@ -60,8 +60,8 @@ impl<J: Journal> Syncer<J> {
                     self.inbox.syncer_is_idle();
                     self.answer(synced);
                 }
-                Err(Lost::Deposed) => self.inbox.syncer_is_idle(),
-                Err(Lost::Failed) => return,
+                Err(NotDurable::Deposed) => self.inbox.syncer_is_idle(),
+                Err(NotDurable::Failed) => return,
             }
         }
     }
@@ -75,23 +75,23 @@ impl<J: Journal> Syncer<J> {
                 self.answer(synced);
                 Some(true)
             }
-            Err(Lost::Deposed) => Some(false),
-            Err(Lost::Failed) => None,
+            Err(NotDurable::Deposed) => Some(false),
+            Err(NotDurable::Failed) => None,
         }
     }
 
-    fn make_durable(&self, sealed: SealedBatch<Answer>, term: u64) -> Result<Synced, Lost> {
+    fn make_durable(&self, sealed: SealedBatch<Answer>, term: u64) -> Result<Synced, NotDurable> {
         match self.append(sealed) {
             // Published before the other thread can sync the next batch: watchers are notified in the ledger's order.
             Ok(committed) => Ok(self.publish(committed)),
             // The answers are dropped unsent: no caller may learn of a decision that may be lost.
             Err(Error::Deposed) => {
                 self.inbox.void(term);
-                Err(Lost::Deposed)
+                Err(NotDurable::Deposed)
             }
             Err(error) => {
                 self.fail(error);
-                Err(Lost::Failed)
+                Err(NotDurable::Failed)
             }
         }
     }

@@ -9,10 +9,10 @@ use crate::line::{Progress, Scope};
 
 /// Watermarks of all kinds. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct Watermarks(Arc<Mutex<Known>>);
+pub struct Watermarks(Arc<Mutex<ReportedKinds>>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct ReportedKinds {
     kinds: BTreeMap<GroupResource, Kind>,
     /// How often the stream has lost messages.
     losses: u64,

@@ -25,7 +25,7 @@ pub(crate) use generate::{
     Alerts, Audit, AuditPart, Bridge, Certs, FailurePolicy, Generate, ServiceMonitor, Webhook,
 };
 pub(crate) use get::{Get, GetArgs, Range};
-pub(crate) use ledger::{Jobs, Ledger, Place, Signed};
+pub(crate) use ledger::{Jobs, Ledger, LedgerPath, Signed};
 pub(crate) use manifest::{Amounts, Delete, DeleteWhat, Files, Reserve};
 pub(crate) use token::{CreateToken, Token};
 pub(crate) use view::{Describe, Explain, History};

@@ -6,7 +6,7 @@ use quota_journal::Damage;
 use serde_json::json;
 
 use super::{
-    args::{Checkpoint, Jobs, Place},
+    args::{Checkpoint, Jobs, LedgerPath},
     failure::{Exit, Failure, Outcome},
     ledger::{self, Claims},
     output::{Output, note},
@@ -25,7 +25,7 @@ pub(super) fn run(command: &Checkpoint, output: &Output) -> Outcome {
     let about = About::of(&claims);
     let wrong = match ledger {
         Some(directory) => {
-            let place = Place {
+            let place = LedgerPath {
                 data_dir: directory.clone(),
                 archive: archive.clone(),
             };
@@ -44,7 +44,7 @@ pub(super) fn run(command: &Checkpoint, output: &Output) -> Outcome {
 }
 
 /// Errors in the checkpoints, or in the ledger.
-fn in_ledger(place: &Place, claims: Claims, jobs: &Jobs) -> Outcome<Vec<Damage>> {
+fn in_ledger(place: &LedgerPath, claims: Claims, jobs: &Jobs) -> Outcome<Vec<Damage>> {
     Ok(ledger::check(place, claims, jobs)?.damages)
 }
 

@@ -35,14 +35,14 @@ impl When {
 
 /// The namespaces with data in the ledger.
 #[derive(Default)]
-struct Known {
+struct LedgerNamespaces {
     names: BTreeSet<String>,
     /// The position of the ledger at which the namespaces were read: later ones may be missing.
     as_of: AsOf,
     lagging: bool,
 }
 
-impl Known {
+impl LedgerNamespaces {
     fn read(session: &Session, when: When) -> Outcome<Self> {
         let mut known = Self::default();
         let mut pages = 0;
@@ -78,11 +78,11 @@ pub(crate) fn everywhere(
     when: When,
     mut ask: impl FnMut(&str) -> Outcome<Value>,
 ) -> Outcome<Value> {
-    let Known {
+    let LedgerNamespaces {
         names,
         as_of,
         mut lagging,
-    } = Known::read(session, when)?;
+    } = LedgerNamespaces::read(session, when)?;
     let mut all = Vec::new();
     for namespace in names {
         let mut answer = match ask(&namespace) {

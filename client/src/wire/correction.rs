@@ -65,7 +65,7 @@ impl<'de, 'a> Deserialize<'de> for Compared<'a> {
     /// Not derived: exact quantities cannot be read out of the buffer in which serde keeps flattened fields.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
-        struct Beside<'b> {
+        struct Fields<'b> {
             difference: Difference,
             #[serde(default)]
             known: Option<Object<'b>>,
@@ -75,14 +75,14 @@ impl<'de, 'a> Deserialize<'de> for Compared<'a> {
             reason: Option<String>,
         }
         let json = Value::deserialize(deserializer)?;
-        let beside = Beside::<'a>::deserialize(&json).map_err(D::Error::custom)?;
+        let fields = Fields::<'a>::deserialize(&json).map_err(D::Error::custom)?;
         let object = json.get("uid").map(|_| Object::<'a>::deserialize(&json));
         Ok(Self {
-            difference: beside.difference,
+            difference: fields.difference,
             object: object.transpose().map_err(D::Error::custom)?,
-            known: beside.known,
-            quota: beside.quota,
-            reason: beside.reason.map(Cow::Owned),
+            known: fields.known,
+            quota: fields.quota,
+            reason: fields.reason.map(Cow::Owned),
         })
     }
 }

@@ -1,7 +1,7 @@
 //! Steps of relists and corrections.
 
 use quota_core::{
-    decide::{self, Finish, Repair, Repaired, Seen, Sighting},
+    decide::{self, ComparedRecord, Finish, Repair, Repaired, Sighting},
     event::{Event, RelistBegin, RelistScope},
     state::State,
 };
@@ -145,7 +145,7 @@ pub(crate) fn events(state: &State, now: Timestamp, listing: &Listing) -> Vec<Ev
             let recorded = state
                 .object(&namespace(number % 2), &uid(number))
                 .filter(|_| seen);
-            let seen = recorded.as_ref().map(Seen::from);
+            let seen = recorded.as_ref().map(ComparedRecord::from);
             let repair = match (gone, seen) {
                 (true, Some(seen)) => Repair::End {
                     namespace: Some(namespace(number % 2)),

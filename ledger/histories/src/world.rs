@@ -5,7 +5,7 @@ use std::sync::Arc;
 use quota_core::{
     audit::Naive,
     decide::{
-        self, Admitted, Adopted, Basis, By, Measure, Policy, QuotaChange, Refusal, Request,
+        self, Admitted, Adopted, Basis, Measure, Policy, QuotaChange, Refusal, Request, Requester,
         Reserved, Review, Sighting,
     },
     event::{Actor, Entry, Event, Reservation},
@@ -492,6 +492,6 @@ fn overridden(hard: u64, now: Timestamp) -> Box<str> {
         .into()
 }
 
-fn by() -> By {
-    By::holder("test")
+fn by() -> Requester {
+    Requester::holder("test")
 }

@@ -65,11 +65,11 @@ fn so_much_is_committed_in_a_namespace() {
 fn a_principal_commits_so_much_in_all_namespaces() {
     let mut given = Given::hard("pods=9");
     given.policy.bounds.committed_per_principal = 2;
-    let anybody = By {
+    let anybody = Requester {
         is_anybody: true,
         ..by()
     };
-    let commit = |state: &State, by: &By, policy: &Policy, id: &str| {
+    let commit = |state: &State, by: &Requester, policy: &Policy, id: &str| {
         decide::commit(
             state,
             by,
@@ -142,8 +142,8 @@ fn a_commit_that_replaces_that_of_another_principal_is_bounded_as_a_new_one() {
         WriteTransaction::new(&mut given.state, &mut given.open, now)
             .record(&Actor::named(holder), events);
     };
-    let other = By::holder("other");
-    let commit = |given: &Given, by: &By, id: &str| {
+    let other = Requester::holder("other");
+    let commit = |given: &Given, by: &Requester, id: &str| {
         let bounds = &given.policy.bounds;
         decide::commit(&given.state, by, "team-a", &uid(id), None, bounds)
     };
@@ -152,7 +152,7 @@ fn a_commit_that_replaces_that_of_another_principal_is_bounded_as_a_new_one() {
     for (holder, id) in [("test", "a"), ("other", "b")] {
         let reserved = Given::hard("pods=9").reserve(&reserve_request(id, "pods=1"));
         record(&mut given, holder, reserved.unwrap().events);
-        let events = commit(&given, &By::holder(holder), id).unwrap();
+        let events = commit(&given, &Requester::holder(holder), id).unwrap();
         record(&mut given, holder, events);
     }
     record(&mut given, "other", held.unwrap().events);

@@ -13,8 +13,8 @@ mod sources;
 
 use quota_core::{
     decide::{
-        self, Adopted, Basis, By, FingerprintedRequest, Policy, Precondition, QuotaChange, Refusal,
-        Request, Reserved, Sighting, Verdict,
+        self, Adopted, Basis, FingerprintedRequest, Policy, Precondition, QuotaChange, Refusal,
+        Request, Requester, Reserved, Sighting, Verdict,
     },
     event::{Actor, Event, Observed},
     state::{End, State},
@@ -46,8 +46,8 @@ fn uid(text: &str) -> Uid {
     Uid::new(text).unwrap()
 }
 
-fn by() -> By {
-    By::holder("test")
+fn by() -> Requester {
+    Requester::holder("test")
 }
 
 fn team() -> Name {

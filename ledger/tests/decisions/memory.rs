@@ -128,7 +128,7 @@ fn what_took_the_place_of_another_one_of_the_same_uid_is_kept() {
         measure: decide::Measure::Given,
         holds: true,
     };
-    let (by, now) = (By::holder("webhook"), given.now());
+    let (by, now) = (Requester::holder("webhook"), given.now());
     let admitted = decide::admit(&given.state, now, &by, &review, &given.policy).unwrap();
     let events = admitted.events;
     assert!(

@@ -375,16 +375,16 @@ fn a_principal_has_so_many_pending_reservations_unless_nobody_is_told_apart() {
     assert!(
         matches!(refused, Err(Refusal::TooManyPending { pending: 1, limit: key }) if key == limit)
     );
-    let reserve = |given: &Given, by: &By| {
+    let reserve = |given: &Given, by: &Requester| {
         let request = reserve_request("c", "pods=1").into();
         decide::reserve(&given.state, given.now(), by, &request, &given.policy)
     };
-    let anybody = By {
+    let anybody = Requester {
         is_anybody: true,
         ..by()
     };
     assert!(reserve(&given, &anybody).is_ok());
-    assert!(reserve(&given, &By::holder("other")).is_ok());
+    assert!(reserve(&given, &Requester::holder("other")).is_ok());
     let batch = [
         reserve_request("d", "pods=1"),
         reserve_request("e", "pods=1"),
@@ -431,10 +431,10 @@ fn a_check_says_what_reserving_would_and_writes_nothing() {
 fn what_another_principal_made_is_left_alone_but_by_an_admin() {
     let mut given = Given::hard("pods=9");
     given.reserve(&named("a", "web", "pods=1")).unwrap();
-    let (other, now) = (By::holder("other"), given.now());
+    let (other, now) = (Requester::holder("other"), given.now());
     let id = uid("a");
     let minute = Span::from_seconds(60);
-    let attempts = |given: &Given, by: &By| {
+    let attempts = |given: &Given, by: &Requester| {
         let (state, policy) = (&given.state, &given.policy);
         let reserved = decide::reserve(state, now, by, &named("b", "web", "pods=1").into(), policy);
         [
@@ -447,7 +447,7 @@ fn what_another_principal_made_is_left_alone_but_by_an_admin() {
     for attempt in attempts(&given, &other) {
         assert!(matches!(attempt, Err(Refusal::NotOwner(_))), "{attempt:?}");
     }
-    let admin = By {
+    let admin = Requester {
         is_admin: true,
         ..other
     };
@@ -462,7 +462,7 @@ fn what_another_principal_made_is_left_alone_but_by_an_admin() {
 fn of_what_is_pending_for_the_name_of_an_observed_object_the_latest_waits_and_what_it_covers_ends()
 {
     let mut given = Given::hard("pods=9");
-    let [other, third] = ["other", "third"].map(By::holder);
+    let [other, third] = ["other", "third"].map(Requester::holder);
     given.reserve(&named("a", "web", "pods=1")).unwrap();
     // For an API server, the reservation is decided beside that of another principal.
     for (by, uid, pods) in [(&third, "c", "pods=3"), (&other, "b", "pods=2")] {
@@ -493,7 +493,7 @@ fn what_is_pending_for_the_name_of_an_observed_object_ends_for_that_of_the_same_
             measure: decide::Measure::Given,
             holds: true,
         };
-        let (by, now) = (By::holder(principal), given.now());
+        let (by, now) = (Requester::holder(principal), given.now());
         let admitted = decide::admit(&given.state, now, &by, &review, &given.policy).unwrap();
         // A principal's newer reservation for the name takes the place of its older one when it is granted, unless
         // other limits count it.

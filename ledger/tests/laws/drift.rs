@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use quota_core::{
     audit::Naive,
-    decide::{self, Comparison, Repair, Repaired, Seen},
+    decide::{self, ComparedRecord, Comparison, Repair, Repaired},
     event::Observed,
     state::{ObjectView, State},
 };
@@ -57,14 +57,14 @@ fn gone(state: &State, listed: &[Observed]) -> Vec<ObjectView> {
 /// The repairs of all differences.
 fn repairs(state: &State, listed: &[Observed], now: Timestamp) -> Vec<Repair> {
     let end = |view: ObjectView| Repair::End {
-        seen: Seen::from(&view),
+        seen: ComparedRecord::from(&view),
         namespace: Some(view.namespace),
         uid: view.uid,
     };
     let set = |object: &Observed, recorded: Option<&ObjectView>| Repair::Set {
         object: Box::new(object.clone()),
         quota: None,
-        seen: recorded.map(Seen::from),
+        seen: recorded.map(ComparedRecord::from),
         quota_seen: None,
     };
     let differs = |object: &Observed| match decide::compare(state, object, None, now) {
@@ -83,8 +83,11 @@ fn subject(repair: &Repair) -> (&str, &Uid) {
     }
 }
 
-fn seen(state: &State, (namespace, uid): (&str, &Uid)) -> Option<Seen> {
-    state.object(namespace, uid).as_ref().map(Seen::from)
+fn seen(state: &State, (namespace, uid): (&str, &Uid)) -> Option<ComparedRecord> {
+    state
+        .object(namespace, uid)
+        .as_ref()
+        .map(ComparedRecord::from)
 }
 
 proptest! {

@@ -4,7 +4,9 @@
 use std::{collections::VecDeque, path::Path, sync::Arc};
 
 use quota_core::{
-    decide::{self, By, FingerprintedRequest, Policy, QuotaChange, Refusal, Request, Review},
+    decide::{
+        self, FingerprintedRequest, Policy, QuotaChange, Refusal, Request, Requester, Review,
+    },
     event::{Actor, Cursor, Event},
     source::{self, Consumed, Item},
     state::{Image, State},
@@ -293,7 +295,7 @@ fn answer(transaction: &mut WriteTransaction<'_>, op: &Op, policy: &Policy) -> S
         user: matches!(op, Op::Admit(_)).then(|| "somebody".into()),
         ..Actor::default()
     });
-    let by = By::holder(actor.principal.clone());
+    let by = Requester::holder(actor.principal.clone());
     let events = match events(transaction.state(), transaction.now(), &by, op, policy) {
         Ok(events) => events,
         Err(refusal) => return said(&refusal),
@@ -319,7 +321,7 @@ fn answer(transaction: &mut WriteTransaction<'_>, op: &Op, policy: &Policy) -> S
 fn events(
     state: &State,
     now: Timestamp,
-    by: &By,
+    by: &Requester,
     op: &Op,
     policy: &Policy,
 ) -> Result<Vec<Event>, Refusal> {

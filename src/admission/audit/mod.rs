@@ -56,7 +56,7 @@ static REFUSED: LogLimiter = LogLimiter::new(10);
 
 /// The outcome for a list of events.
 #[derive(Debug, Default, Serialize)]
-struct Answer {
+struct AuditResponse {
     /// Events received.
     events: usize,
     /// Reservations released.
@@ -85,7 +85,7 @@ pub(super) async fn audit(State(hook): State<Hook>, request: Request) -> Respons
 }
 
 impl Hook {
-    async fn record(&self, request: Request) -> Result<Answer, Failure> {
+    async fn record(&self, request: Request) -> Result<AuditResponse, Failure> {
         let (parts, body) = request.into_parts();
         if !is_json(&parts.headers) {
             return Err(Failure::NotJson);
@@ -101,7 +101,7 @@ impl Hook {
             }
         }
         let released = self.release(failed).await?;
-        Ok(Answer {
+        Ok(AuditResponse {
             events: items.len(),
             released,
         })

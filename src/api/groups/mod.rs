@@ -37,8 +37,8 @@ use crate::{
 use read::{Form, Sent};
 
 pub use show::{
-    Copied, MEMBERS_MAX, Seen, amounts_of, conditions, figures, guaranteed_to_others, manifest,
-    member, numbers, stored_metadata,
+    Copied, GroupWithMembers, MEMBERS_MAX, amounts_of, conditions, figures, guaranteed_to_others,
+    manifest, member, numbers, stored_metadata,
 };
 
 /// `PUT /v1/groups/{name}`
@@ -66,7 +66,7 @@ pub(super) async fn put(
     match changed.await {
         Ok((copied, created, head, warnings)) => {
             let (amounts, name) = (copied.amounts(), copied.group.record.name.clone());
-            let make = move |turn: &Turn| Shown::of(&app, copied, head, turn).response(turn);
+            let make = move |turn: &Turn| TaggedGroup::of(&app, copied, head, turn).response(turn);
             let permit = Permit::to_change(&principal);
             let mut response = permit.make(amounts, make).await;
             if created {
@@ -170,12 +170,12 @@ fn copied(state: &quota_core::state::State, name: &str) -> Result<Copied, Proble
 }
 
 /// A group as a response body, and its entity tag.
-struct Shown {
+struct TaggedGroup {
     group: wire::Group,
     tag: HeaderValue,
 }
 
-impl Shown {
+impl TaggedGroup {
     fn of(app: &App, copied: Copied, head: Head, turn: &Turn) -> Self {
         let seen = copied.seen(|| turn.pause());
         let mut group = show::group(&seen.view, Some(&seen), app.ledger.coverage());
@@ -212,7 +212,7 @@ pub(super) async fn get(
     let copied = copied.ok_or_else(|| not_found(&name))?;
     let amounts = copied.amounts();
     let make = move |turn: &Turn| {
-        let shown = Shown::of(&app, copied, head, turn);
+        let shown = TaggedGroup::of(&app, copied, head, turn);
         match precondition::has(&headers, &shown.tag) {
             true => (StatusCode::NOT_MODIFIED, [(header::ETAG, shown.tag)]).into_response(),
             false => shown.response(turn),

@@ -85,8 +85,8 @@ impl Copied {
 
     /// The group with its numbers. `pause` is called after each member.
     #[must_use]
-    pub fn seen(self, pause: impl Fn()) -> Seen {
-        Seen {
+    pub fn seen(self, pause: impl Fn()) -> GroupWithMembers {
+        GroupWithMembers {
             view: self.group.view(),
             members: self.members.views().inspect(|_| pause()).collect(),
             contender: self.contender,
@@ -102,7 +102,7 @@ pub fn amounts_of(group: &CopiedGroup) -> usize {
 
 /// A group with its numbers and its first members.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct GroupWithMembers {
     /// The group.
     pub view: GroupView,
     /// Its members by name; at most [`MEMBERS_MAX`].
@@ -111,7 +111,7 @@ pub struct Seen {
     pub contender: Option<(Name, Name)>,
 }
 
-impl Seen {
+impl GroupWithMembers {
     /// How many amounts an answer with it shows; its metadata and selectors are shown, too.
     #[must_use]
     pub fn amounts(&self) -> usize {
@@ -132,7 +132,11 @@ impl Seen {
 }
 
 /// A group in the format of `/v1`; without its members if they are not given.
-pub(super) fn group(view: &GroupView, members: Option<&Seen>, coverage: &Coverage) -> wire::Group {
+pub(super) fn group(
+    view: &GroupView,
+    members: Option<&GroupWithMembers>,
+    coverage: &Coverage,
+) -> wire::Group {
     let record = &*view.record;
     let spec = &record.spec;
     let mut metadata = metadata(record, view.entry);
@@ -167,7 +171,7 @@ pub(super) fn group(view: &GroupView, members: Option<&Seen>, coverage: &Coverag
             children: view.children.clone(),
             members: view.members,
             namespaces: members.map(|seen| seen.members.iter().map(member).collect()),
-            namespaces_omitted: members.map_or(0, Seen::omitted),
+            namespaces_omitted: members.map_or(0, GroupWithMembers::omitted),
             conditions: conditions(view, members, coverage),
         },
         as_of: None,
@@ -176,7 +180,7 @@ pub(super) fn group(view: &GroupView, members: Option<&Seen>, coverage: &Coverag
 }
 
 /// A group's usage as a response body.
-pub(super) fn usage(seen: &Seen, head: Head, lagging: bool) -> wire::GroupUsage {
+pub(super) fn usage(seen: &GroupWithMembers, head: Head, lagging: bool) -> wire::GroupUsage {
     let left = |figure: &Figure| {
         let mut left = figure.hard.clone();
         left.sub_assign(figure.used.as_ref().unwrap_or(&Quantity::ZERO));
@@ -262,7 +266,7 @@ pub fn guaranteed_to_others(view: &GroupView) -> ResourceList {
 #[must_use]
 pub fn conditions(
     view: &GroupView,
-    members: Option<&Seen>,
+    members: Option<&GroupWithMembers>,
     coverage: &Coverage,
 ) -> Vec<wire::Condition> {
     let condition = |kind: &str, reason: &str, message| wire::Condition {

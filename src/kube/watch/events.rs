@@ -360,8 +360,8 @@ fn of_quota(view: &QuotaView, digest: &mut Digest) {
     }
 }
 
-fn of_group(seen: &groups::Seen, digest: &mut Digest) {
-    let groups::Seen {
+fn of_group(seen: &groups::GroupWithMembers, digest: &mut Digest) {
+    let groups::GroupWithMembers {
         view,
         members,
         contender,

@@ -5,8 +5,8 @@ use quota_ledger::group_commit::GroupCommit;
 use super::*;
 
 const LONG: Duration = Duration::from_secs(60);
-const JOBS: Wants = Wants::Jobs { handing: false };
-const HANDING: Wants = Wants::Jobs { handing: true };
+const JOBS: WakeCondition = WakeCondition::Jobs { handing: false };
+const HANDING: WakeCondition = WakeCondition::Jobs { handing: true };
 
 fn job() -> Job {
     Box::new(|_| Box::new(|_| {}))
@@ -23,7 +23,7 @@ fn batch() -> SealedBatch<Answer> {
 }
 
 /// The result of a wait, and how many jobs were taken.
-fn wait(inbox: &Inbox, wants: Wants, longest: Duration) -> Option<(Woken, usize)> {
+fn wait(inbox: &Inbox, wants: WakeCondition, longest: Duration) -> Option<(Woken, usize)> {
     let mut taken = VecDeque::new();
     let woken = inbox.wait(wants, longest, usize::MAX, &mut taken)?;
     Some((woken, taken.len()))
@@ -127,7 +127,7 @@ fn what_is_decided_waits_for_the_syncer_alone() {
     let (woken, _) = wait(&inbox, HANDING, Duration::ZERO).unwrap();
     assert!(woken.idle.is_none());
     push(&inbox).unwrap();
-    let (woken, taken) = wait(&inbox, Wants::Syncer, Duration::ZERO).unwrap();
+    let (woken, taken) = wait(&inbox, WakeCondition::Syncer, Duration::ZERO).unwrap();
     assert!(woken.idle.is_none() && woken.more);
     assert_eq!(taken, 0);
     inbox.syncer_is_idle();
@@ -137,7 +137,7 @@ fn what_is_decided_waits_for_the_syncer_alone() {
 #[test]
 fn a_batch_that_lingers_waits_for_many_jobs_or_its_time() {
     let inbox = Arc::new(Inbox::new(8, Gate::Open));
-    let more = |longest| Wants::More { jobs: 3, longest };
+    let more = |longest| WakeCondition::More { jobs: 3, longest };
     push(&inbox).unwrap();
     let (_, taken) = wait(&inbox, more(Duration::ZERO), Duration::ZERO).unwrap();
     assert_eq!(taken, 1, "its time is over");
@@ -161,7 +161,9 @@ fn no_more_are_taken_than_there_is_room_for() {
     }]);
     let woken = inbox.wait(JOBS, LONG, 3, &mut taken).unwrap();
     assert_eq!((taken.len(), woken.more), (3, true));
-    let woken = inbox.wait(Wants::Nothing, LONG, 6, &mut taken).unwrap();
+    let woken = inbox
+        .wait(WakeCondition::Nothing, LONG, 6, &mut taken)
+        .unwrap();
     assert_eq!((taken.len(), woken.more), (6, false));
 }
 
@@ -197,7 +199,7 @@ fn the_end_drops_what_waits_and_wakes_both() {
     let ended = thread::spawn(move || ending.end());
     assert!(inbox.next_batch().is_none());
     ended.join().unwrap();
-    assert!(wait(&inbox, Wants::Syncer, LONG).is_none());
+    assert!(wait(&inbox, WakeCondition::Syncer, LONG).is_none());
     assert_eq!(push(&inbox), Err(Unavailable::Stopped));
 }
 

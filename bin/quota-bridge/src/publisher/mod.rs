@@ -17,7 +17,7 @@ use quota_semantics::{Span, Timestamp};
 use tokio::sync::mpsc;
 
 use crate::{bugs, line, metrics, queue::Line, watermarks::Watermarks};
-use stream::{Answer, Found};
+use stream::{Found, PublishOutcome};
 pub use stream::{Stream, StreamError, Unfit};
 use verdict::{MessageId, Verdict, refused};
 
@@ -315,11 +315,11 @@ impl Publisher {
                 .stream
                 .publish(&id, self.expected, cluster_uid, payload.clone());
             match answer.await {
-                Answer::Stored(sequence) => {
+                PublishOutcome::Stored(sequence) => {
                     self.expected = bugs::expected(self.expected, sequence);
                     break;
                 }
-                Answer::Refused => {
+                PublishOutcome::Refused => {
                     metrics::publish_refused();
                     let found = self.look(&mut waits).await?;
                     let last = found.map(|found| found.last);
@@ -345,8 +345,8 @@ impl Publisher {
                         }
                     }
                 }
-                Answer::TooLong(unfit) => return Err(unfit.into()),
-                Answer::Failed(error) => {
+                PublishOutcome::TooLong(unfit) => return Err(unfit.into()),
+                PublishOutcome::Failed(error) => {
                     self.status.failed();
                     if waits.is_first() {
                         tracing::warn!(%error, "cannot publish");

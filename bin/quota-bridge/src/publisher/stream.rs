@@ -79,7 +79,7 @@ pub(super) struct Found {
 
 /// The outcome of a message.
 #[derive(Debug)]
-pub(super) enum Answer {
+pub(super) enum PublishOutcome {
     Stored(u64),
     Refused,
     /// The message is longer than the servers accept. No retry can help.
@@ -209,7 +209,7 @@ impl Stream {
         expected: u64,
         cluster_uid: &str,
         payload: Bytes,
-    ) -> Answer {
+    ) -> PublishOutcome {
         let mut headers = HeaderMap::new();
         headers.insert("Nats-Msg-Id", id.to_string());
         headers.insert("Nats-Expected-Stream", self.name.as_str());
@@ -226,16 +226,16 @@ impl Stream {
         let message = match answer {
             Ok(message) => message,
             Err(error) if error.kind() == RequestErrorKind::MaxPayloadExceeded => {
-                return Answer::TooLong(self.short_messages(error.to_string()));
+                return PublishOutcome::TooLong(self.short_messages(error.to_string()));
             }
-            Err(error) => return Answer::Failed(error.to_string()),
+            Err(error) => return PublishOutcome::Failed(error.to_string()),
         };
         match serde_json::from_slice::<Ack>(&message.payload) {
-            Ok(Ack { error: None, seq }) if seq > 0 => Answer::Stored(seq),
+            Ok(Ack { error: None, seq }) if seq > 0 => PublishOutcome::Stored(seq),
             Ok(Ack {
                 error: Some(Refusal { err_code, .. }),
                 ..
-            }) if WRONG_LAST_SEQUENCE.contains(&err_code) => Answer::Refused,
+            }) if WRONG_LAST_SEQUENCE.contains(&err_code) => PublishOutcome::Refused,
             Ok(Ack {
                 error:
                     Some(Refusal {
@@ -243,12 +243,12 @@ impl Stream {
                         description,
                     }),
                 ..
-            }) => Answer::TooLong(self.short_messages(description)),
+            }) => PublishOutcome::TooLong(self.short_messages(description)),
             Ok(Ack {
                 error: Some(Refusal { description, .. }),
                 ..
-            }) => Answer::Failed(description),
-            _ => Answer::Failed("an answer that is none of JetStream".to_owned()),
+            }) => PublishOutcome::Failed(description),
+            _ => PublishOutcome::Failed("an answer that is none of JetStream".to_owned()),
         }
     }
 }

@@ -11,7 +11,7 @@ pub(crate) enum Ledger {
     /// Check everything: checksums, hash chain, offsets, snapshots. Ends with 4 if something is damaged.
     Verify {
         #[command(flatten)]
-        place: Place,
+        place: LedgerPath,
         #[command(flatten)]
         signed: Signed,
         #[command(flatten)]
@@ -55,7 +55,7 @@ pub(crate) enum Ledger {
     /// Fold the entries from the beginning, and print the state.
     Replay {
         #[command(flatten)]
-        place: Place,
+        place: LedgerPath,
         /// The last entry to fold, by sequence or by time.
         #[arg(long, value_name = "SEQUENCE|TIME", value_parser = until)]
         until: Option<Until>,
@@ -63,7 +63,7 @@ pub(crate) enum Ledger {
     /// Print entries, one JSON object per line; of all namespaces unless one is given.
     Dump {
         #[command(flatten)]
-        place: Place,
+        place: LedgerPath,
         /// The first entry, by sequence.
         #[arg(long, value_name = "SEQUENCE", default_value_t = 1)]
         from: u64,
@@ -74,14 +74,14 @@ pub(crate) enum Ledger {
     /// Print statistics of the ledger.
     Stat {
         #[command(flatten)]
-        place: Place,
+        place: LedgerPath,
     },
     /// Write the ledger as text that others can check: batches with their hashes, and their entries.
     Export {
         /// The file to write; `-` is standard output.
         file: PathBuf,
         #[command(flatten)]
-        place: Place,
+        place: LedgerPath,
     },
     /// Create a data directory from an exported ledger, checking every hash.
     Import {
@@ -122,7 +122,7 @@ impl Jobs {
 
 /// The place of a ledger.
 #[derive(Args, Debug)]
-pub(crate) struct Place {
+pub(crate) struct LedgerPath {
     /// A data directory, or an archive directory alone.
     #[arg(
         long,

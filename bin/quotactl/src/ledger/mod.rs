@@ -28,7 +28,7 @@ pub(super) use checkpoints::Claims;
 pub(super) use verify::check;
 
 use super::{
-    args::{Ledger, Place, Signed},
+    args::{Ledger, LedgerPath, Signed},
     failure::{Exit, Failure, Outcome},
     output::{Output, note},
     session::Scope,
@@ -65,7 +65,7 @@ fn claims(signed: &Signed) -> Outcome<Claims> {
     }
 }
 
-fn open(place: &Place) -> Outcome<Offline> {
+fn open(place: &LedgerPath) -> Outcome<Offline> {
     Offline::open(
         Arc::new(RealDisk),
         &place.data_dir,

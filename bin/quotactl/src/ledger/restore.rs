@@ -11,7 +11,7 @@ use quota_journal::{BackedUp, Offline, disk::RealDisk};
 
 use super::{building::Building, checkpoints::Claims, open, unread, verify};
 use crate::{
-    args::{Jobs, Place},
+    args::{Jobs, LedgerPath},
     failure::{Exit, Failure, Outcome},
     output::Output,
     progress::Progress,
@@ -26,7 +26,7 @@ pub(super) fn run(
     output: &Output,
 ) -> Outcome {
     let building = Building::begin(data_dir)?;
-    let place = Place {
+    let place = LedgerPath {
         data_dir: backup.to_path_buf(),
         archive: None,
     };
@@ -37,7 +37,7 @@ pub(super) fn run(
 }
 
 /// Copies the ledger through a pipe, as from a daemon.
-fn copy(from: &Place, to: &Path) -> Outcome<BackedUp> {
+fn copy(from: &LedgerPath, to: &Path) -> Outcome<BackedUp> {
     let Offline::Data(data) = open(from)? else {
         return Err(Failure::new(Exit::NotFound, "it is an archive, no backup")
             .about(from.data_dir.display()));

@@ -15,14 +15,14 @@ use super::{
     REPAIR, checkpoints::Claims, damage_as_json, is_repairable, replay, unfolded, unopened, unread,
 };
 use crate::{
-    args::{Jobs, Place},
+    args::{Jobs, LedgerPath},
     failure::{Exit, Failure, Outcome},
     output::{Output, note},
     progress::Progress,
 };
 
 /// Checks a ledger; fails with [`Exit::Damaged`] if it is damaged.
-pub(super) fn run(place: &Place, claims: Claims, jobs: &Jobs, output: &Output) -> Outcome {
+pub(super) fn run(place: &LedgerPath, claims: Claims, jobs: &Jobs, output: &Output) -> Outcome {
     let found = check(place, claims, jobs)?;
     if output.is_structured() {
         output.value(&as_json(&found))?;
@@ -33,7 +33,7 @@ pub(super) fn run(place: &Place, claims: Claims, jobs: &Jobs, output: &Output) -
 }
 
 /// Checks a ledger, and reports findings that are no damage.
-pub(crate) fn check(place: &Place, claims: Claims, jobs: &Jobs) -> Outcome<Verified> {
+pub(crate) fn check(place: &LedgerPath, claims: Claims, jobs: &Jobs) -> Outcome<Verified> {
     let directory = &place.data_dir;
     let archive = place.archive.as_deref();
     let bytes = Bytes {

@@ -14,8 +14,8 @@
 use std::borrow::Cow;
 
 use super::{
-    Basis, By, Denied, FingerprintedRequest, Notice, Policy, Refusal, Request, case::Case, explain,
-    names, names::needs_later, reserve, versions,
+    Basis, Denied, FingerprintedRequest, Notice, Policy, Refusal, Request, Requester, case::Case,
+    explain, names, names::needs_later, reserve, versions,
 };
 use crate::{
     event::{Event, Reservation, Sequence},
@@ -75,7 +75,7 @@ pub struct Admitted {
 pub fn admit(
     state: &State,
     now: Timestamp,
-    by: &By,
+    by: &Requester,
     review: &Review,
     policy: &Policy,
 ) -> Result<Admitted, Refusal> {
@@ -89,7 +89,7 @@ pub fn admit(
 fn consider(
     state: &State,
     now: Timestamp,
-    by: &By,
+    by: &Requester,
     review: &Review,
     policy: &Policy,
 ) -> Result<Admitted, Refusal> {
@@ -130,7 +130,7 @@ pub fn is_unlimited(state: &State, namespace: &str, policy: &Policy) -> bool {
 fn decide(
     state: &State,
     now: Timestamp,
-    by: &By,
+    by: &Requester,
     request: &FingerprintedRequest,
     holds: bool,
     policy: &Policy,
@@ -165,7 +165,7 @@ fn decide(
 /// principal can release its own at any time: in both cases the request is decided anew.
 fn held_before<'s>(
     state: &'s State,
-    by: &By,
+    by: &Requester,
     request: &FingerprintedRequest,
 ) -> Result<Option<&'s Tracked>, Refusal> {
     let tracked = state.tracked(&request.namespace, &request.uid);
@@ -194,7 +194,7 @@ fn prolonged(pending: &Reservation, now: Timestamp, policy: &Policy) -> Option<E
 fn reconsider(
     state: &State,
     now: Timestamp,
-    by: &By,
+    by: &Requester,
     request: &FingerprintedRequest,
     holds: bool,
     policy: &Policy,
@@ -280,7 +280,7 @@ fn unseen_before<'r>(state: &State, request: &'r Request) -> Option<&'r Footprin
 fn grow_unseen(
     state: &State,
     now: Timestamp,
-    by: &By,
+    by: &Requester,
     request: &FingerprintedRequest,
     before: &Footprint,
     holds: bool,
@@ -336,7 +336,7 @@ fn scaled(state: &State, request: &Request, replicas: u64) -> Result<Option<Foot
 }
 
 /// The pending reservation that the requester has made for the object. Those of others say what they like.
-fn own_pending<'s>(state: &'s State, by: &By, request: &Request) -> Option<&'s Reservation> {
+fn own_pending<'s>(state: &'s State, by: &Requester, request: &Request) -> Option<&'s Reservation> {
     let pending = state.pending_of(&request.namespace, &request.uid)?;
     by.made(&pending.owner).then_some(&*pending.reservation)
 }

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{By, GroupChange, QuotaChange, Refusal, Request};
+use super::{GroupChange, QuotaChange, Refusal, Request, Requester};
 use crate::{
     size,
     state::{Overlay, State},
@@ -150,7 +150,7 @@ impl Bounds {
     pub(crate) fn check_commit(
         &self,
         state: &State,
-        by: &By,
+        by: &Requester,
         namespace: &str,
         owner: &Name,
         replaced: Option<&Name>,

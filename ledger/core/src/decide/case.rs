@@ -4,7 +4,7 @@
 use std::{borrow::Cow, sync::Arc};
 
 use super::{
-    Basis, By, Denied, FingerprintedRequest, Policy, Refusal, Request,
+    Basis, Denied, FingerprintedRequest, Policy, Refusal, Request, Requester,
     explain::{Detail, checked_quotas, detail},
     versions,
 };
@@ -51,7 +51,7 @@ pub(super) struct Case<'a> {
 }
 
 /// An object that bears the name of the requested one.
-pub(super) struct Beside<'a> {
+pub(super) struct NameBearer<'a> {
     pub(super) bearer: Uid,
     pub(super) footprint: &'a Footprint,
 }
@@ -59,7 +59,7 @@ pub(super) struct Beside<'a> {
 impl<'a> Case<'a> {
     pub(super) fn of(
         state: &'a State,
-        by: &By,
+        by: &Requester,
         request: &'a FingerprintedRequest,
         overlay: Overlay,
     ) -> Self {
@@ -71,7 +71,7 @@ impl<'a> Case<'a> {
 
     pub(super) fn taking_the_place_of(
         state: &'a State,
-        by: &By,
+        by: &Requester,
         request: &'a FingerprintedRequest,
         mut superseded: Vec<Uid>,
         mut overlay: Overlay,
@@ -118,7 +118,7 @@ impl<'a> Case<'a> {
     }
 
     /// The case of an object that is to follow another one under the same name.
-    pub(super) fn beside(self, Beside { bearer, footprint }: Beside<'a>) -> Self {
+    pub(super) fn beside(self, NameBearer { bearer, footprint }: NameBearer<'a>) -> Self {
         Self {
             before: Some(Cow::Borrowed(footprint)),
             observed: Some(footprint),
@@ -340,7 +340,7 @@ impl<'a> Case<'a> {
     pub(super) fn check_share(
         &self,
         state: &State,
-        by: &By,
+        by: &Requester,
         policy: &Policy,
     ) -> Result<(), Refusal> {
         if by.is_anybody || !self.counts_for_more() {
@@ -431,7 +431,7 @@ pub(super) struct SameNameReservations {
 
 pub(super) fn namesakes(
     state: &State,
-    by: &By,
+    by: &Requester,
     request: &Request,
     overlay: &Overlay,
 ) -> SameNameReservations {

@@ -32,14 +32,14 @@ pub enum Comparison {
 
 /// The record of an object at the time of the comparison. A repair applies to this record only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct ComparedRecord {
     /// The entry that last changed the footprint.
     pub entry: Sequence,
     /// Its version; 0: unknown.
     pub version: u64,
 }
 
-impl From<&ObjectView> for Seen {
+impl From<&ObjectView> for ComparedRecord {
     fn from(recorded: &ObjectView) -> Self {
         Self {
             entry: recorded.entry,
@@ -58,7 +58,7 @@ pub enum Repair {
         /// The quota that the object is, if quotas are adopted.
         quota: Option<Box<Adopted>>,
         /// The record of the object; none: it was not recorded.
-        seen: Option<Seen>,
+        seen: Option<ComparedRecord>,
         /// The entry that had set the quota of its name; none: there was none. Used only if the object is a quota.
         quota_seen: Option<Sequence>,
     },
@@ -69,7 +69,7 @@ pub enum Repair {
         /// The object.
         uid: Uid,
         /// The record of the object.
-        seen: Seen,
+        seen: ComparedRecord,
     },
 }
 
@@ -161,7 +161,7 @@ pub fn repair(state: &State, repair: &Repair, now: Timestamp) -> Repaired {
             seen,
         } => match find(state, namespace.as_deref(), uid) {
             None => Repaired::Right,
-            Some(recorded) if Seen::from(&recorded) != *seen => Repaired::Changed,
+            Some(recorded) if ComparedRecord::from(&recorded) != *seen => Repaired::Changed,
             Some(recorded) if state.committed_lately(&recorded, now).is_some() => Repaired::Early,
             Some(recorded) => Repaired::Done(end(state, recorded, Cause::Drift)),
         },
@@ -180,7 +180,7 @@ fn find(state: &State, namespace: Option<&str>, uid: &Uid) -> Option<ObjectView>
 fn set(
     state: &State,
     (listed, quota): (&Observed, Option<&Adopted>),
-    seen: Option<Seen>,
+    seen: Option<ComparedRecord>,
     quota_seen: Option<Sequence>,
     now: Timestamp,
 ) -> Repaired {
@@ -191,7 +191,7 @@ fn set(
     match (&recorded, seen) {
         (Some(recorded), _) if is_newer(recorded, listed) => return Repaired::Changed,
         (Some(recorded), _) if is_right(recorded) => return Repaired::Right,
-        (Some(recorded), Some(seen)) if Seen::from(recorded) == seen => {}
+        (Some(recorded), Some(seen)) if ComparedRecord::from(recorded) == seen => {}
         (None, None) if !state.is_deleted(&listed.namespace, &listed.uid) => {}
         _ => return Repaired::Changed,
     }

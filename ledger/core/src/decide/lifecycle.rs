@@ -1,6 +1,6 @@
 //! Extending, committing and releasing reservations.
 
-use super::{Bounds, By, Policy, Refusal};
+use super::{Bounds, Policy, Refusal, Requester};
 use crate::{
     event::{Event, Sequence},
     state::{End, ReservationView, State},
@@ -8,7 +8,12 @@ use crate::{
 use planted::Bug;
 use quota_semantics::{Name, Span, Timestamp, resource::ResourceList, uid::Uid};
 
-fn find(state: &State, namespace: &str, uid: &Uid, by: &By) -> Result<ReservationView, Refusal> {
+fn find(
+    state: &State,
+    namespace: &str,
+    uid: &Uid,
+    by: &Requester,
+) -> Result<ReservationView, Refusal> {
     let view = state.reservation(namespace, uid);
     let view = view.ok_or_else(|| unknown(uid))?;
     by.must_own(&view.owner, uid)?;
@@ -35,7 +40,7 @@ fn ended(end: End, view: ReservationView) -> Refusal {
 pub fn extend(
     state: &State,
     now: Timestamp,
-    by: &By,
+    by: &Requester,
     namespace: &str,
     uid: &Uid,
     ttl: Span,
@@ -72,7 +77,7 @@ pub fn extend(
 /// `NotFound`, `NotOwner`, `Expired`, `AlreadyReleased`, `ExceedsReservation`, or `LimitReached`.
 pub fn commit(
     state: &State,
-    by: &By,
+    by: &Requester,
     namespace: &str,
     uid: &Uid,
     resources: Option<&ResourceList>,
@@ -115,7 +120,12 @@ pub fn commit(
 ///
 /// # Errors
 /// `NotFound`, `NotOwner`, or `AlreadyObserved`: the holder cannot remove an object that a source has reported.
-pub fn release(state: &State, by: &By, namespace: &str, uid: &Uid) -> Result<Vec<Event>, Refusal> {
+pub fn release(
+    state: &State,
+    by: &Requester,
+    namespace: &str,
+    uid: &Uid,
+) -> Result<Vec<Event>, Refusal> {
     let tracked = state.tracked(namespace, uid).ok_or_else(|| unknown(uid))?;
     let (uid, namespace) = (uid.clone(), tracked.reservation.namespace.clone());
     if let Err(refusal) = by.must_own(&tracked.owner, &uid) {

@@ -32,14 +32,14 @@ pub use admit::{Admitted, Measure, Review, admit, is_unlimited};
 pub use bounds::Bounds;
 pub(crate) use bounds::RELISTS_MAX;
 pub use charging::{is_charging, set_charging, set_object_labels};
-pub use correct::{Comparison, Repair, Repaired, Seen, compare, repair};
+pub use correct::{ComparedRecord, Comparison, Repair, Repaired, compare, repair};
 pub use due::{bound_ended, due, held_too_long};
 pub use group::{GroupBounds, GroupChange, delete_group, set_group};
 pub use lifecycle::{commit, extend, fail, release, revocable};
 pub use observe::{
     Adopted, Sighting, Verdict, advance, gap, observe, reject, replace, reset, was_consumed_before,
 };
-pub use owner::By;
+pub use owner::Requester;
 pub use quota::{
     Precondition, QuotaChange, belongs_to_source, delete_quota, is_adopted, set_quota,
     unless_adopted,

@@ -5,8 +5,8 @@
 //! - Any of several requested objects may be the one that is stored: the reservation is no less than for the largest.
 
 use super::{
-    Basis, By, FingerprintedRequest,
-    case::{self, Beside, Case},
+    Basis, FingerprintedRequest, Requester,
+    case::{self, Case, NameBearer},
 };
 use crate::{
     event::{Event, Observed},
@@ -15,7 +15,11 @@ use crate::{
 use quota_semantics::uid::Uid;
 
 /// An object that an API server is about to store, in the context of the state.
-pub(super) fn case<'a>(state: &'a State, by: &By, request: &'a FingerprintedRequest) -> Case<'a> {
+pub(super) fn case<'a>(
+    state: &'a State,
+    by: &Requester,
+    request: &'a FingerprintedRequest,
+) -> Case<'a> {
     let case = in_place(state, by, request);
     match beside(state, &case) {
         Some(beside) => case.beside(beside),
@@ -25,7 +29,7 @@ pub(super) fn case<'a>(state: &'a State, by: &By, request: &'a FingerprintedRequ
 
 /// The request supersedes the requester's pending reservations for the same name. If the two footprints belong to
 /// different quotas or groups, neither can stand for the other, and both are held.
-fn in_place<'a>(state: &'a State, by: &By, request: &'a FingerprintedRequest) -> Case<'a> {
+fn in_place<'a>(state: &'a State, by: &Requester, request: &'a FingerprintedRequest) -> Case<'a> {
     let overlay = Overlay::default();
     let pending = |uid: &Uid| {
         let pending = state.pending_of(&request.namespace, uid)?;
@@ -43,7 +47,7 @@ fn in_place<'a>(state: &'a State, by: &By, request: &'a FingerprintedRequest) ->
 
 /// The object that bears the name of the new object. If another reservation waits for the end of that object already,
 /// it is not counted a second time.
-fn beside<'a>(state: &'a State, case: &Case<'a>) -> Option<Beside<'a>> {
+fn beside<'a>(state: &'a State, case: &Case<'a>) -> Option<NameBearer<'a>> {
     let request = case.request;
     if request.basis != Basis::Create || request.name.is_empty() || case.before.is_some() {
         return None;
@@ -52,7 +56,7 @@ fn beside<'a>(state: &'a State, case: &Case<'a>) -> Option<Beside<'a>> {
     let named = state.object_named(&request.namespace, &resource, &request.name)?;
     let is_free = !state.is_waited_for(&request.namespace, &named.uid, &case.superseded);
     let footprint = state.footprint_in(&request.namespace, &named.uid)?;
-    (named.uid != request.uid && is_free).then_some(Beside {
+    (named.uid != request.uid && is_free).then_some(NameBearer {
         bearer: named.uid,
         footprint,
     })

@@ -5,7 +5,7 @@ use quota_semantics::{Name, uid::Uid};
 
 /// The requester, and whether it may change the reservations of others.
 #[derive(Clone, Debug)]
-pub struct By {
+pub struct Requester {
     /// The principal. The reservations that it makes belong to it.
     pub principal: Name,
     /// Whether the principal has the role `admin` for the request.
@@ -14,7 +14,7 @@ pub struct By {
     pub is_anybody: bool,
 }
 
-impl By {
+impl Requester {
     /// A requester that may change only its own reservations.
     #[must_use]
     pub fn holder(principal: impl Into<Name>) -> Self {

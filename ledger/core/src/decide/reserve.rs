@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use planted::Bug;
 
 use super::{
-    Basis, By, FingerprintedRequest, Notice, Policy, Refusal, Request, case::Case,
+    Basis, FingerprintedRequest, Notice, Policy, Refusal, Request, Requester, case::Case,
     explain::checked_quotas,
 };
 use crate::{
@@ -54,7 +54,7 @@ pub struct Checked {
 pub fn reserve(
     state: &State,
     now: Timestamp,
-    by: &By,
+    by: &Requester,
     request: &FingerprintedRequest,
     policy: &Policy,
 ) -> Result<Reserved, Refusal> {
@@ -69,7 +69,7 @@ pub fn reserve(
 pub fn reserve_all(
     state: &State,
     now: Timestamp,
-    by: &By,
+    by: &Requester,
     requests: &[FingerprintedRequest],
     policy: &Policy,
 ) -> Result<Vec<Reserved>, (usize, Refusal)> {
@@ -109,7 +109,7 @@ pub fn amounts_to_check(state: &State, request: &Request) -> usize {
 pub fn check(
     state: &State,
     now: Timestamp,
-    by: &By,
+    by: &Requester,
     request: &FingerprintedRequest,
     policy: &Policy,
 ) -> Result<Checked, Refusal> {
@@ -136,7 +136,7 @@ pub fn check(
 fn decide(
     state: &State,
     now: Timestamp,
-    by: &By,
+    by: &Requester,
     request: &FingerprintedRequest,
     policy: &Policy,
     overlay: Overlay,

@@ -98,8 +98,8 @@ impl Overlay {
     }
 
     /// The sums of all groups.
-    pub(super) const fn loads<'a>(&'a self, groups: &'a Groups) -> Seen<'a> {
-        Seen {
+    pub(super) const fn loads<'a>(&'a self, groups: &'a Groups) -> OverlaidGroups<'a> {
+        OverlaidGroups {
             groups,
             overlay: self,
         }
@@ -256,12 +256,12 @@ impl Overlay {
 }
 
 /// Read access to groups with the changes of the decision.
-pub(super) struct Seen<'a> {
+pub(super) struct OverlaidGroups<'a> {
     groups: &'a Groups,
     overlay: &'a Overlay,
 }
 
-impl Loads for Seen<'_> {
+impl Loads for OverlaidGroups<'_> {
     type Id = u32;
 
     fn parent(&self, group: u32) -> Option<u32> {

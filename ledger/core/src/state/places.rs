@@ -14,7 +14,7 @@ pub(super) fn make_room(table: &mut HashTable<u32>, hash: impl Fn(u32) -> u64) {
     if table.len() < table.capacity() || table.len() < FEW {
         return;
     }
-    let mut places = Places::default();
+    let mut places = SlotSet::default();
     table.iter().for_each(|&place| places.insert(place));
     // As the table itself would do: twice the size, or the same size if removed places take half of it.
     let mut grown = HashTable::with_capacity(table.len().saturating_mul(2).max(1));
@@ -26,9 +26,9 @@ pub(super) fn make_room(table: &mut HashTable<u32>, hash: impl Fn(u32) -> u64) {
 
 /// A set of places: a bit for each.
 #[derive(Default)]
-struct Places(Vec<u64>);
+struct SlotSet(Vec<u64>);
 
-impl Places {
+impl SlotSet {
     fn insert(&mut self, place: u32) {
         let word = (place / u64::BITS) as usize;
         if word >= self.0.len() {

@@ -30,13 +30,13 @@ pub struct QuotasView {
 /// A quota, and the data for its numbers. Taking the copy copies pointers.
 #[derive(Clone, Debug)]
 pub struct CopiedQuota {
-    beside: Arc<Beside>,
+    beside: Arc<SharedByQuotas>,
     quota: QuotaState,
 }
 
 /// The data that the quotas of a namespace share.
 #[derive(Debug)]
-struct Beside {
+struct SharedByQuotas {
     sums: Arc<Sums>,
     /// The first of its pending reservations, and the observed footprints of their objects.
     pending: Vec<(Arc<Reservation>, Option<Arc<Footprint>>)>,
@@ -59,7 +59,7 @@ impl State {
         let namespace = self.namespaces.find(namespace)?;
         let quota = namespace.quotas.get(name)?;
         Some(CopiedQuota {
-            beside: Arc::new(self.beside_quotas(namespace, HOLDS_MAX)),
+            beside: Arc::new(self.shared_by_quotas(namespace, HOLDS_MAX)),
             quota: quota.clone(),
         })
     }
@@ -81,7 +81,7 @@ impl State {
         let Some(namespace) = self.namespaces.find(namespace) else {
             return QuotasView::default();
         };
-        let beside = Arc::new(self.beside_quotas(namespace, holds));
+        let beside = Arc::new(self.shared_by_quotas(namespace, holds));
         let quotas = namespace.quotas.values();
         QuotasView {
             quotas: quotas
@@ -120,7 +120,7 @@ impl State {
                 }
                 let beside = beside.get_or_insert_with(|| {
                     work += namespace.sums.used.len() + namespace.sums.reserved.len();
-                    Arc::new(self.beside_quotas(namespace, HOLDS_MAX))
+                    Arc::new(self.shared_by_quotas(namespace, HOLDS_MAX))
                 });
                 let copied = CopiedQuota {
                     beside: beside.clone(),
@@ -138,7 +138,7 @@ impl State {
         (page, false)
     }
 
-    fn beside_quotas(&self, namespace: &Namespace, holds: usize) -> Beside {
+    fn shared_by_quotas(&self, namespace: &Namespace, holds: usize) -> SharedByQuotas {
         let pending = |&place: &u32| {
             let tracked = self.reservations.get(place);
             (tracked.reservation.clone(), self.beside(tracked).cloned())
@@ -148,7 +148,7 @@ impl State {
         let amounts = pending
             .iter()
             .map(|(reservation, _)| reservation.footprint.resources.len());
-        Beside {
+        SharedByQuotas {
             sums: namespace.sums.clone(),
             pending_amounts: amounts.sum(),
             pending,
@@ -253,7 +253,7 @@ impl CopiedQuota {
     }
 }
 
-impl Beside {
+impl SharedByQuotas {
     fn view(&self, quota: &QuotaState) -> QuotaView {
         QuotaView {
             record: quota.record.clone(),

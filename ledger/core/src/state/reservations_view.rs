@@ -20,11 +20,11 @@ const STEP: usize = 1024;
 #[derive(Clone, Debug)]
 pub struct ReservationsView {
     reservations: Slab<Tracked, { reservations::CHUNK }>,
-    places: Places,
+    places: Selected,
 }
 
 #[derive(Clone, Debug)]
-enum Places {
+enum Selected {
     /// The places of all pending or committed reservations, in no order.
     Granted(Vec<u32>),
     /// The places of some reservations that ended behind a place, in the order of their ends.
@@ -52,7 +52,7 @@ impl State {
         after: ReservationPlace,
     ) -> ReservationsView {
         let granted = |places: Option<&BTreeSet<u32>>| {
-            Places::Granted(places.into_iter().flatten().copied().collect())
+            Selected::Granted(places.into_iter().flatten().copied().collect())
         };
         let found = self.namespaces.find(namespace);
         ReservationsView {
@@ -62,7 +62,7 @@ impl State {
                 ReservationState::Committed => granted(found.map(|namespace| &namespace.committed)),
                 wanted => {
                     let mut ended = self.reservations.ended_in(namespace, after);
-                    Places::Ended {
+                    Selected::Ended {
                         places: ended.by_ref().take(ENDED_WORK).collect(),
                         wanted,
                         more: ended.next().is_some(),
@@ -78,8 +78,8 @@ impl ReservationsView {
     #[must_use]
     pub const fn len(&self) -> usize {
         match &self.places {
-            Places::Granted(places) => places.len(),
-            Places::Ended { places, .. } => places.len(),
+            Selected::Granted(places) => places.len(),
+            Selected::Ended { places, .. } => places.len(),
         }
     }
 
@@ -102,8 +102,8 @@ impl ReservationsView {
         };
         let all = self.len();
         let sum = match &self.places {
-            Places::Granted(places) => places.iter().copied().try_fold(all, sum),
-            Places::Ended { places, .. } => places.iter().map(|it| it.1).try_fold(all, sum),
+            Selected::Granted(places) => places.iter().copied().try_fold(all, sum),
+            Selected::Ended { places, .. } => places.iter().map(|it| it.1).try_fold(all, sum),
         };
         match sum {
             ControlFlow::Break(amounts) | ControlFlow::Continue(amounts) => amounts,
@@ -124,8 +124,8 @@ impl ReservationsView {
         pause: impl FnMut(),
     ) -> ReservationsPage {
         let (places, next) = match &self.places {
-            Places::Granted(places) => self.granted(places, after, limit, pause),
-            Places::Ended {
+            Selected::Granted(places) => self.granted(places, after, limit, pause),
+            Selected::Ended {
                 places,
                 wanted,
                 more,

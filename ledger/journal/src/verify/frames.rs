@@ -14,7 +14,7 @@ use super::{
 
 /// The findings in a part.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct Findings {
     pub(super) batches: u64,
     pub(super) entries: u64,
     pub(super) bytes: u64,
@@ -30,7 +30,7 @@ pub(super) struct Frames<'a> {
     pub(super) file: &'a Path,
     pub(super) awaited: &'a [(u64, Option<Durable>)],
     pub(super) observer: &'a dyn Observer,
-    pub(super) seen: Seen,
+    pub(super) seen: Findings,
 }
 
 impl<'a> Frames<'a> {
@@ -43,7 +43,7 @@ impl<'a> Frames<'a> {
             file,
             awaited,
             observer,
-            seen: Seen::default(),
+            seen: Findings::default(),
         }
     }
 

@@ -22,7 +22,7 @@ use super::{
         watermark,
     },
     Damage, Disk, Durable, Error, Observer, Verified,
-    frames::{self, Frames, Seen},
+    frames::{self, Findings, Frames},
 };
 
 pub(super) struct Verifier<'a> {
@@ -87,7 +87,7 @@ impl<'a> Verifier<'a> {
     }
 
     /// Adds the findings in a part. Parts are added in order.
-    fn take(&mut self, seen: Seen) {
+    fn take(&mut self, seen: Findings) {
         let found = &mut self.found;
         found.batches = found.batches.saturating_add(seen.batches);
         found.entries = found.entries.saturating_add(seen.entries);
@@ -107,7 +107,7 @@ impl<'a> Verifier<'a> {
         items: &[T],
         file: impl Fn(&T) -> &Path + Sync,
         look: impl Fn(&T, &mut Frames<'_>) -> Result<(), Error> + Sync,
-    ) -> Vec<(Seen, Result<(), Error>)> {
+    ) -> Vec<(Findings, Result<(), Error>)> {
         let checked = AtomicU64::new(self.found.bytes);
         frames::each(items, self.jobs, |item| {
             let path = file(item);

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use quota_core::{
     codec,
-    decide::{self, By, Policy, Refusal},
+    decide::{self, Policy, Refusal, Requester},
     event::Actor,
     state::State,
     transaction::WriteTransaction,
@@ -224,7 +224,7 @@ fn fold(state: &mut State, stored: &StoredBatch) {
 
 fn carry_out(transaction: &mut WriteTransaction<'_>, op: &Op, policy: &Policy) -> Said {
     let (state, now) = (transaction.state(), transaction.now());
-    let by = By::holder("client");
+    let by = Requester::holder("client");
     let (events, said) = match op {
         Op::Read => return Said::Done,
         Op::SetQuota => (decide::set_quota(state, now, &clients::quota()), Said::Done),

@@ -59,7 +59,13 @@ impl World {
     }
 
     fn admit(&mut self, review: &Review) -> Result<Admitted, String> {
-        let admitted = admit(&self.state, NOW, &By::holder("test"), review, &self.policy);
+        let admitted = admit(
+            &self.state,
+            NOW,
+            &Requester::holder("test"),
+            review,
+            &self.policy,
+        );
         let admitted = admitted.map_err(|refusal| refusal.to_string())?;
         self.record(admitted.events.clone());
         Ok(admitted)

@@ -88,14 +88,14 @@ impl Given {
         compare(&self.state, listed, None, at(0))
     }
 
-    fn seen(&self, id: &str) -> Option<Seen> {
+    fn seen(&self, id: &str) -> Option<ComparedRecord> {
         self.state
             .object("team-a", &uid(id))
             .as_ref()
-            .map(Seen::from)
+            .map(ComparedRecord::from)
     }
 
-    fn set(&self, object: Observed, seen: Option<Seen>) -> Repaired {
+    fn set(&self, object: Observed, seen: Option<ComparedRecord>) -> Repaired {
         let repair = Repair::Set {
             object: Box::new(object),
             quota: None,
@@ -105,7 +105,7 @@ impl Given {
         super::repair(&self.state, &repair, at(0))
     }
 
-    fn end(&self, id: &str, seen: Seen) -> Repaired {
+    fn end(&self, id: &str, seen: ComparedRecord) -> Repaired {
         let uid = uid(id);
         let namespace = None;
         let repair = Repair::End {
@@ -132,7 +132,7 @@ impl Given {
             object: None,
             ttl: None,
         });
-        let by = decide::By::holder("test");
+        let by = decide::Requester::holder("test");
         let reserved =
             decide::reserve(&self.state, at(0), &by, &request, &Policy::default()).unwrap();
         self.record(reserved.events);

@@ -163,7 +163,7 @@ fn what_a_later_review_relies_on_is_held_as_long_as_what_is_granted_then() {
             (later, &retry, true),
             (later, &retry, false),
         ] {
-            let by = By::holder("test");
+            let by = Requester::holder("test");
             let admitted = admit(&world.state, now, &by, review, &world.policy).unwrap();
             let expirations = admitted.events.iter().filter_map(|event| match event {
                 Event::ReservationExtended { expiration, .. } => Some(*expiration),

@@ -198,7 +198,7 @@ fn what_others_reserve_under_the_uid_of_an_object_does_not_measure_it() {
         let reserved = of_another(review.clone(), |request| {
             request.footprint = Footprint::default();
         });
-        let by = By::holder("tenant");
+        let by = Requester::holder("tenant");
         let granted =
             crate::decide::reserve(&world.state, NOW, &by, &reserved.request, &world.policy);
         WriteTransaction::new(&mut world.state, &mut world.open, NOW)
@@ -212,7 +212,7 @@ fn what_others_reserve_under_the_uid_of_an_object_does_not_measure_it() {
 
     // An object that is not observed.
     let mut world = World::with_quota(&[("requests.cpu", "5")]);
-    let by = By::holder("tenant");
+    let by = Requester::holder("tenant");
     let all = crate::decide::reserve(
         &world.state,
         NOW,
@@ -255,7 +255,7 @@ fn what_others_reserve_for_an_observed_pod_does_not_make_it_a_replica() {
     world.see(&deployment("web", 1, CORE), 1);
     world.see(&pod("a", "1"), 1);
     assert_eq!(world.counted("requests.cpu"), "2+0");
-    let by = By::holder("tenant");
+    let by = Requester::holder("tenant");
     let forged = of_another(replica("a", "0"), |request| request.name = "b".into());
     let granted = crate::decide::reserve(&world.state, NOW, &by, &forged.request, &world.policy);
     world.record(granted.unwrap().events);
@@ -296,7 +296,7 @@ fn a_pod_of_a_kind_that_is_no_longer_charged_is_listed_as_a_pod() {
 #[test]
 fn a_commit_is_returned_while_the_webhook_holds_for_the_same_object() {
     let mut world = World::with_quota(&[("requests.cpu", "9")]);
-    let by = By::holder("tenant");
+    let by = Requester::holder("tenant");
     let reserved = crate::decide::reserve(
         &world.state,
         NOW,

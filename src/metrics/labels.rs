@@ -215,8 +215,6 @@ labels! {
         InvalidQuantity = "invalid_quantity",
         /// Larger than the limit.
         TooLarge = "too_large",
-        /// A relist of all namespaces by one of several clusters on the stream.
-        SeveralClusters = "several_clusters",
         /// Anything else.
         Other = "other",
     }

@@ -6,7 +6,6 @@ use async_nats::{HeaderMap, jetstream::Message};
 use bytes::Bytes;
 use futures::{FutureExt as _, Stream, StreamExt as _};
 use quota_core::{
-    decide::{Finish, Relist},
     event::Cursor,
     source::{self, Follower},
 };
@@ -16,7 +15,7 @@ use super::{Ended, Intake, position::MessagePosition};
 use crate::{
     clock::now,
     intake::{
-        payload::{Events, Incoming, Reader, Rejected},
+        payload::{Events, Reader, Rejected},
         record::{Chunk, Consumed},
     },
     metrics::{Limit, Rejection, limit_reached},
@@ -147,10 +146,6 @@ impl<'a> Gather<'a> {
             self.intake.publishers.want_all();
         }
         self.meet(&message.subject);
-        if !message.payload.is_empty() {
-            let publishers = &self.intake.publishers;
-            publishers.published(&message.subject, place.time);
-        }
         let events = self.events(&message, now).peekable();
         let payload = message.message.payload;
         self.reading = Some(Reading {
@@ -215,23 +210,8 @@ impl<'a> Gather<'a> {
             }
             match reading.events.next() {
                 Some(Ok(incoming)) => {
-                    let Intake {
-                        source, publishers, ..
-                    } = self.intake;
                     let time = reading.message.place.time;
-                    let relisted = relists_whole_clusters(&incoming).cloned();
-                    let other = relisted.and_then(|kind| {
-                        let other = publishers.other_cluster(&self.subject, time)?;
-                        Some(several_clusters(kind, &other))
-                    });
-                    match other {
-                        Some(rejected) => {
-                            tracing::warn!(stream = %source, subject = self.subject, reason = rejected.reason, "a relist is rejected");
-                            let position = self.follower.position();
-                            self.chunk.add_rejected(source, position, rejected);
-                        }
-                        None => self.chunk.add_received(incoming, source, time),
-                    }
+                    self.chunk.add_received(incoming, &self.intake.source, time);
                 }
                 Some(Err(mut rejected)) => {
                     if rejected.line > 1 {
@@ -247,39 +227,6 @@ impl<'a> Gather<'a> {
             }
         }
         self.last = self.reading.take().map(|reading| reading.message);
-    }
-}
-
-/// The kind whose objects in all namespaces an event lists, or ends the list of. Kubernetes' own end marker names no
-/// scope, and has no effect without a begin.
-fn relists_whole_clusters(incoming: &Incoming) -> Option<&Name> {
-    match incoming.relist.as_ref()? {
-        Relist::Begin {
-            resource,
-            namespace: None,
-            ..
-        }
-        | Relist::Finish(Finish {
-            resource,
-            namespace: None,
-            is_bookmark: false,
-            ..
-        }) => Some(resource),
-        _ => None,
-    }
-}
-
-/// The rejection of a relist that would end the objects of another cluster.
-fn several_clusters(kind: Name, other: &Name) -> Rejected {
-    Rejected {
-        line: 1,
-        rejection: Rejection::SeveralClusters,
-        reason: format!(
-            "the cluster {other} publishes here, too: a relist of {kind} in all namespaces would end its objects; \
-             give each cluster a stream or nats.subject of its own"
-        ),
-        resource: Some(kind),
-        text: Bytes::new(),
     }
 }
 

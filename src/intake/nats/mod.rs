@@ -9,7 +9,6 @@
 //! message may have been removed before it was consumed. A recreated stream is read from its beginning, and a gap is
 //! recorded; both are safe, since events are identified by uid and version.
 
-mod clusters;
 mod connect;
 mod gather;
 mod identity;

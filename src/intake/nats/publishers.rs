@@ -11,12 +11,11 @@ use std::{
 
 use async_nats::{Client, Request, RequestErrorKind};
 use parking_lot::Mutex;
-use quota_semantics::{Name, Timestamp};
+use quota_semantics::Name;
 use serde::Serialize;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::clusters::Clusters;
 use crate::{config, intake::sources::RequestedRelist, metrics};
 
 /// Most kinds that a request names; for more, all kinds are requested.
@@ -37,8 +36,6 @@ pub(super) struct Publishers(Arc<Shared>);
 
 struct Shared {
     pending: Mutex<Pending>,
-    /// The clusters that have published, whether or not they receive requests.
-    clusters: Mutex<Clusters>,
     changed: Notify,
     /// The subject filter of the consumer.
     pattern: String,
@@ -191,7 +188,6 @@ impl Publishers {
         Self(Arc::new(Shared {
             is_named: named.is_some_and(|cluster| pending.meet(cluster)),
             pending: Mutex::new(pending),
-            clusters: Mutex::default(),
             changed: Notify::new(),
             pattern: settings.subject.clone(),
             prefix: settings.control_prefix.clone(),
@@ -226,19 +222,6 @@ impl Publishers {
         if self.0.pending.lock().meet(cluster) {
             self.0.changed.notify_one();
         }
-    }
-
-    /// Records that the cluster that a subject names has published a message at this time.
-    pub(super) fn published(&self, subject: &str, time: Timestamp) {
-        if let Some(cluster) = cluster_of(&self.0.pattern, subject) {
-            self.0.clusters.lock().note(cluster, time);
-        }
-    }
-
-    /// Another cluster than that of this subject, if it has published not long before this time.
-    pub(super) fn other_cluster(&self, subject: &str, time: Timestamp) -> Option<Name> {
-        let cluster = cluster_of(&self.0.pattern, subject)?;
-        self.0.clusters.lock().other_than(cluster, time).cloned()
     }
 
     /// Requests all kinds, since events of any kind may have been lost.

@@ -21,46 +21,6 @@ fn outcome(event: &Event) -> Option<(RelistOutcome, u64, u64)> {
     }
 }
 
-/// Two clusters publish to one ledger, and each lists only its own objects.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_does_not_end_the_objects_of_another_one() {
-    let scene = Scene::new();
-    scene.first_contact().await;
-    let context = scene.server.jetstream().await;
-    let daemon = scene.daemon().await;
-    let subject = "quota.objects.there";
-    let sent = context.publish(subject, widget("ADDED", 1, 1).into()).await;
-    sent.unwrap().await.unwrap();
-    let of_b = |line: &str| {
-        line.replace(
-            "\"resource\"",
-            r#""namespace":"b","allowEmpty":true,"resource""#,
-        )
-    };
-    let lines = [
-        BEGIN.to_owned(),
-        widget("ADDED", 2, 1),
-        END.to_owned(),
-        of_b(BEGIN),
-        of_b(END),
-    ];
-    publish(&context, lines).await;
-    daemon
-        .until("all are consumed", |state| position(state) == 6)
-        .await;
-    daemon
-        .ledger
-        .peek(|state| assert!(is_alive(state, 1) && is_alive(state, 2)));
-    let letters = daemon.recorded(dead_letter).await;
-    let positions: Vec<_> = letters.iter().map(|letter| letter.position).collect();
-    assert_eq!(positions, [2, 4]);
-    assert_eq!(
-        daemon.recorded(outcome).await,
-        [(RelistOutcome::Complete, 0, 0)]
-    );
-    daemon.stop().await;
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_relist_does_not_hold_is_ended_by_entries() {
     let scene = Scene::new();

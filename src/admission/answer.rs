@@ -109,7 +109,6 @@ pub(super) fn decided(
                 annotations.insert(audit::ANNOTATION, seal.close(hold));
             }
             annotate(&mut annotations, &admitted.charged);
-            warnings.extend(about_admitted(admitted, rules.warn_ratio));
             let unlimited = decide::warning_of_unlimited(&request.namespace, &admitted.unlimited);
             warnings.extend(unlimited);
             for notice in &admitted.notices {
@@ -129,6 +128,8 @@ pub(super) fn decided(
                     }
                 }
             }
+            // Last, since only so many warnings are sent: there may be one for each limit.
+            warnings.extend(about_admitted(admitted, rules.warn_ratio));
             None
         }
         Err(refusal) => {

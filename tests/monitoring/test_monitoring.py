@@ -123,7 +123,7 @@ class Dashboard(unittest.TestCase):
                  {"metadata": {"name": "compute"}, "spec": {"hard": {"pods": "3", "requests.cpu": "2"}}})
         cls.post(kubernetes + "/api/v1/namespaces/demo/pods", {"metadata": {"name": "web"}, "spec": {"containers": [
             {"name": "c", "resources": {"requests": {"cpu": "1"}}}]}})
-        first = free_range(60)
+        first = free_ports(60).start
         cls.cluster = cls.start("cluster", ROOT / "deploy/cluster/try", CLUSTER_PORT=str(first), QUOTAD=str(PROGRAMS / "quotad"),
                                 QUOTACTL=str(PROGRAMS / "quotactl"), QUOTAD_NATS_SERVER=NATS_SERVER)
         config = os.path.join(cls.home.name, "prometheus.yml")

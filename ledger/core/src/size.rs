@@ -140,13 +140,17 @@ pub fn of_spec(spec: &Spec) -> usize {
     of_amounts(&spec.hard) + of_names(&spec.scopes) + expressions.sum::<usize>()
 }
 
-/// The footprint of an object.
+/// The footprint of an object. A part of the fold, which forgets ended reservations by their sizes: this sum must not
+/// change.
 #[must_use]
 pub fn of_footprint(footprint: &Footprint) -> usize {
     let replica = replica(&footprint.traits).map_or(0, of_amounts);
     let labels = footprint.labels.iter();
     let labels = labels.map(|(key, value)| of_names([key, value]));
-    let classes = of_names(classes(&footprint.traits));
+    let classes = match &footprint.traits {
+        Traits::VolumeClaim { attributes_classes } => of_names(attributes_classes),
+        traits => classes(traits).iter().map(|class| class.len()).sum(),
+    };
     of_amounts(&footprint.resources) + replica + classes + labels.sum::<usize>()
 }
 
@@ -214,6 +218,7 @@ mod tests {
     };
     use quota_semantics::{
         Timestamp,
+        object::PodTraits,
         quantity::Quantity,
         quota::{ScopeExpression, ScopeSelector},
         uid::Uid,
@@ -221,6 +226,39 @@ mod tests {
 
     fn long(number: usize) -> Name {
         Name::from(format!("{number}-{}", "x".repeat(300)))
+    }
+
+    #[test]
+    fn sizes_of_traits_are_part_of_the_fold() {
+        let pod = PodTraits {
+            priority_class: "high".into(),
+            ..PodTraits::default()
+        };
+        let replica: ResourceList = [(Name::from("cpu"), Quantity::from_units(1))]
+            .into_iter()
+            .collect();
+        let amounts = of_amounts(&replica);
+        let template = Traits::Template {
+            pod: pod.clone(),
+            replica,
+        };
+        let claim = Traits::VolumeClaim {
+            attributes_classes: vec!["gold".into()],
+        };
+        for (traits, size) in [
+            (Traits::Plain, 0),
+            (Traits::Pod(PodTraits::default()), 0),
+            (Traits::Pod(pod.clone()), 4),
+            (Traits::Replica(pod), 4),
+            (template, 4 + amounts),
+            (claim, 4 + 16),
+        ] {
+            let footprint = Footprint {
+                traits,
+                ..Footprint::default()
+            };
+            assert_eq!(of_footprint(&footprint), size, "{footprint:?}");
+        }
     }
 
     #[test]

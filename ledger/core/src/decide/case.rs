@@ -375,7 +375,6 @@ impl<'a> Case<'a> {
                 policy.max_pending_per_namespace,
                 "reservations.max_pending_per_namespace",
             )?;
-            within(self.namesakes, NAMESAKES_MAX, "the bound for one name")?;
         }
         if let Some(pending) = self.pending {
             let grown = Event::ReservationGrown {
@@ -386,6 +385,9 @@ impl<'a> Case<'a> {
             };
             let awaited = versions::awaited(request, pending);
             return Ok([grown].into_iter().chain(awaited).collect());
+        }
+        if self.superseded.is_empty() {
+            within(self.namesakes, NAMESAKES_MAX, "the bound for one name")?;
         }
         let granted = request.reservation(self.target.clone().into_owned(), now, ttl);
         let mut events = Vec::with_capacity(self.superseded.len() + 2);

@@ -267,18 +267,7 @@ fn a_reservation_waits_for_the_watermark_of_its_own_kind() {
     let mut given = Given::hard("pods=9");
     given.policy.max_hold = Span::from_seconds(100);
     let report = |given: &mut Given, kind: &str, seconds: i64, is_absent: bool| {
-        let watermark = Watermark {
-            resource: Name::from(kind),
-            watermark: at(seconds),
-            version: 7,
-            is_absent,
-        };
-        let watermarks = Watermarks {
-            source: Name::from("bridge"),
-            resources: vec![watermark],
-            ..Watermarks::default()
-        };
-        given.record(vec![Event::WatermarksAdvanced(Box::new(watermarks))]);
+        reports(given, "bridge", kind, at(seconds), is_absent);
     };
     for id in ["a", "b", "c"] {
         given.reserve(&reserve_request(id, "pods=1")).unwrap();
@@ -296,6 +285,65 @@ fn a_reservation_waits_for_the_watermark_of_its_own_kind() {
     report(&mut given, "services", 500, false);
     assert_eq!(given.passes(89, at(129)), 0);
     assert_eq!(given.passes(1, at(130)), 3, "not for ever");
+}
+
+/// The bridge that reported the kind may be gone, or may not list the kind any more.
+#[test]
+fn a_reservation_does_not_wait_for_a_kind_that_nobody_reports_any_more() {
+    let mut given = Given::hard("pods=9");
+    given.policy.max_hold = Span::from_seconds(100);
+    reports(&mut given, "bridge", "pods", at(0), false);
+    given.seconds = 80;
+    given.reserve(&reserve_request("a", "pods=1")).unwrap();
+    reports(&mut given, "bridge", "services", at(200), false);
+    assert_eq!(given.passes(30, at(110)), 1);
+    // As long as the last report is recent, it may be only late.
+    reports(&mut given, "bridge", "pods", at(100), false);
+    given.reserve(&reserve_request("b", "pods=1")).unwrap();
+    assert_eq!(given.passes(30, at(140)), 0);
+    assert_eq!(due(&given, at(200)), 0);
+    reports(&mut given, "bridge", "pods", at(39), false);
+    assert_eq!(due(&given, at(140)), 1);
+}
+
+#[test]
+fn a_reservation_does_not_wait_for_a_kind_that_is_only_listed() {
+    let mut given = Given::hard("pods=9");
+    given.reserve(&reserve_request("a", "pods=1")).unwrap();
+    reports(&mut given, "bridge", "services", at(40), false);
+    given.record(vec![Event::ResourceListed {
+        source: Name::from("bridge"),
+        resource: Name::from("pods"),
+    }]);
+    assert_eq!(given.passes(40, at(40)), 1);
+}
+
+#[test]
+fn of_two_sources_of_a_kind_the_one_that_is_further_behind_counts() {
+    let mut given = Given::hard("pods=9");
+    given.reserve(&reserve_request("a", "pods=1")).unwrap();
+    for (source, seconds) in [("one", 20), ("two", 35)] {
+        reports(&mut given, source, "services", at(40), false);
+        reports(&mut given, source, "pods", at(seconds), false);
+    }
+    assert_eq!(given.passes(40, at(40)), 0);
+    reports(&mut given, "one", "pods", at(30), false);
+    assert_eq!(due(&given, at(40)), 1);
+}
+
+fn reports(given: &mut Given, source: &str, kind: &str, watermark: Timestamp, is_absent: bool) {
+    let watermark = Watermark {
+        resource: Name::from(kind),
+        watermark,
+        version: 7,
+        is_absent,
+    };
+    let watermarks = Watermarks {
+        source: Name::from(source),
+        resources: vec![watermark],
+        ..Watermarks::default()
+    };
+    given.record(vec![Event::WatermarksAdvanced(Box::new(watermarks))]);
 }
 
 fn due(given: &Given, watermark: Timestamp) -> usize {

@@ -27,8 +27,8 @@ struct Consumed<'a> {
 }
 
 impl<'a> Consumed<'a> {
-    fn new(state: &'a State, watermark: Timestamp) -> Self {
-        let behind = state.kinds_behind(watermark);
+    fn new(state: &'a State, watermark: Timestamp, max_hold: Span) -> Self {
+        let behind = state.kinds_behind(watermark, watermark.minus(max_hold));
         Self { watermark, behind }
     }
 
@@ -42,8 +42,8 @@ impl<'a> Consumed<'a> {
 ///
 /// A reservation ends when both its expiration and `watermark`, the time up to which all sources have been consumed,
 /// have passed: an object that was created in time keeps its place while its event is on the way. If the source has
-/// reported less of the object's kind, the watermark of that kind has to pass, too. `max_hold` after its expiration a
-/// reservation ends in any case. Objects lapse at `now`, and overrides end.
+/// reported less of the object's kind, the watermark of that kind has to pass, too, unless it is `max_hold` behind.
+/// `max_hold` after its expiration a reservation ends in any case. Objects lapse at `now`, and overrides end.
 pub fn due(
     state: &State,
     now: Timestamp,
@@ -54,7 +54,10 @@ pub fn due(
         true => now,
         false => watermark,
     };
-    let (latest, consumed) = (now.minus(max_hold), Consumed::new(state, watermark));
+    let (latest, consumed) = (
+        now.minus(max_hold),
+        Consumed::new(state, watermark, max_hold),
+    );
     let expired = state.expiring(now.min(watermark).max(latest));
     let expired = expired.filter(move |reservation| {
         reservation.expiration <= consumed.of(&reservation.resource).max(latest)
@@ -84,6 +87,6 @@ pub fn held_too_long(state: &State, now: Timestamp, watermark: Timestamp, max_ho
     if expired.peek().is_none() {
         return false;
     }
-    let consumed = Consumed::new(state, watermark);
+    let consumed = Consumed::new(state, watermark, max_hold);
     expired.any(|reservation| reservation.expiration > consumed.of(&reservation.resource))
 }

@@ -172,9 +172,14 @@ impl State {
         kind.counts().then_some(kind.watermark)
     }
 
-    /// The kinds whose own watermark is behind this one, which sources determined by other kinds. A source of which no
-    /// watermark has reached it did not determine it: it may report nothing any more.
-    pub(crate) fn kinds_behind(&self, watermark: Timestamp) -> BTreeMap<&Name, Timestamp> {
+    /// The kinds whose own watermark is behind this one, which sources determined by other kinds, each with its oldest
+    /// watermark. A source of which no watermark has reached it did not determine it: it may report nothing any more. Nor
+    /// does a kind count whose watermark is older than `oldest`, or unknown: the source may have ceased to watch it.
+    pub(crate) fn kinds_behind(
+        &self,
+        watermark: Timestamp,
+        oldest: Timestamp,
+    ) -> BTreeMap<&Name, Timestamp> {
         let is_there = |source: &&OfSource| {
             source
                 .kinds
@@ -182,11 +187,18 @@ impl State {
                 .any(|kind| kind.watermark >= watermark)
         };
         let sources = self.progress.sources.values().filter(is_there);
-        let kinds = sources.flat_map(|source| &source.kinds);
-        let behind = kinds.filter(|(_, kind)| kind.watermark < watermark && !kind.is_absent);
+        let is_behind = |kind: &OfKind| {
+            let is_known = kind.watermark > Timestamp::EPOCH && !kind.is_absent;
+            is_known && (oldest..watermark).contains(&kind.watermark)
+        };
+        let mut behind = BTreeMap::new();
+        for (resource, kind) in sources.flat_map(|source| &source.kinds) {
+            if is_behind(kind) {
+                let least = behind.entry(resource).or_insert(kind.watermark);
+                *least = kind.watermark.min(*least);
+            }
+        }
         behind
-            .map(|(resource, kind)| (resource, kind.watermark))
-            .collect()
     }
 
     /// The lowest watermark of these kinds. None: one of them is unknown.

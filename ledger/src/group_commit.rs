@@ -10,7 +10,7 @@ use std::sync::Arc;
 use planted::Bug;
 use quota_core::{
     codec,
-    decide::{self, Policy},
+    decide::{self, ExpiryCursor, Policy},
     event::{Actor, Entry},
     size,
     state::State,
@@ -22,8 +22,9 @@ use quota_semantics::Timestamp;
 /// A batch is sealed at about this many bytes, well below the limit of the journal.
 pub const BATCH_BYTES: usize = 4 * 1024 * 1024;
 
-/// Most due events that are recorded at once, since all other decisions wait meanwhile.
-const DUE_AT_ONCE: usize = 256;
+/// Most due events that are recorded at once, and most expired reservations that are looked at, since all other decisions
+/// wait meanwhile.
+pub const DUE_AT_ONCE: usize = 256;
 
 /// The deciding side: gathers decisions, while at most one earlier batch is being made durable.
 #[derive(Debug)]
@@ -34,6 +35,7 @@ pub struct GroupCommit<A> {
     max_bytes: usize,
     clock: Arc<Actor>,
     syncer_is_idle: bool,
+    expiry_cursor: ExpiryCursor,
     /// Whether a decision requested that its batch ends with it.
     closes: bool,
 }
@@ -49,6 +51,7 @@ impl<A> GroupCommit<A> {
             max_bytes: BATCH_BYTES,
             clock: Actor::named("clock"),
             syncer_is_idle: true,
+            expiry_cursor: ExpiryCursor::default(),
             closes: false,
         }
     }
@@ -72,15 +75,19 @@ impl<A> GroupCommit<A> {
         let mut transaction = WriteTransaction::new(state, &mut self.open, now);
         let bounded = decide::bound_ended(transaction.state(), &policy.bounds);
         transaction.record(&self.clock, bounded);
-        let due = decide::due(
+        let (due, next) = decide::due_after(
             transaction.state(),
             transaction.now(),
             watermark,
             policy.max_hold,
+            (self.expiry_cursor, DUE_AT_ONCE),
         );
         let (events, more) = size::at_once(due, DUE_AT_ONCE);
         transaction.record(&self.clock, events);
-        more
+        if !more {
+            self.expiry_cursor = next;
+        }
+        more || !next.is_at_end()
     }
 
     /// The transaction for the next decision.
@@ -229,8 +236,8 @@ pub struct CommittedBatch<A> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quota_core::event::Event;
-    use quota_semantics::{Span, uid::Uid};
+    use quota_core::event::{Event, Reservation, Watermark, Watermarks};
+    use quota_semantics::{Span, object::Footprint, uid::Uid};
 
     /// A journal that accepts batches while it has room, and records the calls.
     #[derive(Default)]
@@ -333,6 +340,54 @@ mod tests {
                 .is_err()
         );
         assert_eq!(journal.calls, ["append", "sync", "sync"]);
+    }
+
+    /// Reservations of a kind that is behind are held; other groups of decisions wait for the search among them.
+    #[test]
+    fn held_reservations_are_looked_at_a_part_at_a_time_and_hide_no_others() {
+        let at = |seconds| Timestamp::EPOCH.plus(Span::from_seconds(seconds));
+        let (mut group_commit, mut state) = (GroupCommit::<u32>::new(10_000), State::default());
+        let report = |(resource, seconds): (&str, i64)| Watermark {
+            resource: resource.into(),
+            watermark: at(seconds),
+            version: 1,
+            is_absent: false,
+        };
+        let watermarks = Event::WatermarksAdvanced(Box::new(Watermarks {
+            source: "bridge".into(),
+            resources: [("pods", 10), ("services", 100)].map(report).to_vec(),
+            ..Watermarks::default()
+        }));
+        let granted = |number: usize, resource: &str| {
+            Event::ReservationGranted(Arc::new(Reservation {
+                uid: Uid::new(&format!("u{number}")).unwrap(),
+                namespace: "team-a".into(),
+                resource: resource.into(),
+                name: "".into(),
+                api_version: "v1".into(),
+                kind: "".into(),
+                footprint: Footprint::default(),
+                created: at(1),
+                expiration: at(50),
+                after_version: 0,
+                request: [0; 16],
+            }))
+        };
+        const HELD: usize = 2 * DUE_AT_ONCE + 10;
+        let held = (0..HELD).map(|number| granted(number, "pods"));
+        let events = [watermarks].into_iter().chain(held);
+        let events = events.chain([granted(HELD, "services")]);
+        let mut transaction = group_commit.transaction(&mut state, at(90));
+        transaction.record(&Actor::named("test"), events);
+        let policy = Policy::default();
+        let mut pass = |state: &mut State| {
+            let more = group_commit.record_due(state, at(90), at(90), &policy);
+            (more, state.pending_count())
+        };
+        assert_eq!(pass(&mut state), (true, HELD + 1));
+        assert_eq!(pass(&mut state), (true, HELD + 1));
+        assert_eq!(pass(&mut state), (false, HELD));
+        assert_eq!(pass(&mut state), (true, HELD), "it begins anew");
     }
 
     #[test]

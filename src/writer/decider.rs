@@ -9,7 +9,7 @@ use std::{
 use parking_lot::RwLock;
 use quota_core::{decide, state::State};
 use quota_journal::Journal;
-use quota_ledger::group_commit::{GroupCommit, SealedBatch};
+use quota_ledger::group_commit::{DUE_AT_ONCE, GroupCommit, SealedBatch};
 
 use super::{
     Answer, DecisionContext, Options, Watermark,
@@ -187,7 +187,7 @@ impl<J: Journal> Decider<J> {
         let policy = &self.options.policy;
         // While the gate is closing, the next leader records due events.
         self.more_is_due = gate == Gate::Open && {
-            if decide::held_too_long(&state, now, watermark, policy.max_hold) {
+            if decide::held_too_long(&state, now, watermark, policy.max_hold, DUE_AT_ONCE) {
                 metrics::limit_reached(Limit::MaxHold);
             }
             self.group_commit

@@ -253,8 +253,9 @@ fn a_reservation_outlives_its_time_while_the_sources_are_behind_but_not_for_ever
     given.reserve(&reserve_request("b", "pods=1")).unwrap();
     assert_eq!(given.passes(129, at(0)), 0);
     let late = at(160);
+    let max_hold = given.policy.max_hold;
     let held_too_long =
-        |now, watermark| decide::held_too_long(&given.state, now, watermark, given.policy.max_hold);
+        |now, watermark| decide::held_too_long(&given.state, now, watermark, max_hold, 1);
     assert!(!held_too_long(at(159), at(0)));
     assert!(!held_too_long(late, at(60)));
     assert!(held_too_long(late, at(59)));

@@ -3,7 +3,7 @@
 use super::Bounds;
 use crate::{
     event::Event,
-    state::{State, lapsed_footprint},
+    state::{Expiry, State, lapsed_footprint},
 };
 use planted::Bug;
 use quota_semantics::{Name, Span, Timestamp};
@@ -38,6 +38,19 @@ impl<'a> Consumed<'a> {
     }
 }
 
+/// How far the expired reservations have been looked at. Many of them may be held while a kind is behind: each call looks
+/// at a bounded number, and the next one goes on behind them. After the last one the search begins anew.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ExpiryCursor(Option<Expiry>);
+
+impl ExpiryCursor {
+    /// Whether the search has looked at all expired reservations.
+    #[must_use]
+    pub const fn is_at_end(self) -> bool {
+        self.0.is_none()
+    }
+}
+
 /// The events that are due at `now`: they come before any other decision.
 ///
 /// A reservation ends when both its expiration and `watermark`, the time up to which all sources have been consumed,
@@ -50,22 +63,37 @@ pub fn due(
     watermark: Timestamp,
     max_hold: Span,
 ) -> impl Iterator<Item = Event> {
+    let cursor = ExpiryCursor::default();
+    due_after(state, now, watermark, max_hold, (cursor, usize::MAX)).0
+}
+
+/// As [`due`], but looks at no more than `most` expired reservations behind a cursor. Returns the next cursor, too.
+pub fn due_after(
+    state: &State,
+    now: Timestamp,
+    watermark: Timestamp,
+    max_hold: Span,
+    (cursor, most): (ExpiryCursor, usize),
+) -> (impl Iterator<Item = Event>, ExpiryCursor) {
     let watermark = match planted::is(Bug::BlindExpiry) {
         true => now,
         false => watermark,
     };
-    let (latest, consumed) = (
-        now.minus(max_hold),
-        Consumed::new(state, watermark, max_hold),
-    );
-    let expired = state.expiring(now.min(watermark).max(latest));
-    let expired = expired.filter(move |reservation| {
-        reservation.expiration <= consumed.of(&reservation.resource).max(latest)
-    });
-    let expired = expired.map(|reservation| Event::ReservationExpired {
-        uid: reservation.uid.clone(),
-        namespace: reservation.namespace.clone(),
-    });
+    let latest = now.minus(max_hold);
+    let mut expiring = state.expiring(cursor.0, now.min(watermark).max(latest));
+    let (mut expired, mut last, mut consumed) = (Vec::new(), None, None);
+    for (expiry, reservation) in expiring.by_ref().take(most) {
+        // Nearly always nothing is expiring.
+        let consumed = consumed.get_or_insert_with(|| Consumed::new(state, watermark, max_hold));
+        if reservation.expiration <= consumed.of(&reservation.resource).max(latest) {
+            expired.push(Event::ReservationExpired {
+                uid: reservation.uid.clone(),
+                namespace: reservation.namespace.clone(),
+            });
+        }
+        last = Some(expiry);
+    }
+    let next = ExpiryCursor(last.filter(|_| expiring.next().is_some()));
     let lapsed = state.lapsed(now).map(|object| Event::ObjectLapsed {
         footprint: lapsed_footprint(&object.footprint),
         uid: object.uid,
@@ -76,17 +104,23 @@ pub fn due(
         namespace: namespace.clone(),
         quota: quota.clone(),
     });
-    overrides.chain(expired).chain(lapsed)
+    (overrides.chain(expired).chain(lapsed), next)
 }
 
-/// Whether reservations end at `now` only because of `max_hold`: `watermark` has not passed their expirations.
+/// Whether reservations end at `now` only because of `max_hold`: `watermark` has not passed their expirations. Looks at
+/// no more than `most`.
 #[must_use]
-pub fn held_too_long(state: &State, now: Timestamp, watermark: Timestamp, max_hold: Span) -> bool {
-    let mut expired = state.expiring(now.minus(max_hold)).peekable();
-    // As nearly always.
-    if expired.peek().is_none() {
-        return false;
-    }
-    let consumed = Consumed::new(state, watermark, max_hold);
-    expired.any(|reservation| reservation.expiration > consumed.of(&reservation.resource))
+pub fn held_too_long(
+    state: &State,
+    now: Timestamp,
+    watermark: Timestamp,
+    max_hold: Span,
+    most: usize,
+) -> bool {
+    let mut consumed = None;
+    let mut expired = state.expiring(None, now.minus(max_hold)).take(most);
+    expired.any(|(_, reservation)| {
+        let consumed = consumed.get_or_insert_with(|| Consumed::new(state, watermark, max_hold));
+        reservation.expiration > consumed.of(&reservation.resource)
+    })
 }

@@ -58,6 +58,7 @@ pub use view::{
 pub(crate) use counted::Counted;
 pub(crate) use overlay::Overlay;
 pub(crate) use quota_semantics::{object::REQUESTS_PREFIX as REQUESTS, quota::is_count};
+pub(crate) use reservations::Expiry;
 pub(crate) use tracked::Tracked;
 pub(crate) use unlimited::{bare, holding, limited, unlimited};
 

@@ -54,7 +54,7 @@ impl State {
     /// The number of pending reservations whose expiration has passed: they are held while the sources are behind.
     #[must_use]
     pub fn held_count(&self, now: Timestamp) -> usize {
-        self.reservations.expiring(now).count()
+        self.reservations.expiring(None, now).count()
     }
 
     /// The number of pending reservations of a namespace.

@@ -2,7 +2,7 @@
 
 use planted::Bug;
 use std::collections::BTreeSet;
-use std::{hash::BuildHasher, sync::Arc};
+use std::{hash::BuildHasher, ops::Bound, sync::Arc};
 
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 
@@ -28,6 +28,9 @@ const ENDED_MAX: u32 = 1 << 18;
 /// reused since.
 pub(crate) type Ends = Ring<(u32, Sequence), ENDED_MAX>;
 
+/// The expiration of a pending reservation, and its place: they are ordered by it.
+pub(crate) type Expiry = (Timestamp, u32);
+
 /// All remembered reservations, by place, uid, name and expiration.
 #[derive(Debug, Default)]
 pub(crate) struct Reservations {
@@ -47,7 +50,7 @@ pub(crate) struct Reservations {
     /// Pending reservations by their target.
     by_target: HashTable<u32>,
     hasher: DefaultHashBuilder,
-    expirations: BTreeSet<(Timestamp, u32)>,
+    expirations: BTreeSet<Expiry>,
     pending: PendingCounts,
     /// The number of commits of each principal that has any.
     committed_of: HashMap<Name, usize>,
@@ -474,13 +477,16 @@ impl Reservations {
         }
     }
 
-    /// Pending reservations whose expiration is at or before `time`, soonest first.
-    pub(crate) fn expiring(&self, time: Timestamp) -> impl Iterator<Item = &Tracked> {
-        let due = self
-            .expirations
-            .iter()
-            .take_while(move |(at, _)| *at <= time);
-        due.map(|&(_, place)| self.get(place))
+    /// Pending reservations whose expiration is at or before `time`, soonest first. `after`: only those behind this one.
+    pub(crate) fn expiring(
+        &self,
+        after: Option<Expiry>,
+        time: Timestamp,
+    ) -> impl Iterator<Item = (Expiry, &Tracked)> {
+        let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let behind = self.expirations.range((begin, Bound::Unbounded));
+        let due = behind.take_while(move |(at, _)| *at <= time);
+        due.map(|&expiry| (expiry, self.get(expiry.1)))
     }
 
     pub(crate) fn next_expiration(&self) -> Option<Timestamp> {

@@ -7,6 +7,7 @@ use crate::{
     state::{
         State,
         namespaces::growth,
+        reservations::Expiry,
         tracked::{Target, Tracked},
         view::{ReservationStatus, ReservationView},
     },
@@ -123,15 +124,18 @@ impl State {
     /// When the oldest pending reservation was granted.
     #[must_use]
     pub fn oldest_pending(&self) -> Option<Timestamp> {
-        let all = self.reservations.expiring(Timestamp::MAX);
-        all.map(|tracked| tracked.reservation.created).min()
+        let all = self.reservations.expiring(None, Timestamp::MAX);
+        all.map(|(_, tracked)| tracked.reservation.created).min()
     }
 
-    /// Pending reservations whose expiration is at or before `time`, soonest first.
-    pub(crate) fn expiring(&self, time: Timestamp) -> impl Iterator<Item = &Reservation> {
-        self.reservations
-            .expiring(time)
-            .map(|tracked| &*tracked.reservation)
+    /// Pending reservations whose expiration is at or before `time`, soonest first. `after`: only those behind this one.
+    pub(crate) fn expiring(
+        &self,
+        after: Option<Expiry>,
+        time: Timestamp,
+    ) -> impl Iterator<Item = (Expiry, &Reservation)> {
+        let expiring = self.reservations.expiring(after, time);
+        expiring.map(|(expiry, tracked)| (expiry, &*tracked.reservation))
     }
 
     /// The soonest expiration of a pending reservation.

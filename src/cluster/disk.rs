@@ -21,25 +21,47 @@ impl Cluster {
                 self.set_bar();
             }
             if is_barred {
-                self.leave().await;
+                self.hand_over(false).await;
             }
         }
     }
 
-    pub(super) async fn can_other_lead(&self) -> bool {
-        let others: Vec<_> = self.others().collect();
-        let others = join_all(others.iter().map(|node| self.query(node))).await;
-        others.iter().any(can_lead)
+    async fn can_other_lead(&self) -> bool {
+        self.is_any_other(can_lead).await
     }
 
-    /// Why this node leads only if no other node can.
-    pub(super) fn disk_problem(&self) -> Option<String> {
-        let is_low = self.0.ledger.is_disk_low();
-        is_low.then(|| "its disk is low, and it grants nothing".to_owned())
+    /// Whether the status of any other node is such.
+    pub(super) async fn is_any_other(&self, such: fn(&ClusterNode) -> bool) -> bool {
+        let others: Vec<_> = self.others().collect();
+        let others = join_all(others.iter().map(|node| self.query(node))).await;
+        others.iter().any(such)
     }
 }
 
 /// Whether a node has reported that nothing keeps it from leading.
 pub(super) const fn can_lead(node: &ClusterNode) -> bool {
     node.problem.is_none()
+}
+
+/// Whether a node can give its ledger to another one: a low disk does not keep it from that.
+pub(super) const fn can_give(node: &ClusterNode) -> bool {
+    can_lead(node) || node.disk_low
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_is_only_low_on_disk_gives_its_ledger_but_leaves_the_lead_to_others() {
+        let node = |problem: &str, disk_low| ClusterNode {
+            problem: (!problem.is_empty()).then(|| problem.to_owned()),
+            disk_low,
+            ..ClusterNode::default()
+        };
+        let can = |node: ClusterNode| (can_lead(&node), can_give(&node));
+        assert_eq!(can(node("", false)), (true, true));
+        assert_eq!(can(node("its disk is low", true)), (false, true));
+        assert_eq!(can(node("no node leads", false)), (false, false));
+    }
 }

@@ -26,7 +26,7 @@ use quota_replication::NodeName;
 use quota_service::health::Check;
 use tokio::sync::mpsc;
 
-use super::peers::Peers;
+use super::{disk::can_give, peers::Peers};
 use crate::{
     config::Config,
     exit::{Exit, Failure, OrExit as _},
@@ -228,14 +228,14 @@ fn free_name(directory: &Path) -> String {
     free.next().unwrap_or_default()
 }
 
-/// The nodes that can provide the ledger, followers first.
+/// The nodes that can provide the ledger, followers first, and those with a low disk last: a backup holds up compaction.
 async fn able(peers: &Peers, nodes: &[&NodeName]) -> Vec<NodeName> {
     let stand = join_all(nodes.iter().map(|node| peers.status(node))).await;
     let has_ledger = |node: &&quota_client::wire::ClusterNode| {
-        node.durable_stream_sequence > 0 && node.problem.is_none()
+        node.durable_stream_sequence > 0 && can_give(node)
     };
     let mut able: Vec<_> = stand.iter().filter(has_ledger).collect();
-    able.sort_by_key(|node| node.role == "leader");
+    able.sort_by_key(|node| (node.disk_low, node.role == "leader"));
     able.iter()
         .filter_map(|node| node.name.parse().ok())
         .collect()

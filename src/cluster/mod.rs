@@ -104,6 +104,18 @@ struct Shared {
     term_began: Mutex<Option<Instant>>,
 }
 
+/// Why a node is not ready, or cannot lead.
+#[derive(Debug, thiserror::Error)]
+enum Obstacle {
+    #[error("{0}")]
+    NotReady(String),
+    #[error("this node cannot lead: {0}")]
+    Clock(String),
+    /// It leads only if no other node can.
+    #[error("this node cannot lead: its disk is low, and it grants nothing")]
+    DiskLow,
+}
+
 /// Why a change of the cluster was not made.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -210,38 +222,35 @@ impl Cluster {
     /// Whether this node is ready: a leader decides, a follower has read all messages of which it has learned.
     #[must_use]
     pub fn health(&self) -> Health {
+        match self.obstacle() {
+            None => Health::Passed,
+            Some(Obstacle::NotReady(why)) => Health::Failed(why),
+            Some(obstacle) => Health::Lagging(obstacle.to_string()),
+        }
+    }
+
+    /// Why this node is not ready, or cannot lead; none if neither holds.
+    fn obstacle(&self) -> Option<Obstacle> {
+        let not_ready = |why| Some(Obstacle::NotReady(why));
         let view = self.view();
         if view.role.is_none() {
-            return Health::Failed(self.0.waits_for.lock().clone());
+            return not_ready(self.0.waits_for.lock().clone());
         }
-        if let Some(why) = self.0.digests.differs() {
-            return Health::Failed(why);
-        }
-        if let Some(why) = view.stream_loss() {
-            return Health::Failed(why);
+        if let Some(why) = self.0.digests.differs().or_else(|| view.stream_loss()) {
+            return not_ready(why);
         }
         let bound = self.0.settings.max_read_age.get();
         // A leader outside its lease may have been replaced, or cut off.
         match view.age {
             Some(age) if age <= bound => {}
-            Some(age) => return Health::Failed(format!("the replica may be {age:?} old")),
-            None => return Health::Failed("the replica has not caught up yet".to_owned()),
+            Some(age) => return not_ready(format!("the replica may be {age:?} old")),
+            None => return not_ready("the replica has not caught up yet".to_owned()),
         }
-        let clock = self.0.clock.lock().clone();
-        match (&view.leader, clock.or_else(|| self.disk_problem())) {
-            (None, _) => Health::Failed("no node leads".to_owned()),
-            (_, Some(why)) => Health::Lagging(format!("this node cannot lead: {why}")),
-            (Some(_), None) => Health::Passed,
+        if view.leader.is_none() {
+            return not_ready("no node leads".to_owned());
         }
-    }
-
-    /// Why this node is not ready, or cannot lead; none if neither holds.
-    #[must_use]
-    pub fn problem(&self) -> Option<String> {
-        match self.health() {
-            Health::Passed => None,
-            Health::Lagging(why) | Health::Failed(why) => Some(why),
-        }
+        let clock = self.0.clock.lock().clone().map(Obstacle::Clock);
+        clock.or_else(|| self.0.ledger.is_disk_low().then_some(Obstacle::DiskLow))
     }
 
     /// Sets the metrics to the status of this node; called at each scrape.
@@ -321,12 +330,20 @@ impl Cluster {
 
     /// Before this node stops: hands the lead over, if this node has it, to a node that can take it.
     pub async fn leave(&self) {
+        // While this node could go on leading, a node with a low disk does not take the lead.
+        self.hand_over(self.obstacle().is_some()).await;
+    }
+
+    /// Hands the lead over to a node that nothing keeps from leading, or else, if `also_low`, to one with a low disk.
+    async fn hand_over(&self, also_low: bool) {
         if self.view().role != Some(Role::Leader) {
             return;
         }
         let others: Vec<_> = self.others().collect();
-        let stand = join_all(others.iter().map(|node| self.query(node))).await;
-        for other in stand.iter().filter(|node| disk::can_lead(node)) {
+        let mut stand = join_all(others.iter().map(|node| self.query(node))).await;
+        stand.retain(|node| disk::can_lead(node) || also_low && node.disk_low);
+        stand.sort_by_key(|node| node.disk_low);
+        for other in &stand {
             let other = &other.name;
             match self.transfer(other).await {
                 Ok(()) => return tracing::info!(to = other, "leadership transferred"),

@@ -9,7 +9,7 @@ use quota_client::wire::{self, ClusterNode, ReplicaEnd};
 use quota_replication::NodeName;
 
 use super::{
-    Cluster,
+    Cluster, Obstacle,
     peers::{Actor, Peers},
 };
 
@@ -23,7 +23,7 @@ impl Cluster {
     /// The status of this node.
     #[must_use]
     pub(crate) fn own_status(&self) -> wire::Cluster {
-        let view = self.view();
+        let (view, obstacle) = (self.view(), self.obstacle());
         wire::Cluster {
             node: self.0.node.to_string(),
             ledger: view.ledger.map(|ledger| ledger.to_string()),
@@ -42,7 +42,8 @@ impl Cluster {
                 durable_stream_sequence: view.noted,
                 version: Some(super::VERSION.to_owned()),
                 digests: self.0.digests.own(),
-                problem: self.problem(),
+                problem: obstacle.as_ref().map(ToString::to_string),
+                disk_low: matches!(obstacle, Some(Obstacle::DiskLow)),
             }],
         }
     }

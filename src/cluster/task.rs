@@ -16,7 +16,7 @@ use quota_replication::{Position, Settings};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::{AHEAD, Cluster, DRAIN, join};
+use super::{AHEAD, Cluster, DRAIN, disk, join};
 use crate::{
     config::Period,
     exit::{Exit, Failure},
@@ -150,7 +150,7 @@ impl Cluster {
         let file = &self.0.bookmark_file;
         let in_stream = file.clone().in_stream(created.to_owned());
         let is_of_other = matches!(in_stream.read(), Ok(None)) && !matches!(file.read(), Ok(None));
-        if is_of_other && !self.can_other_lead().await {
+        if is_of_other && !self.is_any_other(disk::can_give).await {
             return failure(
                 Exit::Failure,
                 anyhow!(

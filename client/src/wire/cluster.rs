@@ -1,6 +1,8 @@
 use quota_semantics::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::is_false;
+
 /// A cluster, as one of its nodes sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -49,6 +51,9 @@ pub struct ClusterNode {
     /// The problem that keeps the node from replicating or from leading; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+    /// Whether the problem is only a low disk: the node leads if no other node can, and gives its ledger to others.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub disk_low: bool,
 }
 
 /// A request that another node becomes the leader: `POST /v1/cluster/transfer`.

@@ -71,14 +71,16 @@ impl Found {
     }
 }
 
-/// The used fraction of the storage that the account may use, by its fullest tier; none if that is not limited, or not
-/// known.
-pub async fn account_used(client: &Client) -> Option<f64> {
-    let answer = client
-        .request("$JS.API.INFO", bytes::Bytes::new())
-        .await
-        .ok()?;
-    used_of(&serde_json::from_slice(&answer.payload).ok()?)
+/// The used fraction of the storage that the account may use, by its fullest tier; none if that is not limited.
+///
+/// # Errors
+/// [`Error::Server`], also if the client has no permission for the request.
+pub async fn account_used(client: &Client) -> Result<Option<f64>, Error> {
+    let server = |error: &dyn std::fmt::Display| Error::Server(error.to_string());
+    let answer = client.request("$JS.API.INFO", bytes::Bytes::new()).await;
+    let answer = answer.map_err(|error| server(&error))?;
+    let account = serde_json::from_slice(&answer.payload).map_err(|error| server(&error))?;
+    Ok(used_of(&account))
 }
 
 fn used_of(account: &serde_json::Value) -> Option<f64> {

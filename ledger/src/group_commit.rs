@@ -345,6 +345,7 @@ mod tests {
     /// Reservations of a kind that is behind are held; other groups of decisions wait for the search among them.
     #[test]
     fn held_reservations_are_looked_at_a_part_at_a_time_and_hide_no_others() {
+        const HELD: usize = 2 * DUE_AT_ONCE + 10;
         let at = |seconds| Timestamp::EPOCH.plus(Span::from_seconds(seconds));
         let (mut group_commit, mut state) = (GroupCommit::<u32>::new(10_000), State::default());
         let report = |(resource, seconds): (&str, i64)| Watermark {
@@ -373,7 +374,6 @@ mod tests {
                 request: [0; 16],
             }))
         };
-        const HELD: usize = 2 * DUE_AT_ONCE + 10;
         let held = (0..HELD).map(|number| granted(number, "pods"));
         let events = [watermarks].into_iter().chain(held);
         let events = events.chain([granted(HELD, "services")]);

@@ -402,7 +402,7 @@ impl<'a> Session<'a> {
                     true => self.lose(last).await?,
                     // Nobody knows what the removed messages were.
                     false if first > self.position + 1 => {
-                        self.lose(first.min(last + 1) - 1).await?
+                        self.lose(first.min(last + 1) - 1).await?;
                     }
                     false => {}
                 }

@@ -311,7 +311,7 @@ impl Flood {
 fn ask_until(stop: &AtomicBool, caller: &Caller, requests: &[Asked]) -> Answers {
     let mut answers = Answers::default();
     loop {
-        // What was released is not granted again.
+        // A released reservation is not granted again under its uid.
         let uid = format!("churn-{}", NEXT.fetch_add(1, Ordering::Relaxed));
         for Asked(method, path, body, expected) in requests {
             if stop.load(Ordering::Relaxed) {
@@ -321,7 +321,7 @@ fn ask_until(stop: &AtomicBool, caller: &Caller, requests: &[Asked]) -> Answers 
             match caller.ask(method, &path, &body) {
                 Some(REFUSED) => {
                     answers.refused += 1;
-                    // What was not granted cannot be released.
+                    // There is no reservation to release.
                     if *method == "POST" {
                         break;
                     }

@@ -27,8 +27,8 @@ use crate::{
 /// Poll interval while there is no leader.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Longest pause before a leader is asked again that has not decided, as while it catches up with its sources: each
-/// attempt is a whole request for the leader, and is logged and counted as one.
+/// Longest pause before the next request to a leader that did not decide, for example because it catches up with its
+/// sources. The leader processes, logs and counts each attempt as a whole request.
 const ASK: Duration = Duration::from_millis(500);
 
 /// The share of the request timeout for which a write waits for a leader.
@@ -315,7 +315,8 @@ impl Cluster {
     }
 }
 
-/// The pause before the next attempt, after a leader has been asked so often in vain: a handover is over soon.
+/// The pause before the next attempt, after this number of requests that a leader did not decide. The first pauses are
+/// short, since a handover is over soon.
 fn pause_after(asked: u32) -> Duration {
     (LOOK * asked.max(1)).min(ASK)
 }

@@ -205,7 +205,7 @@ fn a_uid_that_was_used_in_another_namespace_blocks_nothing_here() {
     assert_eq!(status, 403, "it has no role there");
 }
 
-/// A change is decided by what is known of the object in its own namespace, whatever its uid is used for elsewhere.
+/// An update is decided by the recorded object of its own namespace. Other namespaces may use the same uid.
 #[test]
 fn a_uid_that_is_used_in_another_namespace_changes_no_update_here() {
     let world = World::charging(

@@ -383,6 +383,13 @@ mod tests {
             self.kinds.adjust(&discovered).await
         }
 
+        /// Runs discovery twice, since one result alone ends nothing, and drops the lines of the first.
+        async fn discover_twice(&mut self) {
+            self.discover().await;
+            while self.lines.try_recv().is_ok() {}
+            self.discover().await;
+        }
+
         fn is_absent(&self, kind: &str) -> bool {
             let progress = self.kinds.shared.watermarks.progress();
             progress.get(kind) == Some(&Progress::Absent { absent: true })
@@ -454,9 +461,7 @@ mod tests {
         define(&scene.world, WIDGETS);
         scene.discover().await;
         scene.world.delete(DEFINITIONS, "", WIDGETS);
-        scene.discover().await;
-        while scene.lines.try_recv().is_ok() {}
-        scene.discover().await;
+        scene.discover_twice().await;
         assert_eq!(scene.relists(WIDGETS), 1);
         assert!(scene.is_absent(WIDGETS));
     }
@@ -471,9 +476,7 @@ mod tests {
         let definition = json!({"spec": {"group": "example.com", "scope": "Cluster",
             "names": {"plural": "widgets", "kind": "Kind"}, "versions": [{"name": "v1"}]}});
         scene.world.create(DEFINITIONS, "", WIDGETS, definition);
-        scene.discover().await;
-        while scene.lines.try_recv().is_ok() {}
-        scene.discover().await;
+        scene.discover_twice().await;
         assert_eq!(scene.relists(WIDGETS), 1);
         assert!(scene.is_absent(WIDGETS));
     }

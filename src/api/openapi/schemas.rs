@@ -1,7 +1,7 @@
 //! The schemas of the description: those of the wire types, and those of `schemas.json`.
 //!
-//! `schemas.json` has the schemas of what is no wire type, such as requests of which more is accepted than the client
-//! writes, and what the types do not say: examples, and how items of lists differ.
+//! `schemas.json` has the schemas without a wire type, such as requests for which the daemon accepts more than the client
+//! writes, and facts that the types do not express: examples, and how items of lists differ from whole responses.
 
 use quota_client::wire::{
     Cluster, CorrectionsAnswer, CorrectionsRequest, DeadLetter, Denial, DriftAnswer, DriftRequest,

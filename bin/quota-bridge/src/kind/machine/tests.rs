@@ -132,7 +132,7 @@ fn a_list_whose_messages_are_lost_begins_again() {
     assert_eq!(again.begin.unwrap().id, "i/2");
 }
 
-/// Without a reset the ledger takes what it is told of a restored server for old.
+/// Without a reset the ledger ignores the events of a restored server, since their versions are not newer.
 #[test]
 fn a_reset_is_repeated_when_messages_are_lost() {
     let mut machine = Machine::new(RULES, RelistIds::new("i"));

@@ -1,10 +1,11 @@
 //! The single writer: every change of the ledger goes through its thread.
 //!
 //! Callers submit a decision, a function over the [`WriteTransaction`]. They get its result once all entries that it
-//! relies on are durable. While one batch is being synced the next one is being decided.
+//! relies on are durable. While a large batch is being synced the next one is being decided.
 
 mod decider;
 mod inbox;
+mod job;
 mod lanes;
 mod ledger;
 mod linger;

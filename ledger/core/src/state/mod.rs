@@ -19,6 +19,7 @@ mod objects;
 mod objects_view;
 mod observed;
 mod overlay;
+mod pending_counts;
 mod places;
 mod pool;
 mod progress;

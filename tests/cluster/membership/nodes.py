@@ -26,6 +26,8 @@ QUOTAD = os.environ.get("QUOTAD", "target/debug/quotad")
 QUOTACTL = os.environ.get("QUOTACTL", "target/debug/quotactl")
 NODES = range(3)
 HARD = 10
+# The lines of each log that are printed after a failure.
+REPORTED_LINES = 40
 
 
 def ask(port, method, path, body=None, timeout=15):
@@ -185,8 +187,22 @@ class Case(unittest.TestCase):
         self.cluster = Small(Path(self.directory.name))
         self.addCleanup(self.directory.cleanup)
         self.addCleanup(self.cluster.end)
+        self.addCleanup(self.report)
         self.namespaces = 0
         self.held = {}
+        self.answer = None
+
+    def report(self):
+        """Prints what explains a failure: the last answer, the nodes' status, and the ends of the logs."""
+        if self._outcome.success:
+            return
+        print(f"\nThe last answer: {self.answer}", file=sys.stderr)
+        for at, node in enumerate(self.cluster.nodes):
+            ended = node.poll() if node else "not started"
+            print(f"n{at}: {self.cluster.status(at)}; ended: {ended}", file=sys.stderr)
+        for log in sorted(self.cluster.home.glob("*.log")):
+            lines = log.read_text(errors="replace").splitlines()[-REPORTED_LINES:]
+            print(f"== {log.name}", *lines, sep="\n", file=sys.stderr)
 
     def begin(self):
         self.cluster.start_nodes()
@@ -215,8 +231,8 @@ class Case(unittest.TestCase):
                 def granted():
                     # A node that has to join again has ended.
                     self.cluster.restart_ended()
-                    answer = ask(api, *request)
-                    return answer and answer[0] in (200, 201)
+                    self.answer = ask(api, *request)
+                    return self.answer and self.answer[0] in (200, 201)
 
                 until(f"{request[:2]} is granted", granted)
 

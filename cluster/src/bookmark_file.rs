@@ -82,6 +82,11 @@ impl BookmarkFile {
         }
     }
 
+    /// The creation time of the stream; none if it is not known.
+    pub(crate) fn created(&self) -> Option<Timestamp> {
+        self.created.as_ref()?.parse().ok()
+    }
+
     fn io(&self, source: io::Error) -> BookmarkFileError {
         let path = self.file.clone();
         BookmarkFileError::Io { path, source }

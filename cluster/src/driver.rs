@@ -219,7 +219,7 @@ impl<H: Host> Driver<H> {
         (file, position): (BookmarkFile, Option<Position>),
         host: H,
     ) -> Result<(Self, Handle), async_nats::SubscribeError> {
-        let (log, messages) = Log::open(client, names).await?;
+        let (log, messages) = Log::open(client, names, file.created()).await?;
         let clock = Clock::start();
         let position = position.unwrap_or(Position::NOTHING);
         let noted = position.stream;

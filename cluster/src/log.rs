@@ -101,13 +101,14 @@ impl ServerMessages {
 }
 
 impl Log {
-    /// Subscribes to replies and hints.
+    /// Subscribes to replies and hints. The log is the stream that was made at `created`; none: at an unknown time.
     ///
     /// # Errors
     /// The client is closed.
     pub(crate) async fn open(
         client: Client,
         names: Names,
+        created: Option<Timestamp>,
     ) -> Result<(Self, ServerMessages), async_nats::SubscribeError> {
         // All replies are received, not only the first: a server that no longer leads may answer first.
         let inbox: Arc<str> = client.new_inbox().into();
@@ -133,6 +134,7 @@ impl Log {
         let reader = Reader {
             client: log.client.clone(),
             names: log.names.clone(),
+            created,
             answers_to,
             answers,
             number: 0,
@@ -185,6 +187,7 @@ fn send(sending: impl Future<Output = ()> + Send + 'static) {
 struct Reader {
     client: Client,
     names: Arc<Names>,
+    created: Option<Timestamp>,
     /// The subject prefix for the messages of reads; each read has its own subject.
     answers_to: String,
     answers: Subscriber,
@@ -206,6 +209,9 @@ impl Reader {
 
     async fn read(&mut self, from: u64) -> Option<Found> {
         let found = self.batch(from).await?;
+        if !self.are_of_stream(&found.messages).await {
+            return None;
+        }
         match found.messages.first() {
             Some(first) if first.sequence > from => {
                 // Messages can get lost on their way here. They are gone only if the stream begins later. Other reads
@@ -216,6 +222,22 @@ impl Reader {
             }
             _ => Some(found),
         }
+    }
+
+    /// Whether the messages are of this stream. A server that has not learned yet that the stream was recreated answers with
+    /// messages of the previous one. They are older than the stream. So are those of a stream that was restored: the server
+    /// that leads the stream distinguishes them.
+    async fn are_of_stream(&self, messages: &[LogMessage]) -> bool {
+        let is_older = |message: &&LogMessage| {
+            let times = message.time.zip(self.created);
+            times.is_none_or(|(stored, created)| stored < created)
+        };
+        let Some(last) = messages.iter().rfind(is_older) else {
+            return true;
+        };
+        let stored = stream::message(&self.client, &self.names, last.sequence);
+        let stored = tokio::time::timeout(READ_WAIT, stored).await;
+        matches!(stored, Ok(Ok(Some(stored))) if stored == last.bytes)
     }
 
     async fn batch(&mut self, from: u64) -> Option<Found> {
@@ -301,7 +323,59 @@ fn meaning(payload: &[u8], stream: &str) -> Reply {
 
 #[cfg(test)]
 mod tests {
+    use async_nats::jetstream;
+    use quota_test_support::nats::Server;
+
     use super::*;
+
+    /// Answers one read: with message 1, which was stored at this time.
+    async fn answer(reads: &mut Subscriber, client: &Client, payload: &'static str, stored: &str) {
+        let inbox = reads.next().await.unwrap().reply.unwrap();
+        let mut headers = HeaderMap::new();
+        headers.insert("Nats-Sequence", "1");
+        headers.insert("Nats-Time-Stamp", stored);
+        let sent = client.publish_with_headers(inbox, headers, payload.into());
+        sent.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn messages_of_the_stream_before_a_recreated_one_are_not_read() {
+        let server = Server::start();
+        let client = async_nats::connect(server.url()).await.unwrap();
+        let names = Names::new(&"main".parse().unwrap(), 0);
+        // The test itself answers reads, as a server does that lags behind the others.
+        let config = jetstream::stream::Config {
+            allow_direct: false,
+            ..stream::config(&names, 1)
+        };
+        let context = jetstream::new(client.clone());
+        context.create_stream(config).await.unwrap();
+        let stored = context.publish(names.log.clone(), "new".into()).await;
+        stored.unwrap().await.unwrap();
+        let subject = format!("$JS.API.DIRECT.GET.{}", names.stream);
+        let mut reads = client.subscribe(subject).await.unwrap();
+        let created = stream::look(&client, &names).await.unwrap().created;
+        let created = created.parse().ok();
+        let (log, mut messages) = Log::open(client.clone(), names, created).await.unwrap();
+        let (before, after) = ("2020-01-01T00:00:00Z", "2100-01-01T00:00:00Z");
+        for (payload, time, is_read) in [
+            ("old", before, false),
+            // The stream was restored from a backup.
+            ("new", before, true),
+            // Only what is older than the stream is compared.
+            ("old", after, true),
+        ] {
+            log.read(1);
+            answer(&mut reads, &client, payload, time).await;
+            let found = match messages.next().await {
+                Some(ServerMessage::Read(found)) => found,
+                other => panic!("{other:?}"),
+            };
+            let read = found.map(|found| found.messages[0].bytes.clone());
+            let expected = is_read.then(|| payload.as_bytes().to_vec());
+            assert_eq!(read, expected, "{payload} of {time}");
+        }
+    }
 
     #[test]
     fn only_an_acknowledgement_of_the_stream_says_that_something_is_stored() {

@@ -113,6 +113,7 @@ impl Cluster {
                 Err(error) => return failure(Exit::Failure, error),
             };
             self.0.member.send_replace(None);
+            let ended = self.or_rebuilt(ended, &created).await;
             let is_rebuilt = matches!(ended, Ended::Rebuilt);
             match ended {
                 Ended::Deposed => {
@@ -140,6 +141,25 @@ impl Cluster {
                     Err(failure) => return failure,
                 };
             }
+        }
+    }
+
+    /// Why the member ended, unless it has followed another stream than the present one: a recreated stream may grow beyond
+    /// the member's position before the member learns of it, and its messages do not continue those of the stream before.
+    async fn or_rebuilt(&self, ended: Ended, created: &str) -> Ended {
+        if !matches!(
+            ended,
+            Ended::Stop(_) | Ended::Diverged(_) | Ended::Behind(_)
+        ) {
+            return ended;
+        }
+        loop {
+            match stream::look(&self.0.client, &self.0.names).await {
+                Ok(found) if found.created == created => return ended,
+                Ok(_) | Err(stream::Error::Missing(_)) => return Ended::Rebuilt,
+                Err(error) => self.wait_for(format!("{ended}; {error}")),
+            }
+            tokio::time::sleep(LOOK).await;
         }
     }
 
@@ -307,7 +327,8 @@ impl Cluster {
             let wait = match skew::measure(&shared.client, &shared.names).await {
                 Ok(measured) if measured.created != created => return Ended::Rebuilt,
                 Ok(Measured { skew, last, .. }) => {
-                    self.judge_stream(last < read);
+                    let is_short = last < read;
+                    self.judge_stream(is_short);
                     let why = skew.is_beyond(most).then(|| {
                         format!(
                             "its clock is {} ms ahead of the servers' (at most {most} ms either way)",
@@ -319,7 +340,8 @@ impl Cluster {
                         member.set_skew(skew);
                     }
                     self.judge_clock(why);
-                    COMPARE
+                    // A stream that has lost messages may be recreated at any moment.
+                    if is_short { LOOK } else { COMPARE }
                 }
                 Err(stream::Error::Missing(_)) => {
                     self.judge_stream(true);

@@ -156,8 +156,11 @@ class Small(Cluster):
 
     def restart_ended(self):
         for at in NODES:
-            if self.nodes[at] and self.nodes[at].poll() == 1:
+            code = self.nodes[at].poll() if self.nodes[at] else None
+            if code == 1:
                 self.nodes[at] = self.start_node(at)
+            elif code is not None and code >= 0:
+                raise AssertionError(f"n{at} ended with code {code}")
 
     def metric(self, at, name, labels=""):
         url = f"http://127.0.0.1:{self.admin[at]}/metrics"

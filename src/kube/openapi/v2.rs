@@ -2,7 +2,6 @@
 //!
 //! The messages are those of `openapiv2/OpenAPIv2.proto` of google/gnostic, limited to the parts used here.
 
-use prost::Message;
 use serde_json::{Map, Value, json};
 
 /// The v2 document of a v3 document.
@@ -84,273 +83,123 @@ fn schema(v3: &Value) -> Value {
 
 /// The protobuf of a v2 document.
 pub(super) fn encode(v2: &Value) -> Vec<u8> {
-    let document = Document {
-        swagger: text(&v2["swagger"]),
-        info: Some(Info {
-            title: text(&v2["info"]["title"]),
-            version: text(&v2["info"]["version"]),
-        }),
-        paths: Some(Paths {
-            path: entries(&v2["paths"], |name, value| NamedPathItem {
-                name,
-                value: Some(path_item(value)),
-            }),
-        }),
-        definitions: Some(Properties {
-            properties: entries(&v2["definitions"], |name, value| NamedSchema {
-                name,
-                value: Some(Schema::of(value)),
-            }),
-        }),
-    };
-    document.encode_to_vec()
+    let info = Message::default()
+        .text(1, &v2["info"]["title"])
+        .text(2, &v2["info"]["version"]);
+    let paths = Message::default().named(2, fields(&v2["paths"]), path_item);
+    let definitions = Message::default().named(1, fields(&v2["definitions"]), schema_message);
+    let document = Message::default()
+        .text(1, &v2["swagger"])
+        .with(2, [info])
+        .with(8, [paths])
+        .with(9, [definitions]);
+    document.0
 }
 
-#[derive(Clone, PartialEq, Message)]
-struct Document {
-    #[prost(string, tag = "1")]
-    swagger: String,
-    #[prost(message, optional, tag = "2")]
-    info: Option<Info>,
-    #[prost(message, optional, tag = "8")]
-    paths: Option<Paths>,
-    #[prost(message, optional, tag = "9")]
-    definitions: Option<Properties>,
-}
+/// A protobuf message. All fields used here are texts and messages; they are added in the order of their numbers.
+#[derive(Default)]
+struct Message(Vec<u8>);
 
-#[derive(Clone, PartialEq, Message)]
-struct Info {
-    #[prost(string, tag = "1")]
-    title: String,
-    #[prost(string, tag = "2")]
-    version: String,
-}
+impl Message {
+    /// A text as the content of a field; none if it is empty, as proto3 leaves out empty fields.
+    fn of_text(json: &Value) -> Option<Self> {
+        let text = json.as_str().filter(|text| !text.is_empty())?;
+        Some(Self(text.into()))
+    }
 
-#[derive(Clone, PartialEq, Message)]
-struct Paths {
-    #[prost(message, repeated, tag = "2")]
-    path: Vec<NamedPathItem>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct NamedPathItem {
-    #[prost(string, tag = "1")]
-    name: String,
-    #[prost(message, optional, tag = "2")]
-    value: Option<PathItem>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct PathItem {
-    #[prost(message, optional, tag = "2")]
-    get: Option<Operation>,
-    #[prost(message, optional, tag = "3")]
-    put: Option<Operation>,
-    #[prost(message, optional, tag = "4")]
-    post: Option<Operation>,
-    #[prost(message, optional, tag = "5")]
-    delete: Option<Operation>,
-    #[prost(message, optional, tag = "8")]
-    patch: Option<Operation>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Operation {
-    #[prost(string, tag = "3")]
-    description: String,
-    #[prost(string, tag = "5")]
-    operation_id: String,
-    #[prost(message, repeated, tag = "8")]
-    parameters: Vec<ParametersItem>,
-    #[prost(message, repeated, tag = "13")]
-    vendor_extension: Vec<NamedAny>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct ParametersItem {
-    #[prost(message, optional, tag = "1")]
-    parameter: Option<Parameter>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Parameter {
-    #[prost(message, optional, tag = "2")]
-    non_body_parameter: Option<NonBodyParameter>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct NonBodyParameter {
-    #[prost(message, optional, tag = "3")]
-    query: Option<QueryParameter>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct QueryParameter {
-    #[prost(string, tag = "2")]
-    place: String,
-    #[prost(string, tag = "4")]
-    name: String,
-    #[prost(string, tag = "6")]
-    kind: String,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct NamedAny {
-    #[prost(string, tag = "1")]
-    name: String,
-    #[prost(message, optional, tag = "2")]
-    value: Option<Any>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Any {
-    #[prost(string, tag = "2")]
-    yaml: String,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct NamedSchema {
-    #[prost(string, tag = "1")]
-    name: String,
-    #[prost(message, optional, tag = "2")]
-    value: Option<Schema>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Properties {
-    #[prost(message, repeated, tag = "1")]
-    properties: Vec<NamedSchema>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Schema {
-    #[prost(string, tag = "1")]
-    reference: String,
-    #[prost(string, tag = "2")]
-    format: String,
-    #[prost(string, tag = "4")]
-    description: String,
-    #[prost(string, repeated, tag = "19")]
-    required: Vec<String>,
-    #[prost(message, optional, boxed, tag = "21")]
-    additional_properties: Option<Box<AdditionalProperties>>,
-    #[prost(message, optional, tag = "22")]
-    kind: Option<Strings>,
-    #[prost(message, optional, tag = "23")]
-    items: Option<Items>,
-    #[prost(message, optional, tag = "25")]
-    properties: Option<Properties>,
-    #[prost(message, repeated, tag = "31")]
-    vendor_extension: Vec<NamedAny>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct AdditionalProperties {
-    #[prost(message, optional, boxed, tag = "1")]
-    schema: Option<Box<Schema>>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Strings {
-    #[prost(string, repeated, tag = "1")]
-    value: Vec<String>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Items {
-    #[prost(message, repeated, tag = "1")]
-    schema: Vec<Schema>,
-}
-
-impl Schema {
-    fn of(json: &Value) -> Self {
-        let required = json["required"].as_array().into_iter().flatten();
-        let schema = |json: &Value| Box::new(Self::of(json));
-        Self {
-            reference: text(&json["$ref"]),
-            format: text(&json["format"]),
-            description: text(&json["description"]),
-            required: required.map(text).collect(),
-            additional_properties: json.get("additionalProperties").map(|of| {
-                Box::new(AdditionalProperties {
-                    schema: Some(schema(of)),
-                })
-            }),
-            kind: json.get("type").map(|kind| Strings {
-                value: vec![text(kind)],
-            }),
-            items: json.get("items").map(|of| Items {
-                schema: vec![Self::of(of)],
-            }),
-            properties: json.get("properties").map(|of| Properties {
-                properties: entries(of, |name, value| NamedSchema {
-                    name,
-                    value: Some(Self::of(value)),
-                }),
-            }),
-            vendor_extension: extensions(json),
+    /// Adds a field once for each content.
+    fn with(mut self, number: usize, contents: impl IntoIterator<Item = Self>) -> Self {
+        for Self(content) in contents {
+            // The number and the wire type of bytes, and the length of these bytes, are varints.
+            for varint in [(number << 3) | 2, content.len()] {
+                prost::encode_length_delimiter(varint, &mut self.0).expect("a vector grows");
+            }
+            self.0.extend(content);
         }
+        self
     }
-}
 
-fn path_item(json: &Value) -> PathItem {
-    let operation = |method: &str| json.get(method).map(operation_message);
-    PathItem {
-        get: operation("get"),
-        put: operation("put"),
-        post: operation("post"),
-        delete: operation("delete"),
-        patch: operation("patch"),
+    /// Adds a text.
+    fn text(self, number: usize, json: &Value) -> Self {
+        self.with(number, Self::of_text(json))
     }
-}
 
-fn operation_message(json: &Value) -> Operation {
-    let parameter = |json: &Value| {
-        let query = QueryParameter {
-            place: text(&json["in"]),
-            name: text(&json["name"]),
-            kind: text(&json["type"]),
+    /// Adds a map: a message for each of these fields, with its name and its value.
+    fn named<'a>(
+        self,
+        number: usize,
+        fields: impl Iterator<Item = (&'a String, &'a Value)>,
+        value: impl Fn(&Value) -> Self,
+    ) -> Self {
+        let entry = |(name, of): (&String, &Value)| {
+            let name = Self(name.as_bytes().to_vec());
+            Self::default().with(1, [name]).with(2, [value(of)])
         };
-        let non_body_parameter = Some(NonBodyParameter { query: Some(query) });
-        ParametersItem {
-            parameter: Some(Parameter { non_body_parameter }),
-        }
-    };
-    Operation {
-        description: text(&json["description"]),
-        operation_id: text(&json["operationId"]),
-        parameters: json["parameters"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .map(parameter)
-            .collect(),
-        vendor_extension: extensions(json),
+        self.with(number, fields.map(entry))
+    }
+
+    /// Adds the extensions of an object. They are YAML texts, and JSON is YAML.
+    fn extensions(self, number: usize, json: &Value) -> Self {
+        let extensions = fields(json).filter(|(name, _)| name.starts_with("x-"));
+        self.named(number, extensions, |value| {
+            let yaml = Self(value.to_string().into_bytes());
+            Self::default().with(2, [yaml])
+        })
     }
 }
 
-/// Extensions are YAML texts, and JSON is YAML.
-fn extensions(json: &Value) -> Vec<NamedAny> {
-    let fields = json.as_object().into_iter().flatten();
-    let extensions = fields.filter(|(name, _)| name.starts_with("x-"));
-    extensions
-        .map(|(name, value)| NamedAny {
-            name: name.clone(),
-            value: Some(Any {
-                yaml: value.to_string(),
-            }),
-        })
-        .collect()
+/// `PathItem`
+fn path_item(json: &Value) -> Message {
+    let methods = [
+        (2, "get"),
+        (3, "put"),
+        (4, "post"),
+        (5, "delete"),
+        (8, "patch"),
+    ];
+    let operation = |message: Message, (number, method)| {
+        message.with(number, json.get(method).map(operation_message))
+    };
+    methods.into_iter().fold(Message::default(), operation)
 }
 
-fn entries<T>(json: &Value, entry: impl Fn(String, &Value) -> T) -> Vec<T> {
-    json.as_object()
-        .into_iter()
-        .flatten()
-        .map(|(name, value)| entry(name.clone(), value))
-        .collect()
+/// `Operation`
+fn operation_message(json: &Value) -> Message {
+    // `QueryParameterSubSchema`, within `NonBodyParameter`, `Parameter` and `ParametersItem`.
+    let parameter = |json: &Value| {
+        let query = Message::default()
+            .text(2, &json["in"])
+            .text(4, &json["name"])
+            .text(6, &json["type"]);
+        let within = |message, number| Message::default().with(number, [message]);
+        [3, 2, 1].into_iter().fold(query, within)
+    };
+    let parameters = json["parameters"].as_array().into_iter().flatten();
+    Message::default()
+        .text(3, &json["description"])
+        .text(5, &json["operationId"])
+        .with(8, parameters.map(parameter))
+        .extensions(13, json)
 }
 
-fn text(json: &Value) -> String {
-    json.as_str().unwrap_or_default().to_owned()
+/// `Schema`
+fn schema_message(json: &Value) -> Message {
+    let required = json["required"].as_array().into_iter().flatten();
+    let kind = |of| Message::default().text(1, of);
+    let schema = |of| Message::default().with(1, [schema_message(of)]);
+    let properties = |of| Message::default().named(1, fields(of), schema_message);
+    Message::default()
+        .text(1, &json["$ref"])
+        .text(2, &json["format"])
+        .text(4, &json["description"])
+        .with(19, required.filter_map(Message::of_text))
+        .with(21, json.get("additionalProperties").map(schema))
+        .with(22, json.get("type").map(kind))
+        .with(23, json.get("items").map(schema))
+        .with(25, json.get("properties").map(properties))
+        .extensions(31, json)
+}
+
+fn fields(json: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    json.as_object().into_iter().flatten()
 }

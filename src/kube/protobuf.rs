@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use prost::Message;
 use quota_semantics::embedded::plain_value;
-use serde_json::{Map, Value, json};
+use serde::{Serialize, Serializer};
+use serde_json::Value;
 
 use super::kind::Kind;
 
@@ -30,17 +31,19 @@ struct TypeMeta {
     kind: String,
 }
 
-#[derive(Clone, PartialEq, Message)]
+#[derive(Clone, PartialEq, Message, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct ResourceQuota {
-    #[prost(message, optional, tag = "1")]
-    metadata: Option<ObjectMeta>,
-    #[prost(message, optional, tag = "2")]
-    spec: Option<Spec>,
-    #[prost(message, optional, tag = "3")]
-    status: Option<Status>,
+    #[prost(message, required, tag = "1")]
+    metadata: ObjectMeta,
+    #[prost(message, required, tag = "2")]
+    spec: Spec,
+    #[prost(message, required, tag = "3")]
+    status: Status,
 }
 
-#[derive(Clone, PartialEq, Message)]
+#[derive(Clone, PartialEq, Message, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct ObjectMeta {
     #[prost(string, tag = "1")]
     name: String,
@@ -54,8 +57,9 @@ struct ObjectMeta {
     resource_version: String,
     #[prost(int64, tag = "7")]
     generation: i64,
-    #[prost(message, optional, tag = "8")]
-    creation_timestamp: Option<Time>,
+    #[prost(message, required, tag = "8")]
+    #[serde(skip_serializing_if = "Time::is_none")]
+    creation_timestamp: Time,
     #[prost(map = "string, string", tag = "11")]
     labels: HashMap<String, String>,
     #[prost(map = "string, string", tag = "12")]
@@ -76,7 +80,27 @@ struct Time {
     nanos: i32,
 }
 
-#[derive(Clone, PartialEq, Message)]
+impl Time {
+    /// A zero time means no time.
+    fn timestamp(self) -> Option<jiff::Timestamp> {
+        let time = jiff::Timestamp::new(self.seconds, self.nanos).ok();
+        time.filter(|_| self != Self::default())
+    }
+
+    fn is_none(&self) -> bool {
+        self.timestamp().is_none()
+    }
+}
+
+impl Serialize for Time {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let text = self.timestamp().map(|time| time.to_string());
+        text.serialize(serializer)
+    }
+}
+
+#[derive(Clone, PartialEq, Message, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct OwnerReference {
     #[prost(string, tag = "1")]
     kind: String,
@@ -87,12 +111,15 @@ struct OwnerReference {
     #[prost(string, tag = "5")]
     api_version: String,
     #[prost(bool, optional, tag = "6")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     controller: Option<bool>,
     #[prost(bool, optional, tag = "7")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     block_owner_deletion: Option<bool>,
 }
 
-#[derive(Clone, PartialEq, Message)]
+#[derive(Clone, PartialEq, Message, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct ManagedFieldsEntry {
     #[prost(string, tag = "1")]
     manager: String,
@@ -100,13 +127,16 @@ struct ManagedFieldsEntry {
     operation: String,
     #[prost(string, tag = "3")]
     api_version: String,
-    #[prost(message, optional, tag = "4")]
-    time: Option<Time>,
+    #[prost(message, required, tag = "4")]
+    #[serde(skip_serializing_if = "Time::is_none")]
+    time: Time,
     #[prost(string, tag = "6")]
     fields_type: String,
     #[prost(message, optional, tag = "7")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     fields_v1: Option<FieldsV1>,
     #[prost(string, tag = "8")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     subresource: String,
 }
 
@@ -116,17 +146,26 @@ struct FieldsV1 {
     raw: Vec<u8>,
 }
 
-#[derive(Clone, PartialEq, Message)]
+impl Serialize for FieldsV1 {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let json = plain_value(&self.raw).unwrap_or_default();
+        json.serialize(serializer)
+    }
+}
+
+#[derive(Clone, PartialEq, Message, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Spec {
     #[prost(map = "string, message", tag = "1")]
     hard: HashMap<String, Quantity>,
     #[prost(string, repeated, tag = "2")]
     scopes: Vec<String>,
     #[prost(message, optional, tag = "3")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     scope_selector: Option<ScopeSelector>,
 }
 
-#[derive(Clone, PartialEq, Message)]
+#[derive(Clone, PartialEq, Message, Serialize)]
 struct Status {
     #[prost(map = "string, message", tag = "1")]
     hard: HashMap<String, Quantity>,
@@ -134,19 +173,22 @@ struct Status {
     used: HashMap<String, Quantity>,
 }
 
-#[derive(Clone, PartialEq, Message)]
+#[derive(Clone, PartialEq, Message, Serialize)]
+#[serde(transparent)]
 struct Quantity {
     #[prost(string, tag = "1")]
     string: String,
 }
 
-#[derive(Clone, PartialEq, Message)]
+#[derive(Clone, PartialEq, Message, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct ScopeSelector {
     #[prost(message, repeated, tag = "1")]
     match_expressions: Vec<ScopeExpression>,
 }
 
-#[derive(Clone, PartialEq, Message)]
+#[derive(Clone, PartialEq, Message, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct ScopeExpression {
     #[prost(string, tag = "1")]
     scope_name: String,
@@ -192,6 +234,8 @@ pub(super) enum Undecodable {
     Wire(#[from] prost::DecodeError),
     #[error("no kind {kind:?} is registered for version {api_version:?} here")]
     OtherKind { api_version: String, kind: String },
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
 }
 
 /// A quota as JSON.
@@ -201,15 +245,10 @@ pub(super) fn quota(body: &[u8]) -> Result<Value, Undecodable> {
         let TypeMeta { api_version, kind } = types;
         return Err(Undecodable::OtherKind { api_version, kind });
     }
-    let quota = ResourceQuota::decode(&*raw)?;
-    let status = quota.status.unwrap_or_default();
-    Ok(json!({
-        "apiVersion": types.api_version,
-        "kind": types.kind,
-        "metadata": metadata(quota.metadata.unwrap_or_default()),
-        "spec": spec(quota.spec.unwrap_or_default()),
-        "status": {"hard": list(status.hard), "used": list(status.used)},
-    }))
+    let mut json = serde_json::to_value(ResourceQuota::decode(&*raw)?)?;
+    json["apiVersion"] = types.api_version.into();
+    json["kind"] = types.kind.into();
+    Ok(json)
 }
 
 /// The options of a deletion.
@@ -241,88 +280,10 @@ fn open(body: &[u8]) -> Result<(TypeMeta, Vec<u8>), Undecodable> {
     Ok((unknown.type_meta.unwrap_or_default(), unknown.raw))
 }
 
-fn metadata(from: ObjectMeta) -> Value {
-    let owner = |owner: OwnerReference| {
-        let mut json = json!({
-            "apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid,
-        });
-        let flags = [
-            ("controller", owner.controller),
-            ("blockOwnerDeletion", owner.block_owner_deletion),
-        ];
-        for (name, flag) in flags {
-            if let Some(flag) = flag {
-                json[name] = flag.into();
-            }
-        }
-        json
-    };
-    let managed = |entry: ManagedFieldsEntry| {
-        let mut json = json!({
-            "manager": entry.manager, "operation": entry.operation, "apiVersion": entry.api_version,
-            "fieldsType": entry.fields_type,
-        });
-        if let Some(time) = entry.time.and_then(time) {
-            json["time"] = time;
-        }
-        if let Some(fields) = entry.fields_v1 {
-            json["fieldsV1"] = plain_value(&fields.raw).unwrap_or_default();
-        }
-        if !entry.subresource.is_empty() {
-            json["subresource"] = entry.subresource.into();
-        }
-        json
-    };
-    let mut json = json!({
-        "name": from.name, "generateName": from.generate_name, "namespace": from.namespace, "uid": from.uid,
-        "resourceVersion": from.resource_version, "generation": from.generation,
-        "labels": from.labels, "annotations": from.annotations, "finalizers": from.finalizers,
-        "ownerReferences": from.owner_references.into_iter().map(owner).collect::<Vec<_>>(),
-        "managedFields": from.managed_fields.into_iter().map(managed).collect::<Vec<_>>(),
-    });
-    if let Some(time) = from.creation_timestamp.and_then(time) {
-        json["creationTimestamp"] = time;
-    }
-    json
-}
-
-/// A zero time means no time.
-fn time(time: Time) -> Option<Value> {
-    let is_set = time != Time::default();
-    let time = jiff::Timestamp::new(time.seconds, time.nanos)
-        .ok()
-        .filter(|_| is_set)?;
-    Some(time.to_string().into())
-}
-
-fn spec(from: Spec) -> Value {
-    let mut json = json!({"hard": list(from.hard), "scopes": from.scopes});
-    if let Some(selector) = from.scope_selector {
-        let expression = |expression: ScopeExpression| {
-            json!({
-                "scopeName": expression.scope_name, "operator": expression.operator, "values": expression.values,
-            })
-        };
-        let expressions: Vec<_> = selector
-            .match_expressions
-            .into_iter()
-            .map(expression)
-            .collect();
-        json["scopeSelector"] = json!({"matchExpressions": expressions});
-    }
-    json
-}
-
-fn list(from: HashMap<String, Quantity>) -> Value {
-    let entries = from
-        .into_iter()
-        .map(|(name, quantity)| (name, Value::String(quantity.string)));
-    Value::Object(entries.collect::<Map<_, _>>())
-}
-
 #[cfg(test)]
 mod tests {
     use base64::{Engine as _, engine::general_purpose::STANDARD};
+    use serde_json::json;
 
     use super::*;
 
@@ -334,11 +295,8 @@ mod tests {
                 fields_v1: Some(FieldsV1 { raw: raw.to_vec() }),
                 ..ManagedFieldsEntry::default()
             };
-            let json = metadata(ObjectMeta {
-                managed_fields: vec![entry],
-                ..ObjectMeta::default()
-            });
-            json["managedFields"][0]["fieldsV1"].clone()
+            let json = serde_json::to_value(entry).unwrap();
+            json["fieldsV1"].clone()
         };
         assert_eq!(of(br#"{"f:spec":{}}"#), json!({"f:spec": {}}));
         assert_eq!(of(embedded), Value::Null);

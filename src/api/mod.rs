@@ -27,7 +27,7 @@ mod openapi;
 mod overview;
 mod page;
 mod past;
-mod precondition;
+pub(crate) mod precondition;
 mod quotas;
 mod readers;
 mod relist;

@@ -18,7 +18,7 @@ pub(super) fn tag(entry: Sequence, status: &[u8]) -> HeaderValue {
 }
 
 /// Whether the caller already has the representation with this tag.
-pub(super) fn has(headers: &HeaderMap, tag: &HeaderValue) -> bool {
+pub(crate) fn has(headers: &HeaderMap, tag: &HeaderValue) -> bool {
     let tags = headers.get_all(header::IF_NONE_MATCH).into_iter();
     let tags = tags.filter_map(|value| value.to_str().ok());
     let mut tags = tags.flat_map(|list| list.split(','));

@@ -15,11 +15,11 @@ use k8s_openapi::apimachinery::pkg::{
 use serde_json::{Value, json};
 
 use super::{
-    NAMESPACE_KIND, NAMESPACES, RELEASE, accept, applied,
+    NAMESPACE_KIND, NAMESPACES, RELEASE, VERSION, accept, applied,
     kind::{Kind, QUOTA_GROUP, QUOTA_GROUP_VERSION},
-    reviews,
     services::{SERVICE_KIND, SERVICES},
 };
+use crate::api::precondition;
 
 const QUOTA_VERBS: [&str; 8] = [
     "create",
@@ -64,10 +64,7 @@ pub(super) async fn version() -> Json<Info> {
 
 pub(super) async fn versions(headers: HeaderMap) -> Response {
     if let Some(version) = aggregated(&headers) {
-        let core = json!({"metadata": {}, "versions": [
-            {"version": super::VERSION, "resources": aggregated_resources(), "freshness": "Current"},
-        ]});
-        return aggregate(&headers, version, &json!([core]));
+        return aggregate(&headers, version, &json!([core()]));
     }
     let everybody = ServerAddressByClientCIDR {
         client_cidr: "0.0.0.0/0".to_owned(),
@@ -75,80 +72,79 @@ pub(super) async fn versions(headers: HeaderMap) -> Response {
     };
     Json(APIVersions {
         server_address_by_client_cidrs: vec![everybody],
-        versions: vec![super::VERSION.to_owned()],
+        versions: vec![VERSION.to_owned()],
     })
     .into_response()
 }
 
 pub(super) async fn groups(headers: HeaderMap) -> Response {
+    let groups = [authentication(), authorization(), quota()];
     match aggregated(&headers) {
-        Some(version) => {
-            let mut groups = reviews::aggregated();
-            groups.push(aggregated_quota_group());
-            aggregate(&headers, version, &groups.into())
-        }
+        Some(version) => aggregate(&headers, version, &json!(groups)),
         None => {
-            let mut groups = reviews::groups();
-            groups.push(quota_group());
+            let groups = groups.iter().map(group_of).collect();
             Json(APIGroupList { groups }).into_response()
         }
     }
 }
 
-fn resource(name: &str, singular: &str, kind: &str, verbs: &[&str]) -> APIResource {
-    APIResource {
-        name: name.to_owned(),
-        singular_name: singular.to_owned(),
-        kind: kind.to_owned(),
-        verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
-        ..APIResource::default()
-    }
+/// `GET /api/v1`
+pub(super) async fn core_resources() -> Json<APIResourceList> {
+    resources_of(&core())
 }
 
-fn short(name: &str) -> Option<Vec<String>> {
-    Some(vec![name.to_owned()])
+/// `GET /apis/authentication.k8s.io/v1`
+pub(super) async fn authentication_resources() -> Json<APIResourceList> {
+    resources_of(&authentication())
 }
 
-/// The group of ClusterResourceQuota.
-fn quota_group() -> APIGroup {
-    let version = GroupVersionForDiscovery {
-        group_version: Kind::Group.api_version().to_owned(),
-        version: QUOTA_GROUP_VERSION.to_owned(),
-    };
-    APIGroup {
-        name: QUOTA_GROUP.to_owned(),
-        versions: vec![version.clone()],
-        preferred_version: Some(version),
-        ..APIGroup::default()
-    }
+/// `GET /apis/authorization.k8s.io/v1`
+pub(super) async fn authorization_resources() -> Json<APIResourceList> {
+    resources_of(&authorization())
 }
 
 /// `GET /apis/quota.openshift.io/v1`
 pub(super) async fn quota_resources() -> Json<APIResourceList> {
-    let (name, kind) = (Kind::Group.plural(), Kind::Group.name());
-    Json(APIResourceList {
-        group_version: Kind::Group.api_version().to_owned(),
-        resources: vec![
-            APIResource {
-                short_names: short(GROUP_SHORT),
-                ..resource(name, "clusterresourcequota", kind, &QUOTA_VERBS)
-            },
-            resource(&format!("{name}/status"), "", kind, &["get"]),
-            APIResource {
-                namespaced: true,
-                ..resource(
-                    applied::PLURAL,
-                    "appliedclusterresourcequota",
-                    applied::KIND,
-                    &["get", "list"],
-                )
-            },
-        ],
-    })
+    resources_of(&quota())
 }
 
-/// The same in the aggregated form.
-fn aggregated_quota_group() -> Value {
+/// The core group, in the aggregated form. The separate documents are derived from this form.
+fn core() -> Value {
+    let kind = |kind: &str| json!({"group": "", "version": "", "kind": kind});
+    let resources = json!([
+        {
+            "resource": NAMESPACES, "responseKind": kind(NAMESPACE_KIND), "scope": "Cluster",
+            "singularResource": "namespace", "verbs": ["get", "list"], "shortNames": ["ns"],
+        },
+        {
+            "resource": Kind::Quota.plural(), "responseKind": kind(Kind::Quota.name()), "scope": "Namespaced",
+            "singularResource": "resourcequota", "verbs": QUOTA_VERBS, "shortNames": ["quota"],
+            "categories": [ALL],
+            "subresources": [{"subresource": "status", "responseKind": kind(Kind::Quota.name()), "verbs": ["get"]}],
+        },
+        {
+            "resource": SERVICES, "responseKind": kind(SERVICE_KIND), "scope": "Namespaced",
+            "singularResource": "service", "verbs": ["list"],
+        },
+    ]);
+    group(&json!({}), &resources)
+}
+
+fn authentication() -> Value {
+    let resources = json!([review("selfsubjectreviews", "SelfSubjectReview")]);
+    group(&json!({"name": "authentication.k8s.io"}), &resources)
+}
+
+fn authorization() -> Value {
+    let resources = json!([
+        review("selfsubjectaccessreviews", "SelfSubjectAccessReview"),
+        review("selfsubjectrulesreviews", "SelfSubjectRulesReview"),
+    ]);
+    group(&json!({"name": "authorization.k8s.io"}), &resources)
+}
+
+/// The group of ClusterResourceQuota.
+fn quota() -> Value {
     let kind =
         |kind: &str| json!({"group": QUOTA_GROUP, "version": QUOTA_GROUP_VERSION, "kind": kind});
     let resources = json!([
@@ -164,57 +160,85 @@ fn aggregated_quota_group() -> Value {
             "singularResource": "appliedclusterresourcequota", "verbs": ["get", "list"],
         },
     ]);
+    group(&json!({"name": QUOTA_GROUP}), &resources)
+}
+
+/// A group. All groups have the same version.
+fn group(metadata: &Value, resources: &Value) -> Value {
     json!({
-        "metadata": {"name": QUOTA_GROUP},
-        "versions": [{"version": QUOTA_GROUP_VERSION, "resources": resources, "freshness": "Current"}],
+        "metadata": metadata,
+        "versions": [{"version": VERSION, "resources": resources, "freshness": "Current"}],
     })
 }
 
-pub(super) async fn resources() -> Json<APIResourceList> {
-    let (name, kind) = (Kind::Quota.plural(), Kind::Quota.name());
+/// The resource of a review.
+fn review(plural: &str, kind: &str) -> Value {
+    json!({
+        "resource": plural, "singularResource": kind.to_ascii_lowercase(), "scope": "Cluster", "verbs": ["create"],
+        "responseKind": {"group": "", "version": "", "kind": kind},
+    })
+}
+
+/// The document of a group among others.
+fn group_of(aggregated: &Value) -> APIGroup {
+    let version = GroupVersionForDiscovery {
+        group_version: group_version(aggregated),
+        version: VERSION.to_owned(),
+    };
+    APIGroup {
+        name: text(&aggregated["metadata"]["name"]),
+        versions: vec![version.clone()],
+        preferred_version: Some(version),
+        ..APIGroup::default()
+    }
+}
+
+/// The document of the resources of a group, each followed by its subresources.
+fn resources_of(aggregated: &Value) -> Json<APIResourceList> {
+    let mut resources = Vec::new();
+    for resource in items(&aggregated["versions"][0]["resources"]) {
+        let name = text(&resource["resource"]);
+        let described = |name: String, json: &Value| APIResource {
+            name,
+            singular_name: text(&json["singularResource"]),
+            namespaced: resource["scope"] == "Namespaced",
+            kind: text(&json["responseKind"]["kind"]),
+            verbs: texts(&json["verbs"]),
+            short_names: json.get("shortNames").map(texts),
+            categories: json.get("categories").map(texts),
+            ..APIResource::default()
+        };
+        resources.push(described(name.clone(), resource));
+        let subresources = items(&resource["subresources"]);
+        resources.extend(subresources.map(|json| {
+            let name = format!("{name}/{}", text(&json["subresource"]));
+            described(name, json)
+        }));
+    }
     Json(APIResourceList {
-        group_version: super::VERSION.to_owned(),
-        resources: vec![
-            APIResource {
-                short_names: short("ns"),
-                ..resource(NAMESPACES, "namespace", NAMESPACE_KIND, &["get", "list"])
-            },
-            APIResource {
-                namespaced: true,
-                short_names: short("quota"),
-                categories: short(ALL),
-                ..resource(name, "resourcequota", kind, &QUOTA_VERBS)
-            },
-            APIResource {
-                namespaced: true,
-                ..resource(&format!("{name}/status"), "", kind, &["get"])
-            },
-            APIResource {
-                namespaced: true,
-                ..resource(SERVICES, "service", SERVICE_KIND, &["list"])
-            },
-        ],
+        group_version: group_version(aggregated),
+        resources,
     })
 }
 
-fn aggregated_resources() -> Value {
-    let kind = |kind: &str| json!({"group": "", "version": "", "kind": kind});
-    json!([
-        {
-            "resource": NAMESPACES, "responseKind": kind(NAMESPACE_KIND), "scope": "Cluster",
-            "singularResource": "namespace", "verbs": ["get", "list"], "shortNames": ["ns"],
-        },
-        {
-            "resource": Kind::Quota.plural(), "responseKind": kind(Kind::Quota.name()), "scope": "Namespaced",
-            "singularResource": "resourcequota", "verbs": QUOTA_VERBS, "shortNames": ["quota"],
-            "categories": [ALL],
-            "subresources": [{"subresource": "status", "responseKind": kind(Kind::Quota.name()), "verbs": ["get"]}],
-        },
-        {
-            "resource": SERVICES, "responseKind": kind(SERVICE_KIND), "scope": "Namespaced",
-            "singularResource": "service", "verbs": ["list"],
-        },
-    ])
+/// The version with the name of its group, which only the core group lacks.
+fn group_version(aggregated: &Value) -> String {
+    match aggregated["metadata"]["name"].as_str() {
+        Some(name) => format!("{name}/{VERSION}"),
+        None => VERSION.to_owned(),
+    }
+}
+
+fn items(json: &Value) -> impl Iterator<Item = &Value> {
+    json.as_array().into_iter().flatten()
+}
+
+fn texts(json: &Value) -> Vec<String> {
+    items(json).map(text).collect()
+}
+
+fn text(json: &Value) -> String {
+    json.as_str().unwrap_or_default().to_owned()
 }
 
 /// The version of the aggregated form that the caller prefers to separate documents.
@@ -236,10 +260,8 @@ fn aggregate(headers: &HeaderMap, version: &str, items: &Value) -> Response {
     });
     let body = body.to_string();
     let tag = format!("\"{}\"", blake3::hash(body.as_bytes()).to_hex());
-    let is_cached = headers
-        .get(header::IF_NONE_MATCH)
-        .is_some_and(|cached| cached.as_bytes() == tag.as_bytes());
-    let mut response = match is_cached {
+    let tag = HeaderValue::try_from(tag).expect("a hash is ASCII");
+    let mut response = match precondition::has(headers, &tag) {
         true => StatusCode::NOT_MODIFIED.into_response(),
         false => {
             let content_type =
@@ -249,8 +271,6 @@ fn aggregate(headers: &HeaderMap, version: &str, items: &Value) -> Response {
     };
     let answered = response.headers_mut();
     answered.insert(header::VARY, HeaderValue::from_static("Accept"));
-    if let Ok(tag) = HeaderValue::from_str(&tag) {
-        answered.insert(header::ETAG, tag);
-    }
+    answered.insert(header::ETAG, tag);
     response
 }

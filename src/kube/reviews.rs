@@ -1,20 +1,19 @@
 //! The rights of a caller, for `kubectl auth can-i` and `kubectl auth whoami`. They are derived from the route table.
 
+use std::sync::LazyLock;
+
 use axum::Json;
 use http::{Method, StatusCode};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
-    APIGroup, APIResource, APIResourceList, GroupVersionForDiscovery,
-};
 use prost::Message;
 use quota_service::health::PROBES;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use super::{
-    Kube, VERSION,
+    Kube,
     body::{Body, JSON, PROTOBUF, Sent, YAML, json},
     kind::QUOTA_GROUP,
-    protobuf,
+    protobuf, routes,
     status::{Failure, Result},
 };
 use crate::{
@@ -40,15 +39,17 @@ struct Rule {
     access: Access,
 }
 
-/// The rights of callers, according to a route table.
-pub(super) struct Rights {
+/// The rights of callers, according to the route table.
+static RIGHTS: LazyLock<Rights> = LazyLock::new(|| Rights::of(&routes::routes()));
+
+struct Rights {
     rules: Vec<Rule>,
     /// Paths that belong to no kind and are open to every authenticated caller.
     paths: Vec<&'static str>,
 }
 
 impl Rights {
-    pub(super) fn of(routes: &[Route<Kube>]) -> Self {
+    fn of(routes: &[Route<Kube>]) -> Self {
         let specs = || routes.iter().map(Route::spec);
         let health = PROBES.iter().map(|(path, _)| *path);
         let health = health.filter(|path| !path.contains('{'));
@@ -208,15 +209,11 @@ struct NamespaceSpec {
 struct EmptySpec {}
 
 /// `POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews`
-pub(super) async fn access(
-    principal: Principal,
-    body: Body,
-    rights: &Rights,
-) -> Result<(StatusCode, Json<Value>)> {
+pub(super) async fn access(principal: Principal, body: Body) -> Result<(StatusCode, Json<Value>)> {
     let spec: AccessSpec = read(&body)?;
     let allowed = match (&spec.resource_attributes, &spec.non_resource_attributes) {
-        (Some(attributes), None) => rights.allow(&principal, attributes),
-        (None, Some(path)) => rights.allow_path(path),
+        (Some(attributes), None) => RIGHTS.allow(&principal, attributes),
+        (None, Some(path)) => RIGHTS.allow_path(path),
         _ => {
             let detail =
                 "exactly one of resourceAttributes and nonResourceAttributes must be specified";
@@ -237,13 +234,9 @@ pub(super) async fn access(
 }
 
 /// `POST /apis/authorization.k8s.io/v1/selfsubjectrulesreviews`
-pub(super) async fn rules(
-    principal: Principal,
-    body: Body,
-    rights: &Rights,
-) -> Result<(StatusCode, Json<Value>)> {
+pub(super) async fn rules(principal: Principal, body: Body) -> Result<(StatusCode, Json<Value>)> {
     let spec: NamespaceSpec = read(&body)?;
-    let granted = rights
+    let granted = RIGHTS
         .rules
         .iter()
         .filter(|rule| rule.allows(&principal, &spec.namespace));
@@ -258,7 +251,7 @@ pub(super) async fn rules(
         .collect();
     let status = json!({
         "resourceRules": kinds,
-        "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": rights.paths}],
+        "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": RIGHTS.paths}],
         "incomplete": false,
     });
     Ok(reviewed(
@@ -313,96 +306,10 @@ fn reviewed(
     (StatusCode::CREATED, Json(body))
 }
 
-/// A group of reviews: its name, and the kinds in it with their plurals.
-struct Group {
-    name: &'static str,
-    kinds: &'static [(&'static str, &'static str)],
-}
-
-const AUTHORIZATION_GROUP: Group = Group {
-    name: "authorization.k8s.io",
-    kinds: &[
-        ("selfsubjectaccessreviews", "SelfSubjectAccessReview"),
-        ("selfsubjectrulesreviews", "SelfSubjectRulesReview"),
-    ],
-};
-
-const AUTHENTICATION_GROUP: Group = Group {
-    name: "authentication.k8s.io",
-    kinds: &[("selfsubjectreviews", "SelfSubjectReview")],
-};
-
-const GROUPS: [Group; 2] = [AUTHENTICATION_GROUP, AUTHORIZATION_GROUP];
-
-/// `GET /apis/authorization.k8s.io/v1`
-pub(super) async fn authorization() -> Json<APIResourceList> {
-    AUTHORIZATION_GROUP.resources()
-}
-
-/// `GET /apis/authentication.k8s.io/v1`
-pub(super) async fn authentication() -> Json<APIResourceList> {
-    AUTHENTICATION_GROUP.resources()
-}
-
-impl Group {
-    fn group_version(&self) -> String {
-        format!("{}/{VERSION}", self.name)
-    }
-
-    fn resources(&self) -> Json<APIResourceList> {
-        let resource = |(plural, kind): &(&str, &str)| APIResource {
-            name: (*plural).to_owned(),
-            singular_name: kind.to_ascii_lowercase(),
-            kind: (*kind).to_owned(),
-            verbs: vec!["create".to_owned()],
-            ..APIResource::default()
-        };
-        Json(APIResourceList {
-            group_version: self.group_version(),
-            resources: self.kinds.iter().map(resource).collect(),
-        })
-    }
-}
-
-/// The groups of reviews, for discovery.
-pub(super) fn groups() -> Vec<APIGroup> {
-    let group = |group: &Group| {
-        let version = GroupVersionForDiscovery {
-            group_version: group.group_version(),
-            version: VERSION.to_owned(),
-        };
-        APIGroup {
-            name: group.name.to_owned(),
-            versions: vec![version.clone()],
-            preferred_version: Some(version),
-            ..APIGroup::default()
-        }
-    };
-    GROUPS.iter().map(group).collect()
-}
-
-/// The groups of reviews, for aggregated discovery.
-pub(super) fn aggregated() -> Vec<Value> {
-    let resource = |(plural, kind): &(&str, &str)| {
-        json!({
-            "resource": plural, "singularResource": kind.to_ascii_lowercase(), "scope": "Cluster", "verbs": ["create"],
-            "responseKind": {"group": "", "version": "", "kind": kind},
-        })
-    };
-    let group = |group: &Group| {
-        let resources: Vec<_> = group.kinds.iter().map(resource).collect();
-        json!({
-            "metadata": {"name": group.name},
-            "versions": [{"version": VERSION, "resources": resources, "freshness": "Current"}],
-        })
-    };
-    GROUPS.iter().map(group).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{auth::Role, kube::routes::RIGHTS};
+    use crate::auth::Role;
 
     fn may(principal: &Principal, action: &Attributes) -> bool {
         RIGHTS.allow(principal, action)

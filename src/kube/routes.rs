@@ -1,16 +1,11 @@
 //! The routes of the Kubernetes-style API.
 
-use std::sync::LazyLock;
-
 use axum::response::{IntoResponse as _, Response};
 use http::Method;
 
 use super::{
-    Kube, applied, discovery, namespaces, openapi, read, remove,
-    reviews::{self, Rights},
-    services,
-    status::Failure,
-    write,
+    Kube, applied, discovery, namespaces, openapi, read, remove, reviews, services,
+    status::Failure, write,
 };
 use crate::{
     auth::{
@@ -52,25 +47,25 @@ pub fn routes() -> Vec<Route<Kube>> {
         get(
             "/apis/authorization.k8s.io/v1",
             Authenticated,
-            reviews::authorization,
+            discovery::authorization_resources,
         )
         .about("the resources of this API group"),
         get(
             "/apis/authentication.k8s.io/v1",
             Authenticated,
-            reviews::authentication,
+            discovery::authentication_resources,
         )
         .about("the resources of this API group"),
         post(
             "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
             Authenticated,
-            |principal, body| reviews::access(principal, body, &RIGHTS),
+            reviews::access,
         )
         .about("201: whether the caller may do something, for `kubectl auth can-i`"),
         post(
             "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",
             Authenticated,
-            |principal, body| reviews::rules(principal, body, &RIGHTS),
+            reviews::rules,
         )
         .about("201: what the caller may do, for `kubectl auth can-i --list`"),
         post(
@@ -79,7 +74,7 @@ pub fn routes() -> Vec<Route<Kube>> {
             reviews::subject,
         )
         .about("201: who the caller is, for `kubectl auth whoami`"),
-        get("/api/v1", Authenticated, discovery::resources).about("the resources of the core group"),
+        get("/api/v1", Authenticated, discovery::core_resources).about("the resources of the core group"),
         get("/openapi/v2", Authenticated, openapi::v2).about("OpenAPI schemas of the kinds, for kubectl"),
         get("/openapi/v3", Authenticated, openapi::index).about("index of the OpenAPI v3 documents"),
         get("/openapi/v3/api/v1", Authenticated, openapi::v3)
@@ -142,9 +137,6 @@ pub fn routes() -> Vec<Route<Kube>> {
         .about("the namespace"),
     ]
 }
-
-/// The rights of callers, derived from these routes.
-pub(super) static RIGHTS: LazyLock<Rights> = LazyLock::new(|| Rights::of(&routes()));
 
 /// The response to a request without a handler, in the format that clients of this path expect.
 #[must_use]

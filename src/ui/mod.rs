@@ -13,6 +13,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use crate::{
+    api::precondition,
     auth::Access::Public,
     problem::{Problem, Reason},
     routes::{Route, Target, get},
@@ -106,12 +107,7 @@ fn serve(path: &str, headers: &HeaderMap) -> Response {
         return Problem::new(Reason::NotFound, format!("there is nothing at /ui/{path}"))
             .into_response();
     };
-    let listed = headers.get_all(header::IF_NONE_MATCH).iter();
-    let is_cached = listed
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .any(|value| value.trim().trim_start_matches("W/").as_bytes() == tag.as_bytes());
-    let mut response = match is_cached {
+    let mut response = match precondition::has(headers, tag) {
         true => StatusCode::NOT_MODIFIED.into_response(),
         false => Response::new(Body::from(Bytes::from_static(asset.bytes))),
     };

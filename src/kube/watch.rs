@@ -24,7 +24,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use self::{
     events::{ClientState, EventMaker, Purpose, Span, WatchOptions, line},
-    lines::{Gone, Sender},
+    lines::Sender,
 };
 use super::{
     Kube,
@@ -142,13 +142,13 @@ impl Watch {
             () = stop.cancelled() => {}
             () = closed.closed() => {}
             () = tokio::time::sleep_until(end) => {}
-            ended = self.follow(from_the_beginning) => if let Err(Failed::Watch(failure)) = ended {
-                let _ = closed.send(line("ERROR", failure.to_json())).await;
+            ended = self.follow(from_the_beginning) => if let Err(failure) = ended {
+                closed.send(line("ERROR", failure.to_json())).await;
             },
         }
     }
 
-    async fn follow(&mut self, from_the_beginning: bool) -> std::result::Result<(), Failed> {
+    async fn follow(&mut self, from_the_beginning: bool) -> Result<()> {
         let scope = self.manner.scope.clone();
         let pause = match scope.kind {
             Kind::Quota => QUOTAS,
@@ -174,13 +174,13 @@ impl Watch {
                     self.send_changes().await?;
                     tokio::time::sleep(pause).await;
                 }
-                _ = ticks.tick() => if self.bookmarks { self.bookmark(json!({})).await? },
+                _ = ticks.tick() => if self.bookmarks { self.bookmark(json!({})).await; },
             }
         }
     }
 
     /// Sends all objects.
-    async fn send_all(&mut self) -> std::result::Result<(), Failed> {
+    async fn send_all(&mut self) -> Result<()> {
         let ((), head) = self.kube.read(|_| ()).await?;
         self.span = Span {
             before: head,
@@ -190,13 +190,13 @@ impl Watch {
         };
         self.send_objects(Purpose::Initial).await?;
         if self.marks_beginning {
-            self.bookmark(json!({INITIAL_EVENTS_END: "true"})).await?;
+            self.bookmark(json!({INITIAL_EVENTS_END: "true"})).await;
         }
         Ok(())
     }
 
     /// Sends events about all objects of the scope.
-    async fn send_objects(&mut self, purpose: Purpose) -> std::result::Result<(), Failed> {
+    async fn send_objects(&mut self, purpose: Purpose) -> Result<()> {
         let scope = self.manner.scope.clone();
         let mut after = Some(Position::default());
         while let Some(position) = after {
@@ -215,7 +215,7 @@ impl Watch {
         &mut self,
         parts: Vec<(Purpose, Copied)>,
         head: Sequence,
-    ) -> std::result::Result<Option<(usize, Key)>, Failed> {
+    ) -> Result<Option<(usize, Key)>> {
         let scope = &self.manner.scope;
         let within = parts.into_iter();
         let within = within.map(|(purpose, copied)| (purpose, copied.within(scope)));
@@ -230,7 +230,7 @@ impl Watch {
         &mut self,
         amounts: usize,
         work: impl FnOnce(&mut EventMaker<'_>) -> Result<R> + Send + 'static,
-    ) -> std::result::Result<R, Failed> {
+    ) -> Result<R> {
         let mut client = std::mem::take(&mut self.client);
         let (kube, manner, span) = (self.kube.clone(), self.manner.clone(), self.span);
         let make = move |turn: &Turn| {
@@ -246,13 +246,13 @@ impl Watch {
         let (made, client) = self.permit.make(amounts, make).await;
         self.client = client;
         for line in std::mem::take(&mut self.client.lines) {
-            self.lines.send(line).await?;
+            self.lines.send(line).await;
         }
-        Ok(made?)
+        made
     }
 
     /// Sends the changes that the client has not received yet, in their order.
-    async fn send_changes(&mut self) -> std::result::Result<(), Failed> {
+    async fn send_changes(&mut self) -> Result<()> {
         let mut changes = self.changes().await?;
         if self.manner.scope.kind == Kind::Group {
             changes = copy::of_groups(&self.kube, changes).await?;
@@ -311,10 +311,7 @@ impl Watch {
     }
 
     /// Sends the deletions after one version and up to another.
-    async fn send_deletions(
-        &mut self,
-        (mut after, upto): (Sequence, Sequence),
-    ) -> std::result::Result<(), Failed> {
+    async fn send_deletions(&mut self, (mut after, upto): (Sequence, Sequence)) -> Result<()> {
         let scope = self.manner.scope.clone();
         while after < upto {
             let changes = &self.kube.0.changes;
@@ -336,7 +333,7 @@ impl Watch {
         &mut self,
         changes: &'c [(Sequence, Change)],
         after: &Name,
-    ) -> std::result::Result<(&'c [(Sequence, Change)], Name), Failed> {
+    ) -> Result<(&'c [(Sequence, Change)], Name)> {
         let some = |state: &State| copy::some_of(state, changes, after, self.kube.chunk());
         let (copied, head) = self.kube.read(some).await?;
         let copy::CopiedChanges { parts, count, last } = copied;
@@ -349,7 +346,7 @@ impl Watch {
         })
     }
 
-    async fn bookmark(&mut self, annotations: Value) -> std::result::Result<(), Failed> {
+    async fn bookmark(&mut self, annotations: Value) {
         let seen = self.span.seen.to_string();
         let mut metadata = json!({"resourceVersion": seen, "creationTimestamp": null});
         if annotations
@@ -373,24 +370,6 @@ impl Watch {
             }
             shape => shape.item(object, Attachment::Nothing, || Value::Null),
         };
-        Ok(self.lines.send(line("BOOKMARK", json)).await?)
-    }
-}
-
-/// Why a watch ends.
-enum Failed {
-    Client(Gone),
-    Watch(Failure),
-}
-
-impl From<Gone> for Failed {
-    fn from(gone: Gone) -> Self {
-        Self::Client(gone)
-    }
-}
-
-impl From<Failure> for Failed {
-    fn from(failure: Failure) -> Self {
-        Self::Watch(failure)
+        self.lines.send(line("BOOKMARK", json)).await;
     }
 }

@@ -1,14 +1,9 @@
 //! The lines of a watch that wait for its client: so many, and so many bytes.
 
-use std::{
-    convert::Infallible,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::{convert::Infallible, sync::Arc};
 
 use bytes::Bytes;
-use futures::Stream;
+use futures::{Stream, stream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 /// Lines that wait for a slow client. When there are so many, the watch waits, and later sends only the newest state of
@@ -28,43 +23,30 @@ pub(super) struct Sender {
     room: Arc<Semaphore>,
 }
 
-/// The receiving end: the body of the response.
-pub(super) struct Lines(mpsc::Receiver<Waiting>);
-
-/// The client has disconnected.
-pub(super) struct Gone;
-
-/// A channel for lines.
-pub(super) fn channel() -> (Sender, Lines) {
-    let (lines, waiting) = mpsc::channel(WAITING);
+/// A channel for lines. Its receiving end is the body of the response.
+pub(super) fn channel() -> (Sender, impl Stream<Item = Result<Bytes, Infallible>>) {
+    let (lines, waiting) = mpsc::channel::<Waiting>(WAITING);
     let room = Arc::new(Semaphore::new(WAITING_BYTES as usize));
-    (Sender { lines, room }, Lines(waiting))
+    let body = stream::unfold(waiting, async |mut waiting| {
+        let (line, _) = waiting.recv().await?;
+        Some((Ok(line), waiting))
+    });
+    (Sender { lines, room }, body)
 }
 
 impl Sender {
-    /// Sends a line, once there is room for it.
-    pub(super) async fn send(&self, line: Bytes) -> Result<(), Gone> {
+    /// Sends a line, once there is room for it. When the client disconnects, the waiting lines are dropped, so there is
+    /// room, and this line is dropped, too.
+    pub(super) async fn send(&self, line: Bytes) {
         let bytes = u32::try_from(line.len()).map_or(WAITING_BYTES, |len| len.min(WAITING_BYTES));
-        let room = tokio::select! {
-            () = self.closed() => return Err(Gone),
-            room = self.room.clone().acquire_many_owned(bytes) => room.map_err(|_| Gone)?,
-        };
-        let sent = self.lines.send((line, room)).await;
-        sent.map_err(|_| Gone)
+        if let Ok(room) = self.room.clone().acquire_many_owned(bytes).await {
+            let _ = self.lines.send((line, room)).await;
+        }
     }
 
     /// Waits until the client has disconnected.
     pub(super) async fn closed(&self) {
         self.lines.closed().await;
-    }
-}
-
-impl Stream for Lines {
-    type Item = Result<Bytes, Infallible>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let next = self.0.poll_recv(cx);
-        next.map(|next| next.map(|(line, _)| Ok(line)))
     }
 }
 
@@ -80,7 +62,8 @@ mod tests {
 
     #[tokio::test]
     async fn the_lines_that_wait_for_a_client_are_few_bytes() {
-        let (sender, mut lines) = channel();
+        let (sender, lines) = channel();
+        let mut lines = Box::pin(lines);
         let half = WAITING_BYTES as usize / 2;
         for _ in 0..2 {
             assert!(sender.send(line(half)).now_or_never().is_some());
@@ -99,7 +82,8 @@ mod tests {
         assert!(sender.send(longest()).now_or_never().is_some());
         assert!(sender.send(line(1)).now_or_never().is_none());
         drop(lines);
-        assert!(sender.send(line(1)).await.is_err());
+        sender.closed().await;
+        assert!(sender.send(line(1)).now_or_never().is_some());
     }
 
     #[tokio::test]

@@ -104,7 +104,8 @@ pub(super) async fn get(
     let amounts = object.amounts();
     let make = move |_: &Turn| {
         let item = item(&object, &namespace, shape, shape.attachment(&params)?)?;
-        Ok(shape.one(item, &object.version().to_string(), columns))
+        let version = &object.manifest.metadata().resource_version;
+        Ok(shape.one(item, version, columns))
     };
     large(&permit, amounts, make).await
 }

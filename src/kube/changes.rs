@@ -281,29 +281,19 @@ impl Window {
     fn of(ledger: &Ledger, most: usize) -> Self {
         let mut window = Self::default();
         window.deletions.most = most;
-        let mut after = Name::default();
-        loop {
-            let (records, last, head) = ledger.peek(|state| some_of(state, &after));
-            if after.is_empty() {
-                window.head = head;
+        window.head = ledger.peek(|state| state.head().sequence);
+        for some in [some_quotas_of, some_groups_of] {
+            let mut after = Some(Name::default());
+            while let Some(name) = after {
+                let (records, last, head) = ledger.peek(|state| some(state, &name));
+                for record in records {
+                    window.remember(record, 0);
+                }
+                window.floor = head;
+                after = last;
             }
-            window.floor = head;
-            records
-                .into_iter()
-                .for_each(|record| window.remember(record, 0));
-            let Some(last) = last else { break };
-            after = last;
         }
-        let mut after = Name::default();
-        loop {
-            let (records, last, head) = ledger.peek(|state| some_groups_of(state, &after));
-            window.floor = head;
-            records
-                .into_iter()
-                .for_each(|record| window.remember(record, 0));
-            let Some(last) = last else { return window };
-            after = last;
-        }
+        window
     }
 
     /// The last entry that changed a figure of a namespace; `otherwise` if none is recorded.
@@ -444,7 +434,7 @@ impl Window {
 }
 
 /// The quotas of the namespaces after one; the last of these namespaces if more may follow; and the head of the state.
-fn some_of(state: &State, after: &str) -> (Vec<Record>, Option<Name>, Sequence) {
+fn some_quotas_of(state: &State, after: &str) -> (Vec<Record>, Option<Name>, Sequence) {
     let namespaces: Vec<_> = state.namespaces(after).take(NAMESPACES_AT_ONCE).collect();
     let records = namespaces
         .iter()

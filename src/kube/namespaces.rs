@@ -7,7 +7,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use quota_core::{event::Sequence, state::State};
-use quota_semantics::{Name, quota::selector::NAME_LABEL};
+use quota_semantics::{Name, quota::selector::NAME_LABEL, syntax};
 use serde_json::{Value, json};
 
 use super::{
@@ -22,9 +22,6 @@ use crate::{
     large::{NAMES_AT_ONCE, Turn},
     routes::Target,
 };
-
-/// The longest name, that of a DNS label.
-const NAME_MAX_BYTES: usize = 63;
 
 pub(super) async fn list(
     extract::State(kube): extract::State<Kube>,
@@ -91,12 +88,7 @@ pub(super) async fn get(
     shape: Shape,
     params: Params,
 ) -> Result<Response> {
-    let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    if name.len() > NAME_MAX_BYTES
-        || !name.bytes().all(fits)
-        || name.starts_with('-')
-        || name.ends_with('-')
-    {
+    if !syntax::dns_label(&name).is_empty() {
         return Err(Failure::no_such_namespace(&name));
     }
     let ((), head) = kube.read(|_| ()).await?;

@@ -14,10 +14,7 @@ use super::{
     resource::{Key, Manifest, Record, View, to_json},
     status::Result,
 };
-use crate::{
-    api::{groups, render},
-    large::BYTES_PER_AMOUNT,
-};
+use crate::api::{groups, render};
 
 /// A quota or group as this API serves it.
 #[derive(Clone, Debug)]
@@ -32,8 +29,6 @@ pub(super) struct Object {
     limits: Option<Vec<Figure>>,
     /// Determines which limits are enforced.
     coverage: Arc<Coverage>,
-    /// The bytes of its stored metadata.
-    metadata_bytes: usize,
 }
 
 impl Object {
@@ -42,7 +37,6 @@ impl Object {
         Self {
             manifest: view.record().manifest(version),
             entry: view.entry(),
-            metadata_bytes: view.record().metadata_bytes(),
             numbers: Some(view),
             limits: None,
             coverage: coverage.clone(),
@@ -57,7 +51,6 @@ impl Object {
             numbers: None,
             limits: None,
             coverage: coverage.clone(),
-            metadata_bytes: 0,
         }
     }
 
@@ -76,7 +69,6 @@ impl Object {
             entry: 0,
             numbers: None,
             coverage: Arc::new(Coverage::everything()),
-            metadata_bytes: record.metadata_bytes(),
         }
     }
 
@@ -86,12 +78,6 @@ impl Object {
             manifest,
             ..self.clone()
         }
-    }
-
-    /// The version that the object is served with.
-    pub(super) fn version(&self) -> Sequence {
-        let version = &self.manifest.metadata().resource_version;
-        version.parse().unwrap_or(self.entry)
     }
 
     pub(super) fn key(&self) -> Key {
@@ -134,11 +120,7 @@ impl Object {
 
     /// How many amounts an answer with this object shows. Its metadata is read and shown, too.
     pub(super) fn amounts(&self) -> usize {
-        let numbers = match &self.numbers {
-            None => self.figures().len() + self.metadata_bytes / BYTES_PER_AMOUNT,
-            Some(view) => view.work(),
-        };
-        1 + numbers
+        1 + self.numbers.as_ref().map_or(0, View::work)
     }
 
     /// The group with its numbers, if the object is a group.

@@ -1,6 +1,6 @@
 //! Objects that are copied from the state, a few at a time, to compute their figures while the state goes on.
 
-use quota_core::state::{self, CopiedGroup, QuotasView};
+use quota_core::state::{self, QuotasView};
 use quota_semantics::Name;
 
 use super::{
@@ -20,7 +20,7 @@ const GROUP_AMOUNTS: usize = 20_000;
 
 /// Objects copied from the state; their figures are computed later, outside the lock.
 pub(super) enum Copied {
-    Quotas(Vec<QuotasView>),
+    Quotas(QuotasView),
     Groups(Vec<groups::Copied>),
 }
 
@@ -29,12 +29,10 @@ impl Copied {
     pub(super) fn within(mut self, scope: &Scope) -> Self {
         match &mut self {
             Self::Quotas(quotas) => {
-                for quotas in quotas {
-                    quotas.retain(|quota| scope.is_about_quota(quota));
-                }
+                quotas.retain(|quota| scope.is_about(Kind::Quota, &quota.namespace, &quota.name));
             }
             Self::Groups(groups) => {
-                groups.retain(|copied| scope.is_about_group(&copied.group.record.name));
+                groups.retain(|copied| scope.is_about(Kind::Group, "", &copied.group.record.name));
             }
         }
         self
@@ -44,11 +42,8 @@ impl Copied {
     pub(super) fn size(&self) -> (usize, usize) {
         match self {
             Self::Quotas(quotas) => {
-                let amounts = |quotas: &QuotasView| {
-                    quotas.amounts() + quotas.sums() + quotas.metadata_bytes() / BYTES_PER_AMOUNT
-                };
-                let objects = quotas.iter().map(QuotasView::len).sum();
-                (objects, quotas.iter().map(amounts).sum())
+                let metadata = quotas.metadata_bytes() / BYTES_PER_AMOUNT;
+                (quotas.len(), quotas.amounts() + quotas.sums() + metadata)
             }
             Self::Groups(groups) => {
                 let amounts = groups.iter().map(groups::Copied::amounts).sum();
@@ -60,10 +55,7 @@ impl Copied {
     /// Their views, with pauses.
     pub(super) fn views(self, turn: &Turn) -> Box<dyn Iterator<Item = View> + '_> {
         match self {
-            Self::Quotas(quotas) => {
-                let views = quotas.into_iter().flat_map(QuotasView::into_views);
-                Box::new(views.map(View::Quota))
-            }
+            Self::Quotas(quotas) => Box::new(quotas.into_views().map(View::Quota)),
             Self::Groups(groups) => {
                 let views = groups
                     .into_iter()
@@ -88,7 +80,7 @@ pub(super) fn some_of(
             let (quotas, more) = state.quotas_page(namespace, Some(after), limit);
             let last = quotas.records().next_back().filter(|_| more);
             let next = last.map(|quota| Position(quota.namespace.clone(), quota.name.clone()));
-            (Copied::Quotas(vec![quotas]), next)
+            (Copied::Quotas(quotas), next)
         }
         Kind::Group => {
             let (groups, more) = some_groups_of(state, &after.1, limit);
@@ -99,23 +91,15 @@ pub(super) fn some_of(
     }
 }
 
-/// The groups after a name, limited by `limit` and by their work; and whether there are more.
+/// The groups after a name with their members, limited by `limit` and by their work; and whether there are more.
 fn some_groups_of(state: &state::State, after: &str, limit: usize) -> (Vec<groups::Copied>, bool) {
     let (page, more) = state.groups_page(after, limit);
-    let all = page.len();
-    let (groups, count) = with_members(state, page);
-    (groups, more || count < all)
-}
-
-/// The first of these groups with their members, as many as take little work; and how many were looked at.
-fn with_members(state: &state::State, groups: Vec<CopiedGroup>) -> (Vec<groups::Copied>, usize) {
-    let (mut copied, mut count) = (Vec::new(), 0);
+    let mut copied = Vec::new();
     let (mut places, mut amounts) = (0, 0);
-    for group in groups {
+    for group in page {
         if places > GROUP_PLACES || amounts > GROUP_AMOUNTS {
-            break;
+            return (copied, true);
         }
-        count += 1;
         places += 1;
         if let Some(group) = groups::Copied::with(state, group) {
             places += group.places();
@@ -123,5 +107,5 @@ fn with_members(state: &state::State, groups: Vec<CopiedGroup>) -> (Vec<groups::
             copied.push(group);
         }
     }
-    (copied, count)
+    (copied, more)
 }

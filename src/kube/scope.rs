@@ -1,7 +1,6 @@
 //! The objects that a request is about, and the place in their order where a page begins.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use quota_core::event::QuotaRecord;
 use quota_semantics::Name;
 
 use super::{
@@ -25,13 +24,12 @@ pub(super) struct Scope {
 }
 
 impl Scope {
+    /// The scope of a request for a collection.
     pub(super) fn new(path: &ObjectPath, params: &Params) -> Result<Self> {
         let (fields, labels) = (params.fields()?, params.labels()?);
+        let named = path.namespace.as_ref();
         let namespace = match path.kind {
-            Kind::Quota => path
-                .namespace
-                .clone()
-                .or_else(|| fields.namespace().cloned()),
+            Kind::Quota => named.or_else(|| fields.namespace()).cloned(),
             Kind::Group => None,
         };
         Ok(Self {
@@ -42,23 +40,11 @@ impl Scope {
         })
     }
 
-    /// Whether the scope may contain this object, regardless of its labels.
-    pub(super) fn is_about(&self, key: &Key) -> bool {
-        let is_there = |own: &Name| *own == key.namespace;
-        self.kind == key.kind
-            && self.namespace.as_ref().is_none_or(is_there)
-            && self.fields.matches(&key.namespace, &key.name)
-    }
-
-    pub(super) fn is_about_quota(&self, quota: &QuotaRecord) -> bool {
-        let is_there = |own: &Name| *own == quota.namespace;
-        self.kind == Kind::Quota
-            && self.namespace.as_ref().is_none_or(is_there)
-            && self.fields.matches(&quota.namespace, &quota.name)
-    }
-
-    pub(super) fn is_about_group(&self, name: &Name) -> bool {
-        self.kind == Kind::Group && self.fields.matches("", name)
+    /// Whether the scope may contain this object, regardless of its labels. The namespace of a group is empty.
+    pub(super) fn is_about(&self, kind: Kind, namespace: &str, name: &str) -> bool {
+        self.kind == kind
+            && self.namespace.as_deref().is_none_or(|own| own == namespace)
+            && self.fields.matches(namespace, name)
     }
 }
 

@@ -293,7 +293,7 @@ impl Watch {
             let changes = &self.kube.0.changes;
             let portion = changes.next(scope.kind, since, scope.namespace.as_ref())?;
             let is_wanted = |change: &Change| match change {
-                Change::Object(key) => scope.is_about(key),
+                Change::Object(key) => scope.is_about(key.kind, &key.namespace, &key.name),
                 Change::Deleted | Change::All | Change::Figures(_) => true,
             };
             let changes = portion.changes.into_iter();

@@ -62,7 +62,7 @@ pub(super) fn some_of(
                 amounts += 1 + quotas.amounts() + quotas.metadata_bytes() / BYTES_PER_AMOUNT;
                 let last = quotas.records().next_back().filter(|_| more);
                 let last = last.map(|quota| quota.name.clone());
-                parts.push((purpose, Copied::Quotas(vec![quotas])));
+                parts.push((purpose, Copied::Quotas(quotas)));
                 if let Some(last) = last {
                     return CopiedChanges { parts, count, last };
                 }
@@ -85,11 +85,11 @@ pub(super) fn some_of(
 /// An object, if it is there, and as many amounts as it costs to copy it.
 fn one(state: &State, key: &Key) -> (Copied, usize) {
     match key.copied(state) {
-        None => (Copied::Quotas(Vec::new()), 1),
+        None => (Copied::Quotas(QuotasView::default()), 1),
         Some(CopiedView::Quota(quota)) => {
             let quotas = QuotasView::from(quota);
             let work = SUMS + quotas.amounts() + quotas.metadata_bytes() / BYTES_PER_AMOUNT;
-            (Copied::Quotas(vec![quotas]), work)
+            (Copied::Quotas(quotas), work)
         }
         Some(CopiedView::Group(group)) => {
             let work = group.amounts().max(MEMBER * group.places());

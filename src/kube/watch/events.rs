@@ -265,7 +265,10 @@ impl EventMaker<'_> {
             self.client.sent.remove(&key);
         }
         let scope = &self.manner.scope;
-        if !was_sent && (deletion.created_at > self.span.seen || !scope.is_about(&key)) {
+        if !was_sent
+            && (deletion.created_at > self.span.seen
+                || !scope.is_about(key.kind, &key.namespace, &key.name))
+        {
             return Ok(());
         }
         let object = Object::deleted(record, deletion.sequence);

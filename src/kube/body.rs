@@ -17,7 +17,7 @@ use super::{
     status::{Failure, Result},
 };
 use crate::{
-    foreign_page::is_foreign_page, log_limiter::cut, request_headers::media_type, server::warn,
+    foreign_page::is_foreign_page, log_limiter::cut, request_headers::media_type,
     whole_body::whole_body, yaml,
 };
 use quota_semantics::yaml::Object;
@@ -149,10 +149,10 @@ impl Sent {
         self,
         kind: Kind,
         validation: FieldValidation,
-    ) -> Result<(Value, Warnings)> {
+    ) -> Result<(Value, Vec<String>)> {
         let Self { json, odd } = self;
         if validation == FieldValidation::Ignore {
-            return Ok((json, Warnings::default()));
+            return Ok((json, Vec::new()));
         }
         let unknown = unknown_fields(kind.name(), &json)
             .into_iter()
@@ -162,7 +162,7 @@ impl Sent {
             let why = format!("strict decoding error: {}", odd.join(", "));
             return Err(undecodable(kind, &why));
         }
-        Ok((json, Warnings(odd)))
+        Ok((json, odd))
     }
 }
 
@@ -194,17 +194,6 @@ pub(super) fn undecodable(kind: Kind, why: &dyn fmt::Display) -> Failure {
 /// The failure for a body that is neither JSON nor YAML, although its type says so.
 fn unreadable(why: &dyn fmt::Display) -> Failure {
     Failure::bad_request(format!("the body cannot be read: {why}"))
-}
-
-/// Warnings to the caller of a successful request.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Warnings(pub(super) Vec<String>);
-
-impl Warnings {
-    /// Adds the warnings to a response.
-    pub(super) fn add_to(&self, headers: &mut HeaderMap) {
-        warn(headers, &self.0);
-    }
 }
 
 /// The place of a value in a body. It has no text before one is needed: a body can have many values below a long key.
@@ -339,6 +328,7 @@ mod tests {
     use http::header;
 
     use super::*;
+    use crate::server::warn;
 
     #[test]
     fn odd_fields_are_refused_named_or_passed_over() {
@@ -356,7 +346,7 @@ mod tests {
         let (json, warnings) = sent().check(Kind::Quota, FieldValidation::Warn).unwrap();
         assert_eq!(json["spec"]["hard"]["pods"], "2");
         let mut headers = HeaderMap::new();
-        warnings.add_to(&mut headers);
+        warn(&mut headers, &warnings);
         let values: Vec<_> = headers.get_all(header::WARNING).iter().collect();
         assert_eq!(
             values,
@@ -370,7 +360,6 @@ mod tests {
                 .check(Kind::Quota, FieldValidation::Ignore)
                 .unwrap()
                 .1
-                .0
                 .is_empty()
         );
     }
@@ -379,7 +368,7 @@ mod tests {
     fn warnings(text: &str) -> Vec<String> {
         let sent = Sent::json(text.as_bytes()).unwrap();
         let checked = sent.check(Kind::Quota, FieldValidation::Warn);
-        checked.unwrap().1.0
+        checked.unwrap().1
     }
 
     #[test]

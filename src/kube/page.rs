@@ -1,6 +1,6 @@
 //! Lists of quotas and groups, a page at a time.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
 
 use axum::response::{IntoResponse, Response};
 use http::header;
@@ -31,24 +31,18 @@ use crate::{
 /// Most amounts in one list, counting limits and the reservations' amounts for them; the rest is left for `continue`.
 pub(super) const LIST_WORK: usize = 200_000;
 
-/// What is made of the objects of a page, one after the other.
-pub(super) trait PageBuilder: Send + 'static {
-    /// The result.
-    type Output: Send + 'static;
-
-    /// Adds an object.
-    fn add(&mut self, object: &Object, turn: &Turn) -> Result<()>;
-
-    /// The result, with the version of the page, and the position where the next page begins.
-    fn end(self, version: Sequence, next: Option<Position>, turn: &Turn) -> Result<Self::Output>;
-}
-
 /// A list. Of its objects only the text is kept.
 pub(super) struct Listing {
     kind: Kind,
     shape: Shape,
     attachment: Attachment,
     entries: Vec<Box<RawValue>>,
+    /// Most objects of a page.
+    limit: usize,
+    /// The amounts of the objects of a page.
+    work: usize,
+    /// The last object of a page.
+    last: Option<Position>,
 }
 
 impl Listing {
@@ -58,6 +52,9 @@ impl Listing {
             shape,
             attachment: shape.attachment(params)?,
             entries: Vec::new(),
+            limit: params.limit(),
+            work: 0,
+            last: None,
         })
     }
 
@@ -98,11 +95,36 @@ impl Listing {
     pub(super) fn response(text: Vec<u8>) -> Response {
         ([(header::CONTENT_TYPE, "application/json")], text).into_response()
     }
-}
 
-impl PageBuilder for Listing {
-    type Output = Vec<u8>;
+    /// Adds the objects of the scope; answers whether the page is full and there are more.
+    fn fill(
+        &mut self,
+        kube: &Kube,
+        scope: &Scope,
+        copied: Vec<(Copied, Sequence)>,
+        turn: &Turn,
+    ) -> Result<bool> {
+        for (some, head) in copied {
+            for view in some.views(turn) {
+                turn.pause();
+                let work = view.work();
+                let object = kube.object(view, head);
+                if !scope.labels.matches(object.labels()) {
+                    continue;
+                }
+                self.work += work;
+                let is_much = self.work > LIST_WORK && !self.entries.is_empty();
+                if self.entries.len() == self.limit || is_much {
+                    return Ok(true);
+                }
+                self.add(&object, turn)?;
+                self.last = Some(Position::of(&object));
+            }
+        }
+        Ok(false)
+    }
 
+    /// Adds an object.
     fn add(&mut self, object: &Object, turn: &Turn) -> Result<()> {
         let entry = self.entry(object)?;
         turn.pause();
@@ -111,6 +133,7 @@ impl PageBuilder for Listing {
         Ok(())
     }
 
+    /// The text of the list, with its version, and the position where the next page begins.
     fn end(self, version: Sequence, next: Option<Position>, turn: &Turn) -> Result<Vec<u8>> {
         let mut metadata = json!({"resourceVersion": version.to_string()});
         if let Some(next) = next {
@@ -160,32 +183,24 @@ impl Kube {
         permit.make(amounts, make).await
     }
 
-    /// Makes something of the objects of a scope after a position, in the turn of the principal if they show many
+    /// The text of a list of the objects of a scope after a position, made in the turn of the principal if they show many
     /// amounts. The state is locked for a few objects at a time, so that no job waits for long; meanwhile they are only
     /// copied. The version is that of the first few.
-    pub(super) async fn page<M: PageBuilder>(
+    pub(super) async fn page(
         &self,
         permit: &Permit,
         scope: &Arc<Scope>,
         mut after: Position,
-        limit: usize,
-        check: impl Fn(Sequence) -> Result<()>,
-        making: M,
-    ) -> Result<M::Output> {
-        let mut filling = Filling {
-            making,
-            limit,
-            count: 0,
-            work: 0,
-            last: None,
-        };
+        params: &Params,
+        mut listing: Listing,
+    ) -> Result<Vec<u8>> {
         let mut version = None;
         loop {
             let (mut copied, mut objects, mut amounts) = (Vec::new(), 0, 0);
             let more = loop {
                 let some = |state: &state::State| some_of(state, scope, &after, self.chunk());
                 let ((some, next), head) = self.read(some).await?;
-                check(head)?;
+                params.check_version(head)?;
                 version.get_or_insert(head);
                 let some = some.within(scope);
                 let (more_objects, more_amounts) = some.size();
@@ -194,8 +209,8 @@ impl Kube {
                 copied.push((some, head));
                 let Some(next) = next else { break false };
                 after = next;
-                let is_much = filling.work + amounts > LIST_WORK;
-                if is_much || filling.count + objects > limit {
+                let is_much = listing.work + amounts > LIST_WORK;
+                if is_much || listing.entries.len() + objects > listing.limit {
                     break true;
                 }
                 tokio::task::yield_now().await;
@@ -203,66 +218,17 @@ impl Kube {
             let (kube, scope) = (self.clone(), scope.clone());
             let version = version.unwrap_or_default();
             let make = move |turn: &Turn| {
-                let is_full = filling.fill(&kube, &scope, copied, turn)?;
+                let is_full = listing.fill(&kube, &scope, copied, turn)?;
                 if is_full || !more {
-                    let next = filling.last.filter(|_| is_full);
-                    return filling.making.end(version, next, turn).map(Made::Page);
+                    let next = listing.last.take().filter(|_| is_full);
+                    return listing.end(version, next, turn).map(ControlFlow::Break);
                 }
-                Ok(Made::Part(filling))
+                Ok(ControlFlow::Continue(listing))
             };
             match permit.make(amounts, make).await? {
-                Made::Page(made) => return Ok(made),
-                Made::Part(part) => filling = part,
+                ControlFlow::Break(text) => return Ok(text),
+                ControlFlow::Continue(part) => listing = part,
             }
         }
-    }
-}
-
-/// A page, or a part of one.
-enum Made<M: PageBuilder> {
-    Page(M::Output),
-    Part(Filling<M>),
-}
-
-/// A page that is being made.
-struct Filling<M> {
-    making: M,
-    /// Most objects.
-    limit: usize,
-    count: usize,
-    /// The amounts of the objects.
-    work: usize,
-    /// The last object.
-    last: Option<Position>,
-}
-
-impl<M: PageBuilder> Filling<M> {
-    /// Adds the objects of the scope; answers whether the page is full and there are more.
-    fn fill(
-        &mut self,
-        kube: &Kube,
-        scope: &Scope,
-        copied: Vec<(Copied, Sequence)>,
-        turn: &Turn,
-    ) -> Result<bool> {
-        for (some, head) in copied {
-            for view in some.views(turn) {
-                turn.pause();
-                let work = view.work();
-                let object = kube.object(view, head);
-                if !scope.labels.matches(object.labels()) {
-                    continue;
-                }
-                self.work += work;
-                let is_much = self.work > LIST_WORK && self.count > 0;
-                if self.count == self.limit || is_much {
-                    return Ok(true);
-                }
-                self.making.add(&object, turn)?;
-                self.count += 1;
-                self.last = Some(Position::of(&object));
-            }
-        }
-        Ok(false)
     }
 }

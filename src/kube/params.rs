@@ -17,6 +17,10 @@ const MANAGER_MAX_BYTES: usize = 128;
 /// Most objects of one list; the rest is left for `continue`, regardless of `limit`.
 const LIST_MAX: usize = 10_000;
 
+/// The kinds of the parameters in messages, with their API group.
+const LIST_OPTIONS: &str = "ListOptions.meta.k8s.io";
+pub(super) const PATCH_OPTIONS: &str = "PatchOptions.meta.k8s.io";
+
 /// All parameters of all requests; unknown ones are ignored, as in Kubernetes.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -90,8 +94,13 @@ impl Params {
             "" | "0" => Ok(None),
             text => text.parse().map(Some).map_err(|_| {
                 let why = format!("Invalid value: {text:?}: a resourceVersion is a number");
-                let causes = vec![("FieldValueInvalid", "resourceVersion".to_owned(), why)];
-                Failure::unprocessable("ListOptions.meta.k8s.io", "", causes)
+                Failure::wrong_field(
+                    LIST_OPTIONS,
+                    "",
+                    "FieldValueInvalid",
+                    "resourceVersion",
+                    why,
+                )
             }),
         }
     }
@@ -101,11 +110,6 @@ impl Params {
     /// # Errors
     /// The ledger has not reached the version yet; or the request wants exactly that version, and it is not the newest.
     pub(super) fn check_version(&self, head: Sequence) -> Result<()> {
-        let forbidden = |why: &str| {
-            let field = "resourceVersionMatch".to_owned();
-            let causes = vec![("FieldValueForbidden", field, format!("Forbidden: {why}"))];
-            Failure::unprocessable("ListOptions.meta.k8s.io", "", causes)
-        };
         let version = self.version()?;
         let exact = match self.resource_version_match.as_str() {
             "" => false,
@@ -142,16 +146,7 @@ impl Params {
             }
             (true, _) => "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
         };
-        let causes = vec![(
-            "FieldValueForbidden",
-            "resourceVersionMatch".to_owned(),
-            format!("Forbidden: {wrong}"),
-        )];
-        Err(Failure::unprocessable(
-            "ListOptions.meta.k8s.io",
-            "",
-            causes,
-        ))
+        Err(forbidden(wrong))
     }
 
     /// Whether the request is a dry run.
@@ -183,11 +178,12 @@ impl Params {
             let why = format!(
                 "Invalid value: {name:?}: should be at most {MANAGER_MAX_BYTES} printable characters"
             );
-            let causes = vec![("FieldValueInvalid", "fieldManager".to_owned(), why)];
-            return Err(Failure::unprocessable(
+            return Err(Failure::wrong_field(
                 "CreateOptions.meta.k8s.io",
                 "",
-                causes,
+                "FieldValueInvalid",
+                "fieldManager",
+                why,
             ));
         }
         if !name.is_empty() {
@@ -214,10 +210,15 @@ impl Params {
     }
 }
 
+/// The failure for a version match that does not fit the other parameters.
+fn forbidden(why: &str) -> Failure {
+    let (field, why) = ("resourceVersionMatch", format!("Forbidden: {why}"));
+    Failure::wrong_field(LIST_OPTIONS, "", "FieldValueForbidden", field, why)
+}
+
 fn unsupported(field: &str, value: &str, supported: &str) -> Failure {
     let why = format!("Unsupported value: {value:?}: supported values: {supported}");
-    let causes = vec![("FieldValueNotSupported", field.to_owned(), why)];
-    Failure::unprocessable("PatchOptions.meta.k8s.io", "", causes)
+    Failure::wrong_field(PATCH_OPTIONS, "", "FieldValueNotSupported", field, why)
 }
 
 /// As in Kubernetes, every value except `false` and `0` counts as true, the empty one included.

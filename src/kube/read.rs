@@ -17,7 +17,7 @@ use super::{
     object::Object,
     page::Listing,
     params::Params,
-    resource::ObjectPath,
+    resource::Key,
     scope::{Position, Scope},
     status::{Failure, Result},
     table, watch,
@@ -30,15 +30,14 @@ use crate::{
 
 pub(super) async fn get(
     State(kube): State<Kube>,
-    path: ObjectPath,
+    key: Key,
     Caller(actor): Caller,
     shape: Shape,
     params: Params,
 ) -> Result<Response> {
-    let key = path.key();
     let (copied, head) = kube.read(|state| key.copied(state)).await?;
     params.check_version(head)?;
-    let copied = copied.ok_or_else(|| Failure::not_found(path.kind, &path.name))?;
+    let copied = copied.ok_or_else(|| Failure::not_found(key.kind, &key.name))?;
     let amounts = copied.amounts();
     let make = move |turn: &Turn| one(&kube.object(copied.view(turn), head), shape, &params);
     let made = make_sized(&actor.principal, amounts, make).await;
@@ -71,7 +70,7 @@ fn one(object: &Object, shape: Shape, params: &Params) -> Result<Response> {
 /// A list, or a watch if the query requests one.
 pub(super) async fn list(
     State(kube): State<Kube>,
-    path: ObjectPath,
+    path: Key,
     Caller(actor): Caller,
     shape: Shape,
     params: Params,
@@ -81,13 +80,11 @@ pub(super) async fn list(
         let actor: &Actor = &actor;
         return watch::watch(kube, actor, scope, shape, params).await;
     }
-    let limit = params.limit();
     let after = Position::read(&params.after)?;
     let permit = read_permit(&actor)?;
     let listing = Listing::new(path.kind, shape, &params)?;
-    let check = |head| params.check_version(head);
     let scope = Arc::new(scope);
-    let text = kube.page(&permit, &scope, after, limit, check, listing);
+    let text = kube.page(&permit, &scope, after, &params, listing);
     Ok(Listing::response(text.await?))
 }
 

@@ -5,22 +5,23 @@ use std::sync::Arc;
 use axum::{extract::State, response::Response};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::DeleteOptions;
 use quota_core::{
-    decide::{Policy, Precondition, Refusal},
-    event::{Actor, Event, Sequence},
-    state::State as Ledger,
+    decide::{Precondition, Refusal},
+    event::{Actor, Sequence},
+    state,
 };
-use quota_semantics::{Timestamp, embedded::refuse_embedded, uid::Uid};
+use quota_semantics::uid::Uid;
 
 use super::{
     Caller, Kube,
     accept::Shape,
     body::{Body, JSON, PROTOBUF, YAML},
+    copied::{Copied, some_of},
     object::Object,
-    page::{Listing, PageBuilder},
+    page::Listing,
     params::Params,
     protobuf, read,
     request::ATTEMPTS,
-    resource::{Change, Key, ObjectPath},
+    resource::{Change, Key},
     scope::{Position, Scope},
     status::{Failure, Result},
 };
@@ -32,20 +33,20 @@ use crate::{
 
 pub(super) async fn delete(
     State(kube): State<Kube>,
-    path: ObjectPath,
+    key: Key,
     Caller(actor): Caller,
     shape: Shape,
     params: Params,
     body: Body,
 ) -> Result<Response> {
     let removal = Removal::new(kube, actor, &params, &body)?;
-    let object = removal.remove(&path.key()).await?;
+    let object = removal.remove(&key).await?;
     read::answer(&removal.permit, object, shape, &params).await
 }
 
 pub(super) async fn delete_collection(
     State(kube): State<Kube>,
-    path: ObjectPath,
+    path: Key,
     Caller(actor): Caller,
     shape: Shape,
     params: Params,
@@ -57,15 +58,9 @@ pub(super) async fn delete_collection(
     let (mut after, mut version) = (Some(Position::default()), None);
     let mut is_part_made = false;
     while let Some(position) = after {
-        let page = kube.page(
-            &removal.permit,
-            &scope,
-            position,
-            kube.chunk(),
-            |_| Ok(()),
-            Keys(Vec::new()),
-        );
-        let (keys, head, next) = page.await?;
+        let some = |state: &state::State| some_of(state, &scope, &position, kube.chunk());
+        let ((copied, next), head) = kube.read(some).await?;
+        let keys = removal.keys(&scope, copied.within(&scope), head).await;
         for key in keys {
             let removed = removal.remove_if_there(&key).await;
             let removed = removed.map_err(|failure| failure.with_part_made(is_part_made))?;
@@ -76,25 +71,10 @@ pub(super) async fn delete_collection(
         }
         version.get_or_insert(head);
         after = next;
+        tokio::task::yield_now().await;
     }
     let version = version.unwrap_or_default();
     listing.answer(&removal.permit, version).await
-}
-
-/// The keys of the objects of a page.
-struct Keys(Vec<Key>);
-
-impl PageBuilder for Keys {
-    type Output = (Vec<Key>, Sequence, Option<Position>);
-
-    fn add(&mut self, object: &Object, _: &Turn) -> Result<()> {
-        self.0.push(object.key());
-        Ok(())
-    }
-
-    fn end(self, version: Sequence, next: Option<Position>, _: &Turn) -> Result<Self::Output> {
-        Ok((self.0, version, next))
-    }
 }
 
 /// A requested deletion.
@@ -136,6 +116,20 @@ impl Removal {
         })
     }
 
+    /// The keys of the objects of a scope among those copied from a state at `head`.
+    async fn keys(&self, scope: &Arc<Scope>, copied: Copied, head: Sequence) -> Vec<Key> {
+        let (objects, amounts) = copied.size();
+        let amounts = amounts + objects * scope.labels.weight();
+        let (kube, scope) = (self.kube.clone(), scope.clone());
+        let select = move |turn: &Turn| {
+            let views = copied.views(turn).inspect(|_| turn.pause());
+            let objects = views.map(|view| kube.object(view, head));
+            let selected = objects.filter(|object| scope.labels.matches(object.labels()));
+            selected.map(|object| object.key()).collect()
+        };
+        self.permit.make(amounts, select).await
+    }
+
     /// Removes an object; none if it is not there any more.
     async fn remove_if_there(&self, key: &Key) -> Result<Option<Object>> {
         match self.remove(key).await {
@@ -160,31 +154,26 @@ impl Removal {
                 metadata.deletion_timestamp = Some(now().whole_seconds());
                 metadata.deletion_grace_period_seconds = Some(0);
             }
-            let dry_run = self.dry_run;
-            let decision = Decision::new(&live, waits)?;
-            let actor = self.actor.clone();
-            let decided = self
-                .kube
-                .0
-                .ledger
-                .decide_always(&self.actor.principal, move |context| {
-                    let transaction = &mut context.transaction;
-                    let (state, now) = (transaction.state(), transaction.now());
-                    let events = decision.decide(state, now, context.policy)?;
-                    let recorded = if dry_run { Vec::new() } else { events };
-                    Ok(transaction.record(&actor, recorded))
-                });
+            let precondition = Precondition::Version(live.entry);
+            let change = match waits {
+                true => {
+                    let uid = Uid::new(live.uid()).map_err(|error| Failure::internal(&error))?;
+                    live.manifest.to_change(uid, precondition)
+                }
+                false => Change::Deletion(live.key(), precondition),
+            };
+            let (key, actor, dry_run) = (key.clone(), self.actor.clone(), self.dry_run);
+            let ledger = &self.kube.0.ledger;
+            let decided = ledger.decide_always(&self.actor.principal, move |context| {
+                change.carry_out(context, &key, &actor, dry_run)
+            });
             match decided.await.map_err(Failure::from)? {
-                Ok(head) => {
+                Ok((_, head)) => {
                     self.kube.0.changes.reach(head).await;
                     return Ok(live);
                 }
                 Err(Refusal::Conflict { .. }) => {}
-                Err(Refusal::NotFound(_)) => return Err(Failure::not_found(*kind, name)),
-                Err(refusal @ Refusal::Adopted { .. }) => {
-                    return Err(Failure::conflict(*kind, name, &refusal.to_string()));
-                }
-                Err(other) => return Err(Failure::internal(&other)),
+                Err(refusal) => return Err(Failure::refused(*kind, name, &refusal)),
             }
         }
         Err(Failure::modified(*kind, name))
@@ -213,43 +202,6 @@ impl Removal {
     }
 }
 
-/// An immediate deletion, or a deletion mark on an object that waits for its finalizers.
-struct Decision {
-    key: Key,
-    precondition: Precondition,
-    mark: Option<Change>,
-}
-
-impl Decision {
-    fn new(live: &Object, waits: bool) -> Result<Self> {
-        let precondition = Precondition::Version(live.entry);
-        let mark = match waits {
-            false => None,
-            true => {
-                let uid = Uid::new(live.uid()).map_err(|error| Failure::internal(&error))?;
-                Some(live.manifest.to_change(uid, precondition))
-            }
-        };
-        Ok(Self {
-            key: live.key(),
-            precondition,
-            mark,
-        })
-    }
-
-    fn decide(
-        &self,
-        state: &Ledger,
-        now: Timestamp,
-        policy: &Policy,
-    ) -> std::result::Result<Vec<Event>, Refusal> {
-        match &self.mark {
-            Some(change) => change.decide(state, now, policy),
-            None => self.key.delete(state, policy, self.precondition),
-        }
-    }
-}
-
 /// The options of a deletion; the body may be empty.
 fn options(body: &Body) -> Result<DeleteOptions> {
     let wrong = |error: &dyn std::fmt::Display| {
@@ -261,16 +213,9 @@ fn options(body: &Body) -> Result<DeleteOptions> {
         return Ok(DeleteOptions::default());
     }
     match body.media_type.as_str() {
-        JSON => {
-            let fields: Option<serde_json::Map<_, _>> = refuse_embedded(&body.bytes)
-                .and_then(|()| serde_json::from_slice(&body.bytes))
-                .map_err(|error| wrong(&error))?;
-            let mut fields = fields.unwrap_or_default();
-            // The body may leave out its type.
-            fields.insert("apiVersion".to_owned(), "v1".into());
-            fields.insert("kind".to_owned(), "DeleteOptions".into());
-            serde_json::from_value(fields.into()).map_err(|error| wrong(&error))
-        }
+        JSON => serde_json::from_slice::<Option<_>>(&body.bytes)
+            .map(Option::unwrap_or_default)
+            .map_err(|error| wrong(&error)),
         YAML => yaml::read(&body.bytes).map_err(|error| wrong(&error)),
         PROTOBUF => protobuf::delete_options(&body.bytes).map_err(|error| wrong(&error)),
         _ => Err(Failure::unsupported_media_type(

@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use http::HeaderMap;
+use axum::{
+    extract::{FromRequestParts, State},
+    response::{IntoResponse as _, Response},
+};
+use http::{HeaderMap, StatusCode, request::Parts};
 use quota_core::{
     decide::{Precondition, Refusal},
     event::{Actor, Sequence},
@@ -13,18 +17,21 @@ use uuid::Uuid;
 
 use super::{
     Caller, Kube,
-    body::{Warnings, undecodable},
+    accept::Shape,
+    body::undecodable,
     fields,
     kind::Kind,
     object::Object,
     params::Params,
-    resource::{Key, Manifest, ObjectPath},
+    read,
+    resource::{Change, CopiedView, Key, Manifest},
     status::{Failure, Result},
 };
 use crate::{
     clock::now,
     large::{BYTES_PER_AMOUNT, Permit, Turn, make_sized},
-    metrics::{Limit, limit_reached},
+    routes::RouteState,
+    server::warn,
     writer::Unavailable,
 };
 
@@ -43,33 +50,63 @@ pub(super) enum Managing {
     Apply(Vec<Value>),
 }
 
+/// What is extracted of a request, in this order.
+type Parameters = (State<Kube>, Key, Caller, Shape, Params);
+
 /// A requested write.
 pub(super) struct Request {
     pub(super) kube: Kube,
     /// The object; with an empty name, the body names it.
     pub(super) key: Key,
-    pub(super) permit: Permit,
-    actor: Arc<Actor>,
+    pub(super) params: Params,
     pub(super) manager: String,
+    actor: Arc<Actor>,
+    shape: Shape,
+    permit: Permit,
     dry_run: bool,
 }
 
+impl FromRequestParts<RouteState<Kube>> for Request {
+    type Rejection = Response;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        state: &RouteState<Kube>,
+    ) -> std::result::Result<Self, Response> {
+        let parameters = Parameters::from_request_parts(parts, state).await?;
+        Self::new(parameters, &parts.headers).map_err(Failure::into_response)
+    }
+}
+
 impl Request {
-    pub(super) fn new(
-        kube: Kube,
-        Caller(actor): Caller,
-        path: &ObjectPath,
+    fn new(
+        (State(kube), key, Caller(actor), shape, params): Parameters,
         headers: &HeaderMap,
-        params: &Params,
     ) -> Result<Self> {
         Ok(Self {
             kube,
-            key: path.key(),
-            permit: Permit::to_change(&actor.principal),
-            actor,
+            key,
             manager: params.manager(headers)?,
             dry_run: params.dry_run()?,
+            params,
+            shape,
+            permit: Permit::to_change(&actor.principal),
+            actor,
         })
+    }
+
+    /// The response with a written object, made in the turn of the principal if it shows many amounts.
+    pub(super) async fn answer(
+        &self,
+        object: Object,
+        status: StatusCode,
+        mut warnings: Vec<String>,
+    ) -> Result<Response> {
+        warnings.extend(object.not_enforced());
+        let mut response = read::answer(&self.permit, object, self.shape, &self.params).await?;
+        *response.status_mut() = status;
+        warn(response.headers_mut(), &warnings);
+        Ok(response)
     }
 
     /// Reads a text of this many bytes, a long one in the turn of the principal. Nothing is decided yet, and a waiting
@@ -115,7 +152,7 @@ impl Request {
         &self,
         mut manifest: Manifest,
         managing: Managing,
-        warnings: &mut Warnings,
+        warnings: &mut Vec<String>,
     ) -> Result<Object> {
         let kind = self.key.kind;
         let errors = manifest.validate_create();
@@ -123,7 +160,7 @@ impl Request {
         if !errors.is_empty() {
             return Err(Failure::invalid(kind, &name, &errors));
         }
-        warnings.0.extend(manifest.warnings());
+        warnings.extend(manifest.warnings());
         self.manage(None, &mut manifest, managing)?;
         self.check_size(&manifest, None)?;
         let metadata = manifest.metadata_mut();
@@ -133,56 +170,18 @@ impl Request {
             metadata.deletion_grace_period_seconds,
         ) = (None, None);
         metadata.generation = 0;
-        if self.dry_run {
-            let key = Key {
-                name: name.clone(),
-                ..self.key.clone()
-            };
-            let (exists, _) = self.kube.read(|state| key.is_in(state)).await?;
-            if exists {
-                return Err(Failure::already_exists(kind, &name));
+        let fresh_uid = Uid::from_uuid(*uid.as_bytes());
+        let change = manifest.to_change(fresh_uid, Precondition::Absent);
+        match self.carry_out(change, &name).await? {
+            Ok(_) if self.dry_run => {
+                let metadata = manifest.metadata_mut();
+                metadata.uid = uid.to_string();
+                metadata.creation_timestamp = Some(now().whole_seconds());
+                Ok(Object::unwritten(manifest, self.kube.0.ledger.coverage()))
             }
-            metadata.uid = uid.to_string();
-            metadata.creation_timestamp = Some(now().whole_seconds());
-            self.try_out(&manifest, Precondition::Absent).await?;
-            return Ok(Object::unwritten(manifest, self.kube.0.ledger.coverage()));
-        }
-        let uid = Uid::from_uuid(*uid.as_bytes());
-        match self.set(&manifest, uid, Precondition::Absent).await? {
-            Ok(object) => Ok(object),
+            Ok((copied, head)) => self.written(copied, head).await,
             Err(Refusal::Conflict { .. }) => Err(Failure::already_exists(kind, &name)),
-            Err(other) => Err(self.failure(&name, &other)),
-        }
-    }
-
-    /// The failure for a write that the ledger has refused.
-    fn failure(&self, name: &str, refusal: &Refusal) -> Failure {
-        match refusal {
-            Refusal::Invalid(errors) => Failure::invalid(self.key.kind, name, errors),
-            Refusal::LimitReached { .. } => {
-                Limit::hit_by(refusal).into_iter().for_each(limit_reached);
-                Failure::forbidden(refusal.to_string())
-            }
-            Refusal::Adopted { .. } => Failure::conflict(self.key.kind, name, &refusal.to_string()),
-            other => Failure::internal(other),
-        }
-    }
-
-    /// Checks whether a write would be refused.
-    async fn try_out(&self, manifest: &Manifest, precondition: Precondition) -> Result<()> {
-        let uid = Uid::from_uuid(*Uuid::new_v4().as_bytes());
-        let change = manifest.to_change(uid, precondition);
-        let decided = self
-            .kube
-            .0
-            .ledger
-            .decide_for(&self.actor.principal, move |context| {
-                let (state, now) = (context.transaction.state(), context.transaction.now());
-                change.decide(state, now, context.policy).map(|_| ())
-            });
-        match decided.await.map_err(Failure::from)? {
-            Ok(()) | Err(Refusal::Conflict { .. }) => Ok(()),
-            Err(refusal) => Err(self.failure(&manifest.metadata().name, &refusal)),
+            Err(other) => Err(Failure::refused(kind, &name, &other)),
         }
     }
 
@@ -211,20 +210,22 @@ impl Request {
             self.manage(Some(&live), &mut manifest, managing)?;
             self.check_size(&manifest, Some(&live.manifest))?;
             let precondition = Precondition::Version(live.entry);
-            if self.dry_run {
-                self.try_out(&manifest, precondition).await?;
-                return Ok(live.with(manifest));
-            }
             let metadata = manifest.metadata();
-            if metadata.deletion_timestamp.is_some() && metadata.finalizers.is_empty() {
-                return self.end(live, manifest).await;
-            }
-            let uid = Uid::new(live.uid()).map_err(|error| Failure::internal(&error))?;
-            match self.set(&manifest, uid, precondition).await? {
-                Ok(object) => return Ok(object),
+            // The last finalizer of a deleted object is gone.
+            let ends = metadata.deletion_timestamp.is_some() && metadata.finalizers.is_empty();
+            let command = match ends {
+                true => Change::Deletion(self.key.clone(), precondition),
+                false => {
+                    let uid = Uid::new(live.uid()).map_err(|error| Failure::internal(&error))?;
+                    manifest.to_change(uid, precondition)
+                }
+            };
+            match self.carry_out(command, name).await? {
+                Ok(_) if self.dry_run || ends => return Ok(live.with(manifest)),
+                Ok((copied, head)) => return self.written(copied, head).await,
                 // If the body names a version, the next attempt finds it stale.
                 Err(Refusal::Conflict { .. }) => {}
-                Err(other) => return Err(self.failure(name, &other)),
+                Err(other) => return Err(Failure::refused(*kind, name, &other)),
             }
         }
         Err(Failure::modified(*kind, name))
@@ -260,12 +261,13 @@ impl Request {
                 "Invalid value: {:?}: a resourceVersion is a number",
                 new.resource_version
             );
-            let causes = vec![(
+            return Err(Failure::wrong_field(
+                &kind.qualified_name(),
+                name,
                 "FieldValueInvalid",
-                "metadata.resourceVersion".to_owned(),
+                "metadata.resourceVersion",
                 why,
-            )];
-            return Err(Failure::unprocessable(&kind.qualified_name(), name, causes));
+            ));
         };
         if version < live.entry || version > head {
             return Err(Failure::modified(*kind, name));
@@ -304,60 +306,34 @@ impl Request {
         }
     }
 
-    async fn set(
+    /// Carries out a change of the object of this name, unless the request is a dry run. Returns the object that is
+    /// there then, and the head.
+    async fn carry_out(
         &self,
-        manifest: &Manifest,
-        fresh_uid: Uid,
-        precondition: Precondition,
-    ) -> Result<std::result::Result<Object, Refusal>> {
-        let change = manifest.to_change(fresh_uid, precondition);
+        change: Change,
+        name: &Name,
+    ) -> Result<std::result::Result<(Option<CopiedView>, Sequence), Refusal>> {
         let key = Key {
-            name: manifest.metadata().name.clone(),
+            name: name.clone(),
             ..self.key.clone()
         };
-        let actor = self.actor.clone();
-        let decided = self
-            .kube
-            .0
-            .ledger
-            .decide_for(&self.actor.principal, move |context| {
-                let transaction = &mut context.transaction;
-                let (state, now) = (transaction.state(), transaction.now());
-                let events = change.decide(state, now, context.policy)?;
-                let head = transaction.record(&actor, events);
-                Ok((key.copied(transaction.state()), head))
-            });
-        let (copied, head) = match decided.await.map_err(Failure::from)? {
-            Ok((Some(copied), head)) => (copied, head),
-            Ok((None, _)) => {
-                return Err(Failure::internal(&"an object that was set is not there"));
-            }
-            Err(refusal) => return Ok(Err(refusal)),
-        };
-        self.kube.0.changes.reach(head).await;
-        Ok(Ok(self.kube.made(&self.permit, copied, head).await))
+        let (actor, dry_run) = (self.actor.clone(), self.dry_run);
+        let ledger = &self.kube.0.ledger;
+        let decided = ledger.decide_for(&self.actor.principal, move |context| {
+            change.carry_out(context, &key, &actor, dry_run)
+        });
+        let decided = decided.await.map_err(Failure::from)?;
+        if let Ok((_, head)) = &decided {
+            self.kube.0.changes.reach(*head).await;
+        }
+        Ok(decided)
     }
 
-    /// Deletes an object whose last finalizer is gone.
-    async fn end(&self, live: Object, manifest: Manifest) -> Result<Object> {
-        let (actor, key) = (self.actor.clone(), self.key.clone());
-        let precondition = Precondition::Version(live.entry);
-        let decided = self
-            .kube
-            .0
-            .ledger
-            .decide_for(&self.actor.principal, move |context| {
-                let transaction = &mut context.transaction;
-                let events = key.delete(transaction.state(), context.policy, precondition)?;
-                transaction.record(&actor, events);
-                Ok(())
-            });
-        match decided.await.map_err(Failure::from)? {
-            Ok(()) => Ok(live.with(manifest)),
-            Err(Refusal::Conflict { .. }) => Err(Failure::modified(self.key.kind, &self.key.name)),
-            Err(Refusal::NotFound(_)) => Err(Failure::not_found(self.key.kind, &self.key.name)),
-            Err(other) => Err(self.failure(&self.key.name, &other)),
-        }
+    /// The object that was written.
+    async fn written(&self, copied: Option<CopiedView>, head: Sequence) -> Result<Object> {
+        let missing = || Failure::internal(&"an object that was set is not there");
+        let copied = copied.ok_or_else(missing)?;
+        Ok(self.kube.made(&self.permit, copied, head).await)
     }
 }
 

@@ -10,7 +10,7 @@ use quota_core::{
         GroupChange, Policy, Precondition, QuotaChange, Refusal, belongs_to_source, delete_group,
         delete_quota, set_group, set_quota, unless_adopted,
     },
-    event::{Event, GroupRecord, QuotaRecord, Sequence},
+    event::{Actor, Event, GroupRecord, QuotaRecord, Sequence},
     state::{CopiedQuota, QuotaView, State},
 };
 use quota_semantics::{
@@ -36,30 +36,21 @@ use crate::{
     large::{BYTES_PER_AMOUNT, Turn},
     problem::Problem,
     routes::{RouteState, Target},
+    writer::DecisionContext,
 };
 
-/// The object or collection in the path of a request.
-#[derive(Clone, Debug)]
-pub(super) struct ObjectPath {
+/// The key of an object: its kind, namespace (empty if its kind has none) and name.
+///
+/// The path of a request names an object or a collection. The key of a collection has no name, and if it is that of all
+/// namespaces, no namespace either.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Key {
     pub(super) kind: Kind,
-    /// The namespace; none for all, or if the kind has none.
-    pub(super) namespace: Option<Name>,
-    /// The name; empty for a collection.
+    pub(super) namespace: Name,
     pub(super) name: Name,
 }
 
-impl ObjectPath {
-    /// The key of the object: namespace (empty if its kind has none) and name.
-    pub(super) fn key(&self) -> Key {
-        Key {
-            kind: self.kind,
-            namespace: self.namespace.clone().unwrap_or_default(),
-            name: self.name.clone(),
-        }
-    }
-}
-
-impl<S: Send + Sync> FromRequestParts<RouteState<S>> for ObjectPath {
+impl<S: Send + Sync> FromRequestParts<RouteState<S>> for Key {
     type Rejection = Problem;
 
     async fn from_request_parts(
@@ -70,8 +61,8 @@ impl<S: Send + Sync> FromRequestParts<RouteState<S>> for ObjectPath {
         let Target(names) = Target::<Vec<Name>>::from_request_parts(parts, state).await?;
         let mut names = names.into_iter();
         let (kind, namespace) = match is_core {
-            true => (Kind::Quota, names.next()),
-            false => (Kind::Group, None),
+            true => (Kind::Quota, names.next().unwrap_or_default()),
+            false => (Kind::Group, Name::default()),
         };
         Ok(Self {
             kind,
@@ -79,14 +70,6 @@ impl<S: Send + Sync> FromRequestParts<RouteState<S>> for ObjectPath {
             name: names.next().unwrap_or_default(),
         })
     }
-}
-
-/// The key of an object: its kind, namespace (empty if its kind has none) and name.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Key {
-    pub(super) kind: Kind,
-    pub(super) namespace: Name,
-    pub(super) name: Name,
 }
 
 impl Key {
@@ -115,20 +98,6 @@ impl Key {
             Kind::Group => None,
         };
         belongs_to_source(state, policy, namespace, &self.name)
-    }
-
-    /// The events that delete the object.
-    pub(super) fn delete(
-        &self,
-        state: &State,
-        policy: &Policy,
-        precondition: Precondition,
-    ) -> std::result::Result<Vec<Event>, Refusal> {
-        let events = match self.kind {
-            Kind::Quota => delete_quota(state, &self.namespace, &self.name, Some(precondition)),
-            Kind::Group => delete_group(state, &self.name, Some(precondition)),
-        };
-        unless_adopted(state, policy, events?)
     }
 }
 
@@ -254,16 +223,34 @@ impl Manifest {
     }
 }
 
-/// A command that sets an object.
+/// A command that sets or deletes an object.
 #[derive(Clone, Debug)]
 pub(super) enum Change {
     Quota(Box<QuotaChange>),
     Group(Box<GroupChange>),
+    Deletion(Key, Precondition),
 }
 
 impl Change {
-    /// The events that set the object.
-    pub(super) fn decide(
+    /// Decides the change of the object with this key, and records it unless this is a dry run. Returns the object that
+    /// is there then, and the head.
+    pub(super) fn carry_out(
+        &self,
+        context: &mut DecisionContext<'_>,
+        key: &Key,
+        actor: &Arc<Actor>,
+        is_dry_run: bool,
+    ) -> std::result::Result<(Option<CopiedView>, Sequence), Refusal> {
+        let transaction = &mut context.transaction;
+        let (state, now) = (transaction.state(), transaction.now());
+        let events = self.decide(state, now, context.policy)?;
+        let recorded = if is_dry_run { Vec::new() } else { events };
+        let head = transaction.record(actor, recorded);
+        Ok((key.copied(transaction.state()), head))
+    }
+
+    /// The events that change the object.
+    fn decide(
         &self,
         state: &State,
         now: Timestamp,
@@ -278,6 +265,10 @@ impl Change {
                 policy.bounds.check_group(state, change)?;
                 set_group(state, now, change, &policy.groups)?
             }
+            Self::Deletion(key, precondition) => match key.kind {
+                Kind::Quota => delete_quota(state, &key.namespace, &key.name, Some(*precondition))?,
+                Kind::Group => delete_group(state, &key.name, Some(*precondition))?,
+            },
         };
         unless_adopted(state, policy, events)
     }

@@ -8,7 +8,7 @@ use super::{
     kind::Kind,
     object::Object,
     params::Params,
-    resource::{Key, ObjectPath},
+    resource::Key,
     status::{Failure, Result},
 };
 use crate::label_selector::LabelSelector;
@@ -25,9 +25,9 @@ pub(super) struct Scope {
 
 impl Scope {
     /// The scope of a request for a collection.
-    pub(super) fn new(path: &ObjectPath, params: &Params) -> Result<Self> {
+    pub(super) fn new(path: &Key, params: &Params) -> Result<Self> {
         let (fields, labels) = (params.fields()?, params.labels()?);
-        let named = path.namespace.as_ref();
+        let named = Some(&path.namespace).filter(|namespace| !namespace.is_empty());
         let namespace = match path.kind {
             Kind::Quota => named.or_else(|| fields.namespace()).cloned(),
             Kind::Group => None,

@@ -2,11 +2,15 @@
 
 use http::StatusCode;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::StatusCause;
+use quota_core::decide::Refusal;
 use quota_semantics::field::{self, FieldError};
 
 use super::kind::Kind;
 pub(super) use crate::kubernetes_status::Failure;
-use crate::writer::Unavailable;
+use crate::{
+    metrics::{Limit, limit_reached},
+    writer::Unavailable,
+};
 
 pub(super) type Result<T> = std::result::Result<T, Failure>;
 
@@ -77,12 +81,8 @@ impl Failure {
         Self::unprocessable(&kind.qualified_name(), name, causes)
     }
 
-    /// A field of the object, or of the request's options, is not valid: reasons, fields and messages.
-    pub(super) fn unprocessable(
-        kind: &str,
-        name: &str,
-        causes: Vec<(&str, String, String)>,
-    ) -> Self {
+    /// Fields of the object, or of the request's options, are not valid: reasons, fields and messages.
+    fn unprocessable(kind: &str, name: &str, causes: Vec<(&str, String, String)>) -> Self {
         let said: Vec<_> = causes
             .iter()
             .map(|(_, field, why)| format!("{field}: {why}"))
@@ -102,6 +102,31 @@ impl Failure {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message)
             .about(kind, &name)
             .because(causes)
+    }
+
+    /// One field of the object, or of the request's options, is not valid.
+    pub(super) fn wrong_field(
+        kind: &str,
+        name: &str,
+        reason: &str,
+        field: &str,
+        why: String,
+    ) -> Self {
+        Self::unprocessable(kind, name, vec![(reason, field.to_owned(), why)])
+    }
+
+    /// The ledger has refused a write.
+    pub(super) fn refused(kind: Kind, name: &str, refusal: &Refusal) -> Self {
+        match refusal {
+            Refusal::Invalid(errors) => Self::invalid(kind, name, errors),
+            Refusal::NotFound(_) => Self::not_found(kind, name),
+            Refusal::LimitReached { .. } => {
+                Limit::hit_by(refusal).into_iter().for_each(limit_reached);
+                Self::forbidden(refusal.to_string())
+            }
+            Refusal::Adopted { .. } => Self::conflict(kind, name, &refusal.to_string()),
+            other => Self::internal(other),
+        }
     }
 
     /// The request cannot be read.

@@ -1,36 +1,24 @@
 //! Creates, replaces and patches quotas and groups.
 
-use axum::{extract::State, response::Response};
-use http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use http::StatusCode;
 use quota_core::state;
 use serde_json::{Value, json};
 
 use super::{
-    Caller, Kube,
-    accept::Shape,
-    body::{Body, Sent, Warnings},
+    body::{Body, Sent},
     fields,
     object::Object,
-    params::{FieldValidation, Params},
+    params::{FieldValidation, PATCH_OPTIONS},
     patch::{self, Patch},
-    read,
     request::{ATTEMPTS, Managing, Request, generated},
-    resource::ObjectPath,
+    resource::Key,
     status::{Failure, Result},
 };
-use crate::{clock::now, large::Permit};
+use crate::clock::now;
 
-pub(super) async fn create(
-    State(kube): State<Kube>,
-    path: ObjectPath,
-    caller: Caller,
-    headers: HeaderMap,
-    shape: Shape,
-    params: Params,
-    body: Body,
-) -> Result<Response> {
-    let request = Request::new(kube, caller, &path, &headers, &params)?;
-    let (json, mut warnings) = object(&request, body, params.field_validation()?).await?;
+pub(super) async fn create(request: Request, body: Body) -> Result<Response> {
+    let (json, mut warnings) = object(&request, body).await?;
     let mut manifest = request.decode(&json)?;
     let metadata = manifest.metadata_mut();
     if !metadata.resource_version.is_empty() {
@@ -44,61 +32,36 @@ pub(super) async fn create(
     let object = request
         .create(manifest, Managing::Update, &mut warnings)
         .await?;
-    let permit = &request.permit;
-    answer(
-        permit,
-        object,
-        StatusCode::CREATED,
-        &warnings,
-        shape,
-        &params,
-    )
-    .await
+    request.answer(object, StatusCode::CREATED, warnings).await
 }
 
-pub(super) async fn replace(
-    State(kube): State<Kube>,
-    path: ObjectPath,
-    caller: Caller,
-    headers: HeaderMap,
-    shape: Shape,
-    params: Params,
-    body: Body,
-) -> Result<Response> {
-    let request = Request::new(kube, caller, &path, &headers, &params)?;
-    let (json, warnings) = object(&request, body, params.field_validation()?).await?;
+pub(super) async fn replace(request: Request, body: Body) -> Result<Response> {
+    let (json, warnings) = object(&request, body).await?;
     if name_of(&json).is_empty() {
         return Err(Failure::bad_request(format!(
             "the name of the object ({} based on URL) was undeterminable: name must be provided",
-            path.name
+            request.key.name
         )));
     }
     let object = request
         .update(|_| Ok((json.clone(), Managing::Update)))
         .await?;
-    let permit = &request.permit;
-    answer(permit, object, StatusCode::OK, &warnings, shape, &params).await
+    request.answer(object, StatusCode::OK, warnings).await
 }
 
-pub(super) async fn patch(
-    State(kube): State<Kube>,
-    path: ObjectPath,
-    caller: Caller,
-    headers: HeaderMap,
-    shape: Shape,
-    params: Params,
-    body: Body,
-) -> Result<Response> {
-    let request = Request::new(kube, caller, &path, &headers, &params)?;
-    let validation = params.field_validation()?;
+pub(super) async fn patch(request: Request, body: Body) -> Result<Response> {
+    let Key { kind, name, .. } = &request.key;
+    let validation = request.params.field_validation()?;
     let mut odd = Vec::new();
     let patch = request.read(body.bytes.len(), move || Patch::read(&body));
     let patch = patch.await?;
     // Only operations of a JSON patch can depend on the status, which is large, and which no patch changes.
     let sees_status = matches!(patch, Patch::Json(_));
     let patched: Box<dyn Fn(Value) -> Result<Value> + Send + Sync> = match patch {
-        Patch::Apply(config) => return apply(&request, config, validation, shape, &params).await,
-        _ if params.force => return Err(Failure::bad_request("force is for apply patches only")),
+        Patch::Apply(config) => return apply(&request, config, validation).await,
+        _ if request.params.force => {
+            return Err(Failure::bad_request("force is for apply patches only"));
+        }
         Patch::Merge(patch) => {
             odd = patch.odd;
             Box::new(move |object| Ok(patch::merge(object, &patch.json)))
@@ -109,7 +72,7 @@ pub(super) async fn patch(
         }
         Patch::Json(operations) => Box::new(move |object| patch::json(object, &operations)),
     };
-    let warnings = parking_lot::Mutex::new(Warnings::default());
+    let warnings = parking_lot::Mutex::new(Vec::new());
     let change = |live: &Object| {
         let live = match sees_status {
             true => live.to_json()?,
@@ -119,34 +82,28 @@ pub(super) async fn patch(
             json: patched(live)?,
             odd: odd.clone(),
         };
-        let (json, odd) = patched.check(path.kind, validation)?;
+        let (json, odd) = patched.check(*kind, validation)?;
         if name_of(&json).is_empty() {
             let why = "Required value: name or generateName is required".to_owned();
-            let causes = vec![("FieldValueRequired", "metadata.name".to_owned(), why)];
-            let kind = path.kind.qualified_name();
-            return Err(Failure::unprocessable(&kind, &path.name, causes));
+            return Err(Failure::wrong_field(
+                &kind.qualified_name(),
+                name,
+                "FieldValueRequired",
+                "metadata.name",
+                why,
+            ));
         }
         *warnings.lock() = odd;
         Ok((json, Managing::Update))
     };
     let object = request.update(change).await?;
-    answer(
-        &request.permit,
-        object,
-        StatusCode::OK,
-        &warnings.into_inner(),
-        shape,
-        &params,
-    )
-    .await
+    let warnings = warnings.into_inner();
+    request.answer(object, StatusCode::OK, warnings).await
 }
 
 /// The object in a body, checked, and warnings about its fields.
-async fn object(
-    request: &Request,
-    body: Body,
-    validation: FieldValidation,
-) -> Result<(Value, Warnings)> {
+async fn object(request: &Request, body: Body) -> Result<(Value, Vec<String>)> {
+    let validation = request.params.field_validation()?;
     let (kind, bytes) = (request.key.kind, body.bytes.len());
     let read = move || Sent::object(kind, &body)?.check(kind, validation);
     request.read(bytes, read).await
@@ -157,23 +114,12 @@ fn name_of(json: &Value) -> &str {
     json["metadata"]["name"].as_str().unwrap_or_default()
 }
 
-async fn apply(
-    request: &Request,
-    config: Sent,
-    validation: FieldValidation,
-    shape: Shape,
-    params: &Params,
-) -> Result<Response> {
-    let required = |field: &str, why: &str| {
-        let causes = vec![(
-            "FieldValueRequired",
-            field.to_owned(),
-            format!("Required value: {why}"),
-        )];
-        Failure::unprocessable("PatchOptions.meta.k8s.io", "", causes)
-    };
+async fn apply(request: &Request, config: Sent, validation: FieldValidation) -> Result<Response> {
+    let params = &request.params;
     if !params.has_manager() {
-        return Err(required("fieldManager", "is required for apply patch"));
+        let why = "Required value: is required for apply patch".to_owned();
+        let (reason, field) = ("FieldValueRequired", "fieldManager");
+        return Err(Failure::wrong_field(PATCH_OPTIONS, "", reason, field, why));
     }
     let kind = request.key.kind;
     config.check_typed(kind)?;
@@ -203,10 +149,7 @@ async fn apply(
             };
             match request.update(change).await {
                 Err(failure) if failure.is_not_found() => continue,
-                object => {
-                    let permit = &request.permit;
-                    return answer(permit, object?, StatusCode::OK, &warnings, shape, params).await;
-                }
+                object => return request.answer(object?, StatusCode::OK, warnings).await,
             }
         }
         if !metadata.uid.is_empty() || !metadata.resource_version.is_empty() {
@@ -225,35 +168,8 @@ async fn apply(
         let managing = Managing::Apply(applied.managed);
         match request.create(manifest, managing, &mut warnings).await {
             Err(failure) if failure.is_already_exists() => {}
-            object => {
-                let permit = &request.permit;
-                return answer(
-                    permit,
-                    object?,
-                    StatusCode::CREATED,
-                    &warnings,
-                    shape,
-                    params,
-                )
-                .await;
-            }
+            object => return request.answer(object?, StatusCode::CREATED, warnings).await,
         }
     }
     Err(Failure::modified(kind, &request.key.name))
-}
-
-async fn answer(
-    permit: &Permit,
-    object: Object,
-    status: StatusCode,
-    warnings: &Warnings,
-    shape: Shape,
-    params: &Params,
-) -> Result<Response> {
-    let mut warnings = warnings.clone();
-    warnings.0.extend(object.not_enforced());
-    let mut response = read::answer(permit, object, shape, params).await?;
-    *response.status_mut() = status;
-    warnings.add_to(response.headers_mut());
-    Ok(response)
 }

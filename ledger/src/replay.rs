@@ -125,11 +125,8 @@ pub fn recover(
     if end != last {
         let why = format!("the entries that can be read end at {end}, and the ledger at {last}");
         return Err(Error::Journal(quota_journal::Error::Damaged(Damage {
-            file: directory.to_path_buf(),
-            offset: None,
             sequence: Some(end.saturating_add(1)),
-            through: None,
-            why,
+            ..Damage::new(directory, why)
         })));
     }
     Ok(Recovered {

@@ -242,11 +242,8 @@ struct Input<'a> {
 impl Input<'_> {
     fn wrong(&self, why: String) -> Error {
         Error::Damaged(Damage {
-            file: self.name.clone(),
             offset: Some(self.offset),
-            sequence: None,
-            through: None,
-            why,
+            ..Damage::new(&self.name, why)
         })
     }
 
@@ -339,10 +336,7 @@ impl Input<'_> {
 
 fn damage(file: &Path, sequence: u64, why: String) -> Error {
     Error::Damaged(Damage {
-        file: file.to_path_buf(),
-        offset: None,
         sequence: Some(sequence),
-        through: None,
-        why,
+        ..Damage::new(file, why)
     })
 }

@@ -45,14 +45,13 @@ impl Base {
             Some(first) => first.saturating_sub(1),
             None => last,
         };
+        let why = format!(
+            "sequences {from} to {last} were archived, but not all up to {missing} are there"
+        );
         Some(Damage {
-            file: archive.directory().to_path_buf(),
-            offset: None,
             sequence: Some(from),
             through: Some(missing),
-            why: format!(
-                "sequences {from} to {last} were archived, but not all up to {missing} are there"
-            ),
+            ..Damage::new(archive.directory(), why)
         })
     }
 }
@@ -65,11 +64,8 @@ pub(super) fn read(disk: &dyn Disk, directory: &Path) -> Result<Option<Base>, Er
     let path = directory.join(FILE);
     let damaged = |offset, why| {
         Err(Error::Damaged(Damage {
-            file: path.clone(),
             offset,
-            sequence: None,
-            through: None,
-            why,
+            ..Damage::new(&path, why)
         }))
     };
     let Some(bytes) = disk.read(&path, record_bytes(POSITION_BYTES + 8))? else {

@@ -194,6 +194,19 @@ impl Error {
     }
 }
 
+impl Damage {
+    /// Damage whose place is determined no further than the file.
+    pub fn new(file: impl Into<PathBuf>, why: impl Into<String>) -> Self {
+        Self {
+            file: file.into(),
+            offset: None,
+            sequence: None,
+            through: None,
+            why: why.into(),
+        }
+    }
+}
+
 impl From<Damage> for Error {
     fn from(damage: Damage) -> Self {
         Self::Damaged(damage)

@@ -81,11 +81,10 @@ impl Chunk {
 
     fn damage(&self, at: usize, position: &Durable, why: String) -> Error {
         Error::Damaged(Damage {
-            file: self.file.clone(),
             offset: self.offset.map(|offset| offset.saturating_add(at as u64)),
             sequence: Some(position.sequence.saturating_add(1)),
             through: self.through,
-            why,
+            ..Damage::new(&self.file, why)
         })
     }
 

@@ -303,11 +303,9 @@ fn gap(directory: &Path, end: &Durable, next: &Durable) -> Option<Hole> {
         before: *end,
         last: *next,
         damage: Damage {
-            file: directory.to_path_buf(),
-            offset: None,
             sequence: end.sequence.checked_add(1),
             through: Some(next.sequence),
-            why: "no epoch with its seal is there".to_owned(),
+            ..Damage::new(directory, "no epoch with its seal is there")
         },
         epoch: None,
     })

@@ -107,7 +107,7 @@ impl Snapshots {
             let path = self.directory.join(&listed.name);
             match self.header(&path, listed.length) {
                 Ok(info) if digits.parse() == Ok(info.position.sequence) => found.push(info),
-                Ok(info) => damaged.push(damage(
+                Ok(info) => damaged.push(Damage::new(
                     &path,
                     format!("it holds sequence {}", info.position.sequence),
                 )),
@@ -128,7 +128,7 @@ impl Snapshots {
                 Err(format!("{length} bytes long instead of {expected}"))
             }
         });
-        header.map_err(|why| damage(path, why).into())
+        header.map_err(|why| Damage::new(path, why).into())
     }
 
     /// Reads the whole content and compares its hash. Returns nothing if the hash is right, otherwise the damage.
@@ -254,17 +254,7 @@ fn content_is_right(
         throttle.pause();
     }
     let wrong = Hash::from(hasher.finalize()) != info.content;
-    Ok(wrong.then(|| damage(&info.path, "the content does not have its hash".to_owned())))
-}
-
-fn damage(path: &Path, why: String) -> Damage {
-    Damage {
-        file: path.to_path_buf(),
-        offset: None,
-        sequence: None,
-        through: None,
-        why,
-    }
+    Ok(wrong.then(|| Damage::new(&info.path, "the content does not have its hash")))
 }
 
 /// Writes the content of a snapshot to a temporary file, which is removed unless [`SnapshotWriter::finish`] installs it.

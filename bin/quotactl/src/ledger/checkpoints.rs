@@ -142,11 +142,8 @@ impl Claims {
 
     fn find(&mut self, file: &Path, sequence: Option<u64>, why: String) {
         self.wrong.push(Damage {
-            file: file.to_path_buf(),
-            offset: None,
             sequence,
-            through: None,
-            why,
+            ..Damage::new(file, why)
         });
     }
 }

@@ -140,15 +140,13 @@ impl Folds {
     /// The differences between the two folds. They are no damage of stored data: one of the folds is wrong.
     fn disagreement(&self, place: &Path) -> Option<Damage> {
         let differences = self.naive.differences(&self.state);
-        (!differences.is_empty()).then(|| Damage {
-            file: place.to_path_buf(),
-            offset: None,
-            sequence: Some(self.state.head().sequence),
-            through: None,
-            why: format!(
-                "the sums are not those of a recount: {}",
-                differences.join("; ")
-            ),
+        (!differences.is_empty()).then(|| {
+            let differences = differences.join("; ");
+            let why = format!("the sums are not those of a recount: {differences}");
+            Damage {
+                sequence: Some(self.state.head().sequence),
+                ..Damage::new(place, why)
+            }
         })
     }
 }
@@ -174,11 +172,8 @@ fn compare(ledger: &Offline, info: &SnapshotInfo, folded: &State) -> Outcome<Opt
         Err(error) => return Err(unfolded(error)),
     };
     Ok(Some(Damage {
-        file: info.path.clone(),
-        offset: None,
         sequence: Some(info.position.sequence),
-        through: None,
-        why,
+        ..Damage::new(&info.path, why)
     }))
 }
 

@@ -206,10 +206,8 @@ pub(super) fn missing(file: &Path, sequence: u64) -> Error {
 
 fn damaged(file: &Path, offset: Option<u64>, sequence: Option<u64>, why: String) -> Error {
     Error::Damaged(Damage {
-        file: file.to_path_buf(),
         offset,
         sequence,
-        through: None,
-        why,
+        ..Damage::new(file, why)
     })
 }

@@ -93,19 +93,17 @@ impl Archive {
         let ahead = files
             .iter()
             .find(|file| file.last_sequence > durable.sequence);
-        match ahead {
-            None => Ok(()),
-            Some(file) => Err(Error::Damaged(Damage {
-                file: file.path.clone(),
-                offset: None,
-                sequence: Some(durable.sequence.saturating_add(1)),
-                through: None,
-                why: format!(
-                    "the ledger ends at sequence {}, but {} was archived",
-                    durable.sequence, file.last_sequence
-                ),
-            })),
-        }
+        let Some(file) = ahead else {
+            return Ok(());
+        };
+        let why = format!(
+            "the ledger ends at sequence {}, but {} was archived",
+            durable.sequence, file.last_sequence
+        );
+        Err(Error::Damaged(Damage {
+            sequence: Some(durable.sequence.saturating_add(1)),
+            ..Damage::new(&file.path, why)
+        }))
     }
 
     /// Reads batches from the archive alone, beginning with the batch that holds `from`.

@@ -112,13 +112,7 @@ impl Disk for ReadOnlyDisk {
     fn private_database(&self, directory: &Path) -> Result<Box<dyn Database>, Error> {
         // sled would create a missing database.
         if self.disk.list(directory)?.is_empty() {
-            return Err(Error::Damaged(Damage {
-                file: directory.to_path_buf(),
-                offset: None,
-                sequence: None,
-                through: None,
-                why: "the database is missing".to_owned(),
-            }));
+            return Err(Damage::new(directory, "the database is missing").into());
         }
         self.disk.private_database(directory)
     }

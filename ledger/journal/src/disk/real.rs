@@ -208,11 +208,8 @@ fn unreadable(path: &Path, offset: u64, source: std::io::Error) -> Error {
         return Error::io(path, Operation::Read, source);
     }
     Error::Damaged(Damage {
-        file: path.to_path_buf(),
         offset: Some(offset),
-        sequence: None,
-        through: None,
-        why: format!("it cannot be read: {source}"),
+        ..Damage::new(path, format!("it cannot be read: {source}"))
     })
 }
 

@@ -243,15 +243,7 @@ fn guard<T>(
     operation: Operation,
     run: impl FnOnce() -> sled::Result<T>,
 ) -> Result<T, Error> {
-    let damaged = |why: String| {
-        Error::Damaged(Damage {
-            file: directory.to_path_buf(),
-            offset: None,
-            sequence: None,
-            through: None,
-            why,
-        })
-    };
+    let damaged = |why: String| Error::Damaged(Damage::new(directory, why));
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(sled::Error::Io(source))) if source.kind() != ErrorKind::UnexpectedEof => {

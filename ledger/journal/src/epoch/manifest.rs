@@ -64,15 +64,17 @@ impl Manifest {
         let found = disk.database_files(database)?;
         let sealed = self.files.iter().map(|file| &file.name);
         if let Some(missing) = sealed.clone().find(|name| !found.contains(name)) {
-            let why = "the file is missing".to_owned();
-            return Ok(Some(damage(&database.join(missing), None, why)));
+            return Ok(Some(Damage::new(
+                database.join(missing),
+                "the file is missing",
+            )));
         }
         if let Some(more) = found
             .iter()
             .find(|name| !sealed.clone().any(|sealed| sealed == *name))
         {
-            let why = "the file was not there when the epoch was sealed".to_owned();
-            return Ok(Some(damage(&database.join(more), None, why)));
+            let why = "the file was not there when the epoch was sealed";
+            return Ok(Some(Damage::new(database.join(more), why)));
         }
         for sealed in &self.files {
             let path = database.join(&sealed.name);
@@ -81,18 +83,20 @@ impl Manifest {
             if let Some(piece) = pieces.position(|(found, sealed)| found != sealed) {
                 let offset = (piece as u64).saturating_mul(PIECE_BYTES as u64);
                 let why = format!("the {PIECE_BYTES} bytes from there on differ from the seal");
-                return Ok(Some(damage(&path, Some(offset), why)));
+                return Ok(Some(Damage {
+                    offset: Some(offset),
+                    ..Damage::new(path, why)
+                }));
             }
             if file.length != sealed.length {
                 let why = format!(
                     "it has {} bytes and was sealed with {}",
                     file.length, sealed.length
                 );
-                return Ok(Some(damage(
-                    &path,
-                    Some(file.length.min(sealed.length)),
-                    why,
-                )));
+                return Ok(Some(Damage {
+                    offset: Some(file.length.min(sealed.length)),
+                    ..Damage::new(path, why)
+                }));
             }
         }
         Ok(None)
@@ -174,16 +178,6 @@ impl SealedFile {
             length,
             pieces,
         })
-    }
-}
-
-fn damage(file: &Path, offset: Option<u64>, why: String) -> Damage {
-    Damage {
-        file: file.to_path_buf(),
-        offset,
-        sequence: None,
-        through: None,
-        why,
     }
 }
 

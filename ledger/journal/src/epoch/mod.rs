@@ -228,11 +228,9 @@ impl Epoch {
 
     fn damaged(&self, position: &Durable, why: String) -> Error {
         Error::Damaged(Damage {
-            file: self.directory.clone(),
-            offset: None,
             sequence: Some(position.sequence.saturating_add(1)),
             through: self.sealed.get().copied(),
-            why,
+            ..Damage::new(&self.directory, why)
         })
     }
 }

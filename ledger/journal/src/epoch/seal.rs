@@ -115,11 +115,8 @@ pub(super) fn manifest(disk: &dyn Disk, epoch: &Path) -> Result<Option<Manifest>
 
 fn damaged(file: &Path, offset: u64, why: String) -> Error {
     Error::Damaged(Damage {
-        file: file.to_path_buf(),
         offset: Some(offset),
-        sequence: None,
-        through: None,
-        why,
+        ..Damage::new(file, why)
     })
 }
 

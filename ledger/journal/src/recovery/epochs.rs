@@ -44,15 +44,13 @@ impl Opening<'_> {
                 continue;
             };
             if seal.before != end {
+                let why = format!(
+                    "it continues sequence {} with hash {}, but the ledger before it ends at {} with {}",
+                    seal.before.sequence, seal.before.hash, end.sequence, end.hash
+                );
                 return Err(Error::Damaged(Damage {
-                    file: path,
-                    offset: None,
                     sequence: Some(end.sequence.saturating_add(1)),
-                    through: None,
-                    why: format!(
-                        "it continues sequence {} with hash {}, but the ledger before it ends at {} with {}",
-                        seal.before.sequence, seal.before.hash, end.sequence, end.hash
-                    ),
+                    ..Damage::new(path, why)
                 }));
             }
             end = seal.last;

@@ -174,15 +174,14 @@ fn zero(file: &dyn File, range: Range<u64>) -> Result<(), Error> {
 }
 
 fn gap(path: &std::path::Path, from: u64, to: u64) -> Error {
+    let why = format!(
+        "the ledger has a gap: sequences {from} to {} are missing",
+        to.saturating_sub(1)
+    );
     Error::Damaged(Damage {
-        file: path.to_path_buf(),
-        offset: None,
         sequence: Some(from),
         through: to.checked_sub(1),
-        why: format!(
-            "the ledger has a gap: sequences {from} to {} are missing",
-            to.saturating_sub(1)
-        ),
+        ..Damage::new(path, why)
     })
 }
 
@@ -199,11 +198,8 @@ fn acknowledged(
     };
     let damaged = |sequence: u64, why: String| {
         Err(Error::Damaged(Damage {
-            file: directory.to_path_buf(),
-            offset: None,
             sequence: Some(sequence),
-            through: None,
-            why,
+            ..Damage::new(directory, why)
         }))
     };
     if noted.sequence > end.sequence {

@@ -12,15 +12,13 @@ pub(super) fn choose(store: &Store) -> Result<(Option<SnapshotInfo>, Vec<Damage>
         let sequence = info.position.sequence;
         if sequence > durable.sequence {
             // The snapshot was made of durable entries: they are lost.
+            let why = format!(
+                "the ledger ends at sequence {}, but this snapshot was taken of {sequence}",
+                durable.sequence
+            );
             return Err(Error::Damaged(Damage {
-                file: info.path,
-                offset: None,
                 sequence: Some(durable.sequence.saturating_add(1)),
-                through: None,
-                why: format!(
-                    "the ledger ends at sequence {}, but this snapshot was taken of {sequence}",
-                    durable.sequence
-                ),
+                ..Damage::new(info.path, why)
             }));
         }
         if sequence < store.base_position().sequence {
@@ -28,25 +26,15 @@ pub(super) fn choose(store: &Store) -> Result<(Option<SnapshotInfo>, Vec<Damage>
         }
         let in_chain = match position(store, sequence) {
             Err(Error::Damaged(damage)) if store.options.start_with_damage => {
-                damaged.push(Damage {
-                    why: format!("the chain there cannot be read: {damage}"),
-                    file: info.path,
-                    offset: None,
-                    sequence: None,
-                    through: None,
-                });
+                let why = format!("the chain there cannot be read: {damage}");
+                damaged.push(Damage::new(info.path, why));
                 continue;
             }
             found => found?,
         };
         if in_chain.is_none_or(|found| found != info.position) {
-            damaged.push(Damage {
-                why: format!("the chain does not have its hash at sequence {sequence}"),
-                file: info.path,
-                offset: None,
-                sequence: None,
-                through: None,
-            });
+            let why = format!("the chain does not have its hash at sequence {sequence}");
+            damaged.push(Damage::new(info.path, why));
             continue;
         }
         if let Some(damage) = store.snapshots.verify(&info)? {
@@ -57,15 +45,13 @@ pub(super) fn choose(store: &Store) -> Result<(Option<SnapshotInfo>, Vec<Damage>
         return Ok((Some(info), damaged));
     }
     if store.first_sequence() > 1 {
+        let why = format!(
+            "no snapshot can be used, and the entries before {} are not kept",
+            store.first_sequence()
+        );
         return Err(Error::Damaged(Damage {
-            file: store.directory.join(DIRECTORY),
-            offset: None,
             sequence: Some(1),
-            through: None,
-            why: format!(
-                "no snapshot can be used, and the entries before {} are not kept",
-                store.first_sequence()
-            ),
+            ..Damage::new(store.directory.join(DIRECTORY), why)
         }));
     }
     Ok((None, damaged))

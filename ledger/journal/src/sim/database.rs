@@ -29,13 +29,7 @@ impl SimDatabase {
             directory.display()
         );
         if state.databases.get(&inode).is_none_or(|pairs| pairs.broken) {
-            return Err(Error::Damaged(Damage {
-                file: directory.to_path_buf(),
-                offset: None,
-                sequence: None,
-                through: None,
-                why: "simulated corruption".to_owned(),
-            }));
+            return Err(Damage::new(directory, "simulated corruption").into());
         }
         state.open_databases.insert(inode);
         drop(state);

@@ -70,11 +70,8 @@ impl<'a> Frames<'a> {
         });
         if let Err(why) = right {
             seen.damages.push(Damage {
-                file: self.file.to_path_buf(),
-                offset: None,
                 sequence: Some(frame.first_sequence),
-                through: None,
-                why,
+                ..Damage::new(self.file, why)
             });
         }
     }

@@ -74,11 +74,8 @@ impl<'a> Verifier<'a> {
 
     fn damage(&mut self, file: &Path, sequence: Option<u64>, why: String) {
         self.found.damages.push(Damage {
-            file: file.to_path_buf(),
-            offset: None,
             sequence,
-            through: None,
-            why,
+            ..Damage::new(file, why)
         });
     }
 

@@ -58,11 +58,9 @@ impl Fault {
 
     pub(crate) fn damage(&self, file: &dyn File, position: &Durable) -> Damage {
         Damage {
-            file: file.path().to_path_buf(),
             offset: Some(self.offset),
             sequence: Some(position.sequence.saturating_add(1)),
-            through: None,
-            why: self.why.clone(),
+            ..Damage::new(file.path(), &self.why)
         }
     }
 }

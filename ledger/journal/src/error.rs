@@ -3,11 +3,13 @@
 use std::{fmt, io, path::PathBuf, sync::Arc};
 
 /// Why an operation of the journal failed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// Stored bytes are wrong or missing. Nothing behind that place can be trusted, so the journal refuses to continue.
+    #[error("ledger damaged: {0}")]
     Damaged(Damage),
     /// Another process has the data directory open.
+    #[error("data directory {} is in use by {}", .directory.display(), process(*.holder))]
     Locked {
         /// The data directory.
         directory: PathBuf,
@@ -15,6 +17,7 @@ pub enum Error {
         holder: Option<u32>,
     },
     /// The operating system refused an operation. For a write or a sync this is final.
+    #[error("cannot {operation} {}: {source}", .path.display())]
     Io {
         /// The file or directory.
         path: PathBuf,
@@ -24,21 +27,27 @@ pub enum Error {
         source: Arc<io::Error>,
     },
     /// An earlier error ended this journal: it accepts no more writes.
+    #[error("the journal has stopped: {cause}")]
     Poisoned {
         /// The first error.
+        #[source]
         cause: Arc<Error>,
     },
     /// The journal was closed: another process may have the data directory open.
+    #[error("the journal was closed")]
     Closed,
     /// In a cluster: another node leads, so appends here that were not acknowledged are void.
+    #[error("another node leads this ledger")]
     Deposed,
     /// The requested entry was compacted and is not in the archive.
+    #[error("compacted away; the first entry still held is {first}")]
     Compacted {
         /// The first sequence that can be read.
         first: u64,
     },
     /// A payload above [`MAX_PAYLOAD_BYTES`](super::MAX_PAYLOAD_BYTES), or a group that has grown too large for one
     /// write.
+    #[error("{bytes} bytes are more than the limit of {limit} bytes")]
     TooLarge {
         /// Its size in bytes.
         bytes: usize,
@@ -46,6 +55,7 @@ pub enum Error {
         limit: usize,
     },
     /// A batch that does not follow the one before, by sequence or by time, or that has no entries.
+    #[error("batch out of order: {why}")]
     OutOfOrder {
         /// The reason.
         why: String,
@@ -259,43 +269,11 @@ impl fmt::Display for Damage {
     }
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Damaged(damage) => write!(f, "ledger damaged: {damage}"),
-            Self::Locked { directory, holder } => {
-                write!(f, "data directory {} is in use", directory.display())?;
-                match holder {
-                    Some(pid) => write!(f, " by process {pid}"),
-                    None => write!(f, " by another process"),
-                }
-            }
-            Self::Io {
-                path,
-                operation,
-                source,
-            } => write!(f, "cannot {operation} {}: {source}", path.display()),
-            Self::Poisoned { cause } => write!(f, "the journal has stopped: {cause}"),
-            Self::Deposed => f.write_str("another node leads this ledger"),
-            Self::Closed => f.write_str("the journal was closed"),
-            Self::Compacted { first } => {
-                write!(f, "compacted away; the first entry still held is {first}")
-            }
-            Self::TooLarge { bytes, limit } => {
-                write!(f, "{bytes} bytes are more than the limit of {limit} bytes")
-            }
-            Self::OutOfOrder { why } => write!(f, "batch out of order: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Io { source, .. } => Some(source.as_ref()),
-            Self::Poisoned { cause } => Some(cause.as_ref()),
-            _ => None,
-        }
+/// The holder of a lock.
+fn process(holder: Option<u32>) -> String {
+    match holder {
+        Some(id) => format!("process {id}"),
+        None => "another process".to_owned(),
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use super::{
     super::{Damage, Operation},
@@ -29,28 +29,28 @@ impl ReadOnlyDisk {
             made: Mutex::default(),
         }
     }
-
-    fn made(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Arc<MemoryFile>>> {
-        self.made.lock()
-    }
 }
 
 impl Disk for ReadOnlyDisk {
     fn create(&self, path: &Path) -> Result<Arc<dyn File>, Error> {
-        let file = Arc::new(MemoryFile::new(path));
-        self.made().insert(path.to_path_buf(), Arc::clone(&file));
+        let file = Arc::new(MemoryFile {
+            path: path.to_path_buf(),
+            content: Mutex::default(),
+        });
+        let mut made = self.made.lock();
+        made.insert(path.to_path_buf(), Arc::clone(&file));
         Ok(file)
     }
 
     fn open(&self, path: &Path) -> Result<Arc<dyn File>, Error> {
-        if let Some(file) = self.made().get(path) {
+        if let Some(file) = self.made.lock().get(path) {
             return Ok(Arc::clone(file) as Arc<dyn File>);
         }
         Ok(Arc::new(ReadFile(self.disk.open(path)?)))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<(), Error> {
-        let mut made = self.made();
+        let mut made = self.made.lock();
         match made.remove(from) {
             Some(file) => {
                 made.insert(to.to_path_buf(), file);
@@ -65,7 +65,7 @@ impl Disk for ReadOnlyDisk {
     }
 
     fn remove_file(&self, path: &Path) -> Result<(), Error> {
-        self.made().remove(path);
+        self.made.lock().remove(path);
         Ok(())
     }
 
@@ -153,22 +153,9 @@ struct MemoryFile {
     content: Mutex<Vec<u8>>,
 }
 
-impl MemoryFile {
-    fn new(path: &Path) -> Self {
-        Self {
-            path: path.to_path_buf(),
-            content: Mutex::default(),
-        }
-    }
-
-    fn content(&self) -> MutexGuard<'_, Vec<u8>> {
-        self.content.lock()
-    }
-}
-
 impl File for MemoryFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, Error> {
-        let content = self.content();
+        let content = self.content.lock();
         let start = usize::try_from(offset)
             .unwrap_or(usize::MAX)
             .min(content.len());
@@ -178,7 +165,7 @@ impl File for MemoryFile {
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), Error> {
-        let mut content = self.content();
+        let mut content = self.content.lock();
         let end = usize::try_from(offset)
             .ok()
             .and_then(|offset| offset.checked_add(bytes.len()));
@@ -198,7 +185,7 @@ impl File for MemoryFile {
     }
 
     fn length(&self) -> Result<u64, Error> {
-        Ok(self.content().len() as u64)
+        Ok(self.content.lock().len() as u64)
     }
 
     fn path(&self) -> &Path {

@@ -22,7 +22,7 @@ use std::{
     },
 };
 
-use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::{Mutex, RwLock};
 
 use super::{
     Damage, Durable, Error,
@@ -86,14 +86,6 @@ impl Epoch {
         self.before.sequence.saturating_add(1)
     }
 
-    fn opened(&self) -> RwLockReadGuard<'_, Option<Box<dyn Database>>> {
-        self.database.read()
-    }
-
-    fn opened_mut(&self) -> RwLockWriteGuard<'_, Option<Box<dyn Database>>> {
-        self.database.write()
-    }
-
     /// Calls `run` with the open database, which is opened if necessary.
     fn with<T>(
         &self,
@@ -101,11 +93,11 @@ impl Epoch {
         run: impl FnOnce(&dyn Database) -> Result<T, Error>,
     ) -> Result<T, Error> {
         loop {
-            if let Some(database) = &*self.opened() {
+            if let Some(database) = &*self.database.read() {
                 return run(database.as_ref())
                     .map_err(|error| self.placed(error, self.first_sequence()));
             }
-            let mut slot = self.opened_mut();
+            let mut slot = self.database.write();
             if *self.removed.lock() {
                 let first = self.first_sequence();
                 return Err(Error::Compacted { first });
@@ -180,12 +172,12 @@ impl Epoch {
     }
 
     fn try_close(&self) -> Result<(), Error> {
-        self.opened_mut().take().map_or(Ok(()), Database::close)
+        self.database.write().take().map_or(Ok(()), Database::close)
     }
 
     /// Closes the database and removes everything.
     pub(super) fn remove(&self, disk: &dyn Disk) -> Result<(), Error> {
-        let mut slot = self.opened_mut();
+        let mut slot = self.database.write();
         *self.removed.lock() = true;
         let _ = slot.take().map(Database::close);
         disk.remove_directory(&self.directory)
@@ -193,7 +185,7 @@ impl Epoch {
 
     /// Discards an unsealed database, so that it is rebuilt.
     pub(super) fn reset(&self, disk: &dyn Disk) -> Result<(), Error> {
-        let mut slot = self.opened_mut();
+        let mut slot = self.database.write();
         let _ = slot.take().map(Database::close);
         disk.remove_directory(&self.directory)
     }

@@ -151,7 +151,7 @@ fn what_was_checked_at_a_start_is_not_kept_in_memory() {
         .unwrap();
     epoch.close_at(&disk, &end).unwrap();
     assert_eq!(epoch.reopen(&disk).unwrap(), Some(end));
-    assert!(epoch.opened().is_none());
+    assert!(epoch.database.read().is_none());
     // Continues as if it had never been closed.
     let before = end;
     let second = frames(&mut end, 100, 1000);

@@ -67,24 +67,6 @@ pub(super) struct Parts {
 }
 
 impl Store {
-    pub(super) fn new(parts: Parts) -> Self {
-        let epochs = parts.directory.join(epoch::DIRECTORY);
-        Self {
-            write: WritePath::new(parts.writer, parts.durable, parts.watermark),
-            epochs: Epochs::new(epochs, parts.sealed, parts.current),
-            disk: parts.disk,
-            directory: parts.directory,
-            options: parts.options,
-            wal: parts.wal,
-            archive: parts.archive,
-            snapshots: parts.snapshots,
-            gate: Arc::default(),
-            lifecycle: Lifecycle::default(),
-            signal: Signal::default(),
-            base: RwLock::new(parts.base),
-        }
-    }
-
     pub(super) fn epochs_directory(&self) -> PathBuf {
         self.directory.join(epoch::DIRECTORY)
     }

@@ -15,7 +15,7 @@ use std::{
     sync::Arc,
 };
 
-use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::RwLock;
 
 use super::{
     Durable, Error,
@@ -123,7 +123,7 @@ pub(super) struct Segment {
     /// The chain before its first frame.
     pub(super) before: Durable,
     pub(super) file: Arc<dyn File>,
-    extent: RwLock<Extent>,
+    pub(super) extent: RwLock<Extent>,
 }
 
 impl Segment {
@@ -135,29 +135,21 @@ impl Segment {
         })
     }
 
-    pub(super) fn extent(&self) -> RwLockReadGuard<'_, Extent> {
-        self.extent.read()
-    }
-
-    fn extent_mut(&self) -> RwLockWriteGuard<'_, Extent> {
-        self.extent.write()
-    }
-
     /// The end of the segment, if it is complete.
     pub(super) fn closed_at(&self) -> Option<Durable> {
-        let extent = self.extent();
+        let extent = self.extent.read();
         extent.closed.then_some(extent.last)
     }
 
     /// Bytes of durable frames.
     pub(super) fn frame_bytes(&self) -> u64 {
-        self.extent().end.saturating_sub(HEADER_BYTES)
+        self.extent.read().end.saturating_sub(HEADER_BYTES)
     }
 
     /// About `limit` bytes of frames from the one that holds `from`, or a few before it.
     fn chunk(&self, from: u64, limit: u64) -> Result<Chunk, Error> {
         let (mark, end) = {
-            let extent = self.extent();
+            let extent = self.extent.read();
             let behind = extent
                 .marks
                 .partition_point(|mark| mark.before.sequence < from);
@@ -206,23 +198,15 @@ impl Wal {
         &self.directory
     }
 
-    fn held(&self) -> RwLockReadGuard<'_, VecDeque<Arc<Segment>>> {
-        self.segments.read()
-    }
-
-    fn held_mut(&self) -> RwLockWriteGuard<'_, VecDeque<Arc<Segment>>> {
-        self.segments.write()
-    }
-
     /// The present segments.
     pub(super) fn segments(&self) -> Vec<Arc<Segment>> {
-        self.held().iter().cloned().collect()
+        self.segments.read().iter().cloned().collect()
     }
 
     /// About `limit` bytes of frames of one segment, from the one that holds `from`; none if the log begins later.
     pub(super) fn chunk(&self, from: u64, limit: u64) -> Result<Option<Chunk>, Error> {
         let segment = {
-            let held = self.held();
+            let held = self.segments.read();
             let behind = held.partition_point(|segment| segment.before.sequence < from);
             behind.checked_sub(1).and_then(|at| held.get(at)).cloned()
         };
@@ -233,7 +217,7 @@ impl Wal {
 
     /// Whether a complete segment ends at this position.
     pub(super) fn has_segment_end(&self, end: &Durable) -> bool {
-        let held = self.held();
+        let held = self.segments.read();
         held.iter().any(|segment| segment.closed_at() == Some(*end))
     }
 
@@ -241,9 +225,9 @@ impl Wal {
     pub(super) fn release(&self, disk: &dyn Disk, sequence: u64) -> Result<(), Error> {
         let mut removed = Vec::new();
         {
-            let mut held = self.held_mut();
+            let mut held = self.segments.write();
             while let Some(segment) = held.front() {
-                let extent = segment.extent();
+                let extent = segment.extent.read();
                 if !extent.closed || extent.last.sequence > sequence {
                     break;
                 }

@@ -138,7 +138,7 @@ impl Writer {
     pub(crate) fn has_frames(&self) -> bool {
         self.active
             .as_ref()
-            .is_some_and(|active| active.segment.extent().end > HEADER_BYTES)
+            .is_some_and(|active| active.segment.extent.read().end > HEADER_BYTES)
     }
 
     /// Whether the group needs a new segment.
@@ -146,7 +146,7 @@ impl Writer {
         let Some(active) = &self.active else {
             return true;
         };
-        let end = active.segment.extent().end;
+        let end = active.segment.extent.read().end;
         let full = match active.size {
             0 => self.segment_bytes,
             size => size,
@@ -176,7 +176,7 @@ impl Writer {
         }
         self.close_segment();
         let segment = Segment::new(durable, file, Extent::new(&durable));
-        log.held_mut().push_back(Arc::clone(&segment));
+        log.segments.write().push_back(Arc::clone(&segment));
         self.active = Some(Active {
             segment,
             size,
@@ -187,7 +187,7 @@ impl Writer {
 
     fn close_segment(&mut self) {
         if let Some(active) = self.active.take() {
-            active.segment.extent_mut().closed = true;
+            active.segment.extent.write().closed = true;
         }
     }
 
@@ -226,7 +226,7 @@ impl Writer {
             }
         }
         active.fresh = false;
-        let mut extent = active.segment.extent_mut();
+        let mut extent = active.segment.extent.write();
         for (bytes, last) in self.frames.drain(..) {
             extent.extend(bytes, last);
         }
@@ -244,7 +244,7 @@ impl Active {
     fn write(&self, frames: &[u8]) -> Result<(), Error> {
         let file = &self.segment.file;
         if !self.fresh {
-            return file.write_at(frames, self.segment.extent().end);
+            return file.write_at(frames, self.segment.extent.read().end);
         }
         let mut bytes = header(&self.segment.before, self.size);
         bytes.extend_from_slice(frames);

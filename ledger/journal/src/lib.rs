@@ -23,6 +23,7 @@ mod journal;
 mod maintenance;
 mod offline;
 mod options;
+mod parallel;
 mod position;
 mod reader;
 mod recovery;

@@ -1,20 +1,12 @@
 //! Recovery of epochs: whether the sealed ones continue each other, and how much of the current one is usable.
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
-
-use parking_lot::Mutex;
+use std::sync::Arc;
 
 use super::{
     super::{Damage, store::Sealed},
     Durable, Epoch, Error, Opening, Options, Wal, epoch,
 };
-use crate::{epoch::Seal, wal::CHUNK_BYTES};
+use crate::{epoch::Seal, parallel, wal::CHUNK_BYTES};
 
 impl Opening<'_> {
     /// The sealed epochs, oldest first. Epochs before the base are leftovers of an interrupted compaction.
@@ -91,25 +83,12 @@ impl Opening<'_> {
             true => std::thread::available_parallelism().map_or(1, usize::from),
             false => 1,
         };
-        let next = AtomicUsize::new(0);
-        let found = Mutex::new(BTreeMap::new());
-        let work = || {
-            while let Some(sealed) = checked.get(next.fetch_add(1, Ordering::Relaxed)) {
-                if let Some(wrong) = self.check_epoch(sealed, options).transpose() {
-                    let mut found = found.lock();
-                    found.insert(sealed.seal.first_sequence(), wrong);
-                }
-            }
-        };
-        std::thread::scope(|scope| {
-            for _ in 1..workers.min(checked.len()) {
-                scope.spawn(work);
-            }
-            work();
+        let found = parallel::each(&checked, workers, |sealed| {
+            self.check_epoch(sealed, options)
         });
-        let found = found.into_inner();
         // The damage with the lowest sequence is reported first.
-        let damaged = found.into_values().collect::<Result<_, _>>()?;
+        let damaged = found.into_iter().rev().filter_map(Result::transpose);
+        let damaged = damaged.collect::<Result<_, _>>()?;
         let bytes = checked.iter().fold(0u64, |sum, sealed| {
             sum.saturating_add(sealed.seal.frame_bytes)
         });

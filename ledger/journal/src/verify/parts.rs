@@ -1,7 +1,6 @@
 //! The parts of a ledger, one after the other.
 
 use std::{
-    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -9,20 +8,19 @@ use std::{
     },
 };
 
-use parking_lot::Mutex;
-
 use super::{
     super::{
         archive::{Archive, ArchiveFile},
         base,
         epoch::{self, Epoch, Seal},
+        parallel,
         snapshot::Snapshots,
         throttle::Throttle,
         wal::{self as wal, scan},
         watermark,
     },
     Damage, Disk, Durable, Error, Observer, Verified,
-    frames::{self, Findings, Frames},
+    frames::{Findings, Frames},
 };
 
 pub(super) struct Verifier<'a> {
@@ -99,22 +97,22 @@ impl<'a> Verifier<'a> {
     }
 
     /// Reads the frames of several files at a time, and reports the beginning of each to the observer.
-    fn each<T: Sync>(
+    fn each<T: Sync, R: Send>(
         &self,
         items: &[T],
         file: impl Fn(&T) -> &Path + Sync,
-        look: impl Fn(&T, &mut Frames<'_>) -> Result<(), Error> + Sync,
-    ) -> Vec<(Findings, Result<(), Error>)> {
+        look: impl Fn(&T, &mut Frames<'_>) -> Result<R, Error> + Sync,
+    ) -> Vec<(Findings, Result<R, Error>)> {
         let checked = AtomicU64::new(self.found.bytes);
-        frames::each(items, self.jobs, |item| {
+        parallel::each(items, self.jobs, |item| {
             let path = file(item);
             let part = path.display().to_string();
             self.observer
                 .progress(&part, checked.load(Ordering::Relaxed), self.total);
             let mut frames = Frames::of(path, &self.ends, self.observer);
-            let right = look(item, &mut frames);
+            let found = look(item, &mut frames);
             checked.fetch_add(frames.seen.bytes, Ordering::Relaxed);
-            (frames.seen, right)
+            (frames.seen, found)
         })
     }
 
@@ -126,26 +124,19 @@ impl<'a> Verifier<'a> {
     ) -> Result<(), Error> {
         let bytes: u64 = files.iter().map(|file| file.bytes).sum();
         self.total = self.total.saturating_add(bytes);
-        let ends = Mutex::new(BTreeMap::new());
         let looked = self.each(
             files,
             |file| &file.path,
-            |file, frames| {
-                let found = archive.verify(file, |before, frame| frames.take(before, frame))?;
-                let mut ends = ends.lock();
-                ends.insert(file.path.clone(), found);
-                Ok(())
-            },
+            |file, frames| archive.verify(file, |before, frame| frames.take(before, frame)),
         );
-        let ends = ends.into_inner();
-        for (file, (seen, right)) in files.iter().zip(looked) {
+        for (file, (seen, ends)) in files.iter().zip(looked) {
             self.take(seen);
-            if let Err(error) = right {
-                self.report(error)?;
-            }
-            if let Some((before, last)) = ends.get(&file.path) {
-                self.continues(&file.path, before);
-                self.found.last = Some(*last);
+            match ends {
+                Ok((before, last)) => {
+                    self.continues(&file.path, &before);
+                    self.found.last = Some(last);
+                }
+                Err(error) => self.report(error)?,
             }
         }
         Ok(())

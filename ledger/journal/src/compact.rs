@@ -84,7 +84,7 @@ pub(super) fn compact(
         kept_from: store.base_position().sequence.saturating_add(1),
         ..Compaction::default()
     };
-    let Some(_alone) = store.gate.enter() else {
+    let Some(_alone) = store.compaction.try_write() else {
         return Ok(done);
     };
     roll_if_due(store, now, retention)?;

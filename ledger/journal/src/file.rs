@@ -2,6 +2,8 @@
 
 use std::{path::Path, sync::Arc};
 
+use parking_lot::RwLockReadGuard;
+
 use super::{
     Batch, Batches, Durable, Error, Journal, Reader,
     base::Base,
@@ -13,7 +15,7 @@ use super::{
     recovery::{self, Opened, Recovery},
     snapshot::Snapshots,
     stats::Stats,
-    store::{CompactionHold, Store},
+    store::Store,
 };
 
 /// The writing side of an open journal. It holds the lock of the data directory.
@@ -28,7 +30,7 @@ pub struct FileJournal {
 /// usable from any thread.
 #[derive(Clone)]
 pub struct FileReader {
-    store: Arc<Store>,
+    pub(super) store: Arc<Store>,
 }
 
 impl FileJournal {
@@ -169,7 +171,7 @@ impl FileReader {
 
     /// Removes everything outside `retention`: whole epochs, archived first if there is an archive, and the snapshots
     /// before the kept entries. Entries needed for a replay from the second newest snapshot stay. Entries in the
-    /// current epoch are removed at a later call, and so is everything while a backup is made.
+    /// current epoch are removed at a later call, and so is everything while a backup is made or another compaction runs.
     ///
     /// # Errors
     /// [`Error::Damaged`] if an epoch to be archived is damaged, [`Error::Io`]; then the epochs before it are removed.
@@ -217,9 +219,9 @@ impl FileReader {
         self.store.base()
     }
 
-    /// Prevents compaction while the result is held.
-    pub(super) fn hold_compaction(&self) -> CompactionHold {
-        self.store.gate.hold()
+    /// Waits for a running compaction, and prevents others while the result is held.
+    pub(super) fn hold_compaction(&self) -> RwLockReadGuard<'_, ()> {
+        self.store.compaction.read()
     }
 
     pub(super) fn directory(&self) -> &Path {

@@ -6,6 +6,7 @@ mod epochs;
 mod segments;
 mod snapshots;
 
+use parking_lot::RwLock;
 use planted::Bug;
 use std::{
     path::{Path, PathBuf},
@@ -19,7 +20,7 @@ use super::{
     disk::{Disk, Lock, TEMPORARY},
     epoch::{self, Epoch},
     snapshot::Snapshots,
-    store::{Current, Parts, Store},
+    store::{Current, Epochs, Lifecycle, Signal, Store, WritePath},
     wal::{self, Wal, Writer},
     watermark::{self, DurableWatermark},
 };
@@ -122,23 +123,25 @@ fn parts(disk: Arc<dyn Disk>, directory: &Path, options: Options) -> Result<Open
     let epoch = Epoch::new(&directory.join(epoch::DIRECTORY), sealed_end);
     let flushed = opening.current_epoch(&epoch, &wal, &durable)?;
     let repaired = opening.repaired;
-    let store = Store::new(Parts {
-        writer: Writer::new(read.active, durable, options.segment_bytes),
+    let current = Current {
+        epoch: Arc::new(epoch),
+        flushed,
+    };
+    let writer = Writer::new(read.active, durable, options.segment_bytes);
+    let store = Store {
         disk,
         directory: directory.to_path_buf(),
         options,
         wal,
+        write: WritePath::new(writer, durable, watermark),
+        epochs: Epochs::new(directory.join(epoch::DIRECTORY), sealed, current),
         archive,
         snapshots,
-        base,
-        sealed,
-        current: Current {
-            epoch: Arc::new(epoch),
-            flushed,
-        },
-        durable,
-        watermark,
-    });
+        compaction: RwLock::default(),
+        lifecycle: Lifecycle::default(),
+        signal: Signal::default(),
+        base: RwLock::new(base),
+    };
     let recovery = Recovery {
         repaired,
         first_sequence: store.first_sequence(),

@@ -1,7 +1,6 @@
 //! The state shared by all users of an open journal: the parts of the ledger, and the place of each sequence.
 
 mod epochs;
-mod gate;
 mod lifecycle;
 mod signal;
 mod write;
@@ -23,12 +22,10 @@ use super::{
     reader::{Chunk, Source},
     snapshot::Snapshots,
     stats::Stats,
-    wal::{self, CHUNK_BYTES, Wal, Writer},
-    watermark::DurableWatermark,
+    wal::{self, CHUNK_BYTES, Wal},
 };
 
 pub(super) use epochs::{Current, Epochs, Sealed};
-pub(super) use gate::{CompactionGate, CompactionHold};
 pub(super) use lifecycle::Lifecycle;
 pub(super) use signal::Signal;
 pub(super) use write::WritePath;
@@ -43,27 +40,12 @@ pub(super) struct Store {
     pub(super) epochs: Epochs,
     pub(super) archive: Option<Arc<Archive>>,
     pub(super) snapshots: Snapshots,
-    pub(super) gate: Arc<CompactionGate>,
+    /// Held for writing by a compaction, and for reading by backups.
+    pub(super) compaction: RwLock<()>,
     pub(super) lifecycle: Lifecycle,
     pub(super) signal: Signal,
     /// The base position, which compaction moves.
-    base: RwLock<Base>,
-}
-
-/// The parts that recovery opened.
-pub(super) struct Parts {
-    pub(super) disk: Arc<dyn Disk>,
-    pub(super) directory: PathBuf,
-    pub(super) options: Options,
-    pub(super) wal: Wal,
-    pub(super) archive: Option<Arc<Archive>>,
-    pub(super) snapshots: Snapshots,
-    pub(super) base: Base,
-    pub(super) sealed: Vec<Sealed>,
-    pub(super) current: Current,
-    pub(super) durable: Durable,
-    pub(super) watermark: DurableWatermark,
-    pub(super) writer: Writer,
+    pub(super) base: RwLock<Base>,
 }
 
 impl Store {
@@ -156,7 +138,7 @@ impl Store {
     pub(super) fn waiting_bytes(&self) -> u64 {
         let flushed = self.epochs.current().flushed.sequence;
         self.wal.segments().iter().fold(0u64, |sum, segment| {
-            if segment.extent().last.sequence > flushed {
+            if segment.extent.read().last.sequence > flushed {
                 sum.saturating_add(segment.frame_bytes())
             } else {
                 sum

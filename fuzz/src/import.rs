@@ -16,7 +16,7 @@ pub fn run(data: &[u8]) {
     match import_from(data, Arc::new(disk.clone()), directory, options) {
         Err(why) => assert!(!why.is_empty()),
         Ok((last, hash)) => {
-            let verified = quota_journal::verify(Arc::new(disk), directory, None, &()).unwrap();
+            let verified = quota_journal::verify(Arc::new(disk), directory, None, 1, &()).unwrap();
             assert_eq!(verified.damages, []);
             assert_eq!(verified.entries, last);
             let end = verified.last.map_or_else(

@@ -33,7 +33,7 @@ pub fn run(data: &[u8]) {
     }
     let is_noted = !touched.iter().any(|path| path.ends_with(ANCHOR));
     let disk: Arc<dyn Disk> = Arc::new(disk);
-    let _ = quota_journal::verify(disk.clone(), Path::new(DIRECTORY), None, &());
+    let _ = quota_journal::verify(disk.clone(), Path::new(DIRECTORY), None, 1, &());
     if let Ok(Offline::Data(data)) = Offline::open(disk.clone(), Path::new(DIRECTORY), None) {
         holds(data.reader(), &whole.batches, is_noted);
     }

@@ -456,7 +456,7 @@ async fn the_backup_of_a_compacted_ledger_answers_the_same() {
     let made = quota_journal::write_backup(&reader, &mut bytes).unwrap();
     assert_eq!(made.last, reader.durable());
     quota_journal::read_backup(&mut bytes.as_slice(), &into, disk, &into).unwrap();
-    let found = quota_journal::verify(Arc::new(RealDisk), &into, None, &()).unwrap();
+    let found = quota_journal::verify(Arc::new(RealDisk), &into, None, 1, &()).unwrap();
     assert_eq!(found.damages, []);
     let (_copied, copy, _) =
         FileJournal::open(Arc::new(RealDisk), &into, Options::default()).unwrap();

@@ -60,7 +60,7 @@ fn look(directory: &Path, told: &Told) -> Vec<String> {
     let mut wrong = Vec::new();
     if data.join("LEDGER").exists() {
         let archive = archive.exists().then_some(archive.as_path());
-        match verify(Arc::new(RealDisk), &data, archive, &()) {
+        match verify(Arc::new(RealDisk), &data, archive, 1, &()) {
             Ok(found) => wrong.extend(
                 found
                     .damages

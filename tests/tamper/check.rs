@@ -150,7 +150,7 @@ impl Observer for Entries {
 /// Checks it as `ledger verify` does.
 pub(crate) fn verify(ledger: &Ledger, directory: &Path) -> Found {
     let (data, archive) = (directory.join(DATA), directory.join(ARCHIVE));
-    let found = quota_journal::verify(Arc::new(RealDisk), &data, Some(&archive), &Entries);
+    let found = quota_journal::verify(Arc::new(RealDisk), &data, Some(&archive), 1, &Entries);
     let found = match found {
         Ok(found) => found,
         Err(wrong) => return error(directory, &wrong),

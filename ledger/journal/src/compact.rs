@@ -1,7 +1,7 @@
 //! Compaction: the selection and removal of epochs that are no longer kept.
 
 use super::{
-    Durable, Error, Operation,
+    Durable, Error, Operation, Seal,
     archive::Archive,
     reader::Source,
     snapshot::{SNAPSHOTS_NEEDED, SnapshotInfo},
@@ -36,40 +36,28 @@ pub struct Compaction {
     pub kept_from: u64,
 }
 
-/// The properties of an epoch that decide whether it is removed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct EpochSpan {
-    /// Sequence of its last entry.
-    pub(super) last_sequence: u64,
-    /// Ledger time of its last entry.
-    pub(super) last_time: Timestamp,
-    /// Bytes of its files.
-    pub(super) bytes: u64,
-}
-
 /// The number of oldest epochs to remove: those that are too old, or that exceed the size limit together with
 /// `more_bytes` that are not sealed yet, but none that ends behind `needed_after`.
-#[must_use]
-pub(super) fn plan(
-    epochs: &[EpochSpan],
+fn plan(
+    epochs: &[Seal],
     more_bytes: u64,
     needed_after: u64,
     now: Timestamp,
     retention: &Retention,
 ) -> usize {
-    let mut bytes = epochs
-        .iter()
-        .fold(more_bytes, |sum, epoch| sum.saturating_add(epoch.bytes));
+    let mut bytes = epochs.iter().fold(more_bytes, |sum, epoch| {
+        sum.saturating_add(epoch.stored_bytes)
+    });
     let mut going = 0;
     for epoch in epochs {
         let old = retention
             .max_age
-            .is_some_and(|age| epoch.last_time < now.minus(age));
+            .is_some_and(|age| epoch.last.time < now.minus(age));
         let much = retention.max_bytes.is_some_and(|limit| bytes > limit);
-        if epoch.last_sequence > needed_after || !(old || much) {
+        if epoch.last.sequence > needed_after || !(old || much) {
             break;
         }
-        bytes = bytes.saturating_sub(epoch.bytes);
+        bytes = bytes.saturating_sub(epoch.stored_bytes);
         going += 1;
     }
     going
@@ -93,7 +81,7 @@ pub(super) fn compact(
     let Some(needed) = needed(&snapshots) else {
         return Ok(done);
     };
-    let epochs: Vec<EpochSpan> = sealed.iter().map(EpochSpan::of).collect();
+    let epochs: Vec<Seal> = sealed.iter().map(|sealed| sealed.seal).collect();
     let needed_after = needed.first().map_or(0, |info| info.position.sequence);
     let going = plan(&epochs, unsealed_bytes(store), needed_after, now, retention);
     let going = &sealed[..going];
@@ -119,16 +107,6 @@ pub(super) fn compact(
 fn needed(snapshots: &[SnapshotInfo]) -> Option<&[SnapshotInfo]> {
     let older = snapshots.len().checked_sub(SNAPSHOTS_NEEDED)?;
     snapshots.get(older..)
-}
-
-impl EpochSpan {
-    fn of(sealed: &Sealed) -> Self {
-        Self {
-            last_sequence: sealed.seal.last.sequence,
-            last_time: sealed.seal.last.time,
-            bytes: sealed.seal.stored_bytes,
-        }
-    }
 }
 
 fn unsealed_bytes(store: &Store) -> u64 {
@@ -204,12 +182,19 @@ fn remove_snapshots(store: &Store, snapshots: &[SnapshotInfo]) -> Result<usize, 
 mod tests {
     use super::*;
 
-    fn epochs() -> Vec<EpochSpan> {
+    fn epochs() -> Vec<Seal> {
         (1..=5)
-            .map(|i| EpochSpan {
-                last_sequence: i * 10,
-                last_time: Timestamp::EPOCH.plus(Span::from_seconds(i.cast_signed() * 60)),
-                bytes: 100,
+            .map(|i| Seal {
+                before: Durable::NOTHING,
+                last: Durable {
+                    sequence: i * 10,
+                    time: Timestamp::EPOCH.plus(Span::from_seconds(i.cast_signed() * 60)),
+                    ..Durable::NOTHING
+                },
+                first_time: Timestamp::EPOCH,
+                batches: 1,
+                frame_bytes: 90,
+                stored_bytes: 100,
             })
             .collect()
     }

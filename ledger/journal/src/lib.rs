@@ -58,7 +58,7 @@ pub use repair::{Remade, Repair, repair};
 pub use snapshot::{SnapshotInfo, SnapshotReader, SnapshotWriter, Snapshots};
 pub use stats::Stats;
 pub use throttle::Throttle;
-pub use verify::{Observer, Verified, verify, verify_with};
+pub use verify::{Observer, Verified, verify};
 
 /// The directories of a ledger in its data directory.
 pub const DIRECTORIES: [&str; 3] = [wal::DIRECTORY, epoch::DIRECTORY, snapshot::DIRECTORY];

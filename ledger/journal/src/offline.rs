@@ -3,11 +3,10 @@
 use std::{io::ErrorKind, path::Path, sync::Arc};
 
 use super::{
-    Archive, BatchReader, Error, FileReader, Operation, Options, Reader, Recovery, base,
+    Archive, BatchReader, Error, FileReader, Operation, Options, Reader, base,
     disk::{Disk, Lock, ReadOnlyDisk},
     reader::Source,
     recovery,
-    store::Store,
 };
 
 /// A ledger at rest.
@@ -21,8 +20,6 @@ pub enum Offline {
 /// A data directory at rest.
 pub struct OfflineData {
     reader: FileReader,
-    recovery: Recovery,
-    store: Arc<Store>,
     _lock: Box<dyn Lock>,
 }
 
@@ -54,11 +51,8 @@ impl Offline {
             ..Options::default()
         };
         let opened = recovery::open(Arc::new(ReadOnlyDisk::new(disk)), directory, options)?;
-        let store = Arc::new(opened.store);
         Ok(Self::Data(Box::new(OfflineData {
-            reader: FileReader::new(Arc::clone(&store)),
-            recovery: opened.recovery,
-            store,
+            reader: FileReader::new(Arc::new(opened.store)),
             _lock: opened.lock,
         })))
     }
@@ -76,7 +70,7 @@ impl Offline {
     /// The source of chunks.
     pub(super) fn source(&self) -> &dyn Source {
         match self {
-            Self::Data(data) => data.store.as_ref(),
+            Self::Data(data) => data.reader.store.as_ref(),
             Self::Archive(archive) => archive.as_ref(),
         }
     }
@@ -119,16 +113,10 @@ impl OfflineData {
     pub const fn reader(&self) -> &FileReader {
         &self.reader
     }
-
-    /// The result of opening. Its repairs were not made on the disk.
-    #[must_use]
-    pub const fn recovery(&self) -> &Recovery {
-        &self.recovery
-    }
 }
 
 impl Drop for OfflineData {
     fn drop(&mut self) {
-        self.store.close();
+        self.reader.store.close();
     }
 }

@@ -58,25 +58,13 @@ pub struct Verified {
     pub bytes: u64,
 }
 
-/// Checks a data directory, with its archive if that is given, or an archive directory alone.
+/// Checks a data directory, with its archive if that is given, or an archive directory alone, with `jobs` threads, each
+/// of which checks one epoch or archive file at a time.
 ///
 /// # Errors
 /// [`Error::Locked`] while a daemon runs; [`Error::Io`] if a file cannot be read, and not found if there is no ledger.
 /// Damage is not an error here, but part of the result.
 pub fn verify(
-    disk: Arc<dyn Disk>,
-    directory: &Path,
-    archive: Option<&Path>,
-    observer: &dyn Observer,
-) -> Result<Verified, Error> {
-    verify_with(disk, directory, archive, 1, observer)
-}
-
-/// As [`verify`], with this many threads, each of which checks one epoch or archive file at a time.
-///
-/// # Errors
-/// As [`verify`].
-pub fn verify_with(
     disk: Arc<dyn Disk>,
     directory: &Path,
     archive: Option<&Path>,

@@ -124,7 +124,7 @@ fn kill_again_and_again() {
         acknowledged = recovery.durable.sequence;
         drop(journal);
     }
-    let found = verify(Arc::new(RealDisk), &data, None, &()).unwrap();
+    let found = verify(Arc::new(RealDisk), &data, None, 1, &()).unwrap();
     assert_eq!(found.damages, []);
     assert!(found.first_sequence > 1, "nothing was compacted");
     println!("killed {ROUNDS} times; {acknowledged} entries, all that were acknowledged");

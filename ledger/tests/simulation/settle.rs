@@ -145,6 +145,7 @@ impl World {
             Arc::new(self.disk.clone()),
             Path::new(DIRECTORY),
             archive,
+            1,
             &(),
         );
         let found = found.map_err(|error| format!("I6: {error}"))?;

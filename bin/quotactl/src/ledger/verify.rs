@@ -41,7 +41,7 @@ pub(crate) fn check(place: &LedgerPath, claims: Claims, jobs: &Jobs) -> Outcome<
         claims: Mutex::new(claims),
     };
     let disk = Arc::new(RealDisk);
-    let mut found = quota_journal::verify_with(disk, directory, archive, jobs.get(), &bytes)
+    let mut found = quota_journal::verify(disk, directory, archive, jobs.get(), &bytes)
         .map_err(|error| unopened(error, directory))?;
     drop(bytes.progress);
     bytes.claims.into_inner().finish(&mut found);

@@ -129,7 +129,7 @@ fn what_happens_meanwhile_changes_nothing_in_a_backup() {
 
     let copy = directory.path().join("copy");
     assert_eq!(restore(&output.bytes, &copy).unwrap(), expected);
-    let found = verify(Arc::new(RealDisk), &copy, None, &()).unwrap();
+    let found = verify(Arc::new(RealDisk), &copy, None, 1, &()).unwrap();
     assert_eq!((found.damages, found.last), (vec![], Some(durable)));
     let (_journal, copied, recovery) = open(&copy);
     assert_eq!(recovery.durable, durable);

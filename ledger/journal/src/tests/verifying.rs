@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use super::*;
-use crate::{BatchRef, Observer, Offline, Retention, Verified, verify, verify_with};
+use crate::{BatchRef, Observer, Offline, Retention, Verified, verify};
 
 /// A ledger with archive, sealed epochs, a current epoch, a log and snapshots, killed.
 fn ledger() -> (tempfile::TempDir, Durable) {
@@ -43,6 +43,7 @@ fn check(directory: &Path) -> Verified {
         Arc::new(RealDisk),
         &directory.join("data"),
         Some(&archive),
+        1,
         &(),
     )
     .unwrap()
@@ -116,7 +117,7 @@ fn the_watch_sees_every_batch_and_can_object() {
     let archive = directory.path().join("archive");
     let watch = Objects(AtomicU64::new(0));
     let data = directory.path().join("data");
-    let found = verify(Arc::new(RealDisk), &data, Some(&archive), &watch).unwrap();
+    let found = verify(Arc::new(RealDisk), &data, Some(&archive), 1, &watch).unwrap();
     assert_eq!(watch.0.into_inner(), 160);
     assert_eq!(found.damages.len(), 1);
     assert_eq!(
@@ -145,7 +146,7 @@ fn several_threads_find_what_one_finds() {
     let check = |jobs| {
         let watch = Sequences(Mutex::default());
         let disk = Arc::new(RealDisk);
-        let found = verify_with(disk, &data, Some(&archive), jobs, &watch).unwrap();
+        let found = verify(disk, &data, Some(&archive), jobs, &watch).unwrap();
         let mut seen = watch.0.into_inner().unwrap();
         seen.sort_unstable();
         (found, seen)
@@ -281,7 +282,7 @@ fn there_has_to_be_a_ledger() {
     let directory = scratch();
     let path = directory.path();
     assert!(matches!(
-        verify(Arc::new(RealDisk), path, None, &()),
+        verify(Arc::new(RealDisk), path, None, 1, &()),
         Err(Error::Io { .. })
     ));
     assert!(matches!(
@@ -290,7 +291,7 @@ fn there_has_to_be_a_ledger() {
     ));
     let _held = open(path);
     assert!(matches!(
-        verify(Arc::new(RealDisk), path, None, &()),
+        verify(Arc::new(RealDisk), path, None, 1, &()),
         Err(Error::Locked { .. })
     ));
 }
@@ -384,7 +385,7 @@ fn a_ledger_without_its_beginning_is_missed() {
     let data = directory.path().join("data");
     fs::remove_file(data.join("LEDGER")).unwrap();
     for left in ["log", "epochs", "snapshots", "anchor"] {
-        let missed = verify(Arc::new(RealDisk), &data, None, &()).unwrap_err();
+        let missed = verify(Arc::new(RealDisk), &data, None, 1, &()).unwrap_err();
         assert!(
             missed.is_damage() && missed.to_string().contains("LEDGER: missing"),
             "{missed}"

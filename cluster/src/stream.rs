@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use async_nats::{
-    Client,
+    Client, HeaderMap,
     jetstream::{
         self, Context,
         stream::{
@@ -146,8 +146,7 @@ pub async fn change_removed(
 ) -> Result<(), Error> {
     let context = jetstream::new(client.clone());
     for _ in 0..CHANGES {
-        let stream = context.get_stream(&names.stream).await;
-        let stream = stream.map_err(|error| missing_or(&names.stream, &error))?;
+        let stream = get(&context, names).await?;
         let mut config = stream.cached_info().config.clone();
         let mut nodes = removed(config.metadata.get(REMOVED).map(String::as_str));
         if !change(&mut nodes) {
@@ -169,8 +168,7 @@ pub async fn change_removed(
 /// [`Error::Missing`], [`Error::Server`].
 pub async fn purge(client: &Client, names: &Names, first: u64) -> Result<(), Error> {
     let context = jetstream::new(client.clone());
-    let stream = context.get_stream(&names.stream).await;
-    let stream = stream.map_err(|error| missing_or(&names.stream, &error))?;
+    let stream = get(&context, names).await?;
     let purged = stream.purge().sequence(first).await;
     purged
         .map(drop)
@@ -296,8 +294,7 @@ pub async fn check(client: &Client, names: &Names, replicas: usize) -> Result<()
 }
 
 async fn find(context: &Context, names: &Names, replicas: usize) -> Result<Stream, Error> {
-    let stream = context.get_stream(&names.stream).await;
-    let stream = stream.map_err(|error| missing_or(&names.stream, &error))?;
+    let stream = get(context, names).await?;
     let problems = problems(&stream.cached_info().config, names, replicas);
     if problems.is_empty() {
         return Ok(stream);
@@ -318,8 +315,7 @@ pub async fn message(
     sequence: u64,
 ) -> Result<Option<Vec<u8>>, Error> {
     let context = jetstream::new(client.clone());
-    let stream = context.get_stream(&names.stream).await;
-    let stream = stream.map_err(|error| missing_or(&names.stream, &error))?;
+    let stream = get(&context, names).await?;
     match stream.get_raw_message(sequence).await {
         Ok(message) => Ok(Some(message.payload.to_vec())),
         Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => Ok(None),
@@ -327,15 +323,51 @@ pub async fn message(
     }
 }
 
-fn missing_or(stream: &str, error: &jetstream::context::GetStreamError) -> Error {
+/// The stream.
+///
+/// # Errors
+/// [`Error::Missing`], [`Error::Server`].
+pub(crate) async fn get(context: &Context, names: &Names) -> Result<Stream, Error> {
     use jetstream::{ErrorCode, context::GetStreamErrorKind};
-    match error.kind() {
+    let found = context.get_stream(&names.stream).await;
+    found.map_err(|error| match error.kind() {
         GetStreamErrorKind::JetStream(error)
             if error.error_code() == ErrorCode::STREAM_NOT_FOUND =>
         {
-            Error::Missing(stream.to_owned())
+            Error::Missing(names.stream.clone())
         }
         _ => Error::Server(error.to_string()),
+    })
+}
+
+/// Appends a message behind the message `expected`, unless another one follows there already. Returns whether this is
+/// the message that follows, also if an earlier attempt stored it.
+///
+/// # Errors
+/// [`Error::Server`]: the message may be stored.
+pub(crate) async fn append(
+    context: &Context,
+    stream: &Stream,
+    names: &Names,
+    expected: u64,
+    message: Vec<u8>,
+) -> Result<bool, Error> {
+    let mut headers = HeaderMap::new();
+    headers.insert("Nats-Expected-Stream", names.stream.as_str());
+    headers.insert("Nats-Expected-Last-Sequence", expected.to_string().as_str());
+    let payload = message.clone().into();
+    let sent = context.publish_with_headers(names.log.clone(), headers, payload);
+    let refused = match sent.await {
+        Ok(acknowledged) => acknowledged.await.err(),
+        Err(error) => Some(error),
+    };
+    // Whatever the reply was: the stored message decides.
+    match stream.get_raw_message(expected + 1).await {
+        Ok(stored) => Ok(stored.payload[..] == message[..]),
+        Err(error) => Err(Error::Server(match refused {
+            Some(refused) => refused.to_string(),
+            None => error.to_string(),
+        })),
     }
 }
 
@@ -375,24 +407,9 @@ pub async fn initialise(
             time: base.time,
         },
     };
-    let genesis = genesis.encode();
-    let mut headers = async_nats::HeaderMap::new();
-    headers.insert("Nats-Expected-Stream", names.stream.as_str());
-    headers.insert("Nats-Expected-Last-Sequence", "0");
-    let subject = names.log.clone();
-    let sent = context.publish_with_headers(subject, headers, genesis.clone().into());
-    let acknowledged = match sent.await {
-        Ok(acknowledged) => acknowledged.await.map(drop),
-        Err(error) => Err(error),
-    };
-    // Whatever the reply was: the stored message decides.
-    match stream.get_raw_message(1).await {
-        Ok(first) if first.payload[..] == genesis[..] => Ok(()),
-        Ok(_) => Err(Error::Exists(names.stream.clone())),
-        Err(error) => Err(Error::Server(match acknowledged {
-            Ok(()) => error.to_string(),
-            Err(refused) => refused.to_string(),
-        })),
+    match append(&context, &stream, names, 0, genesis.encode()).await? {
+        true => Ok(()),
+        false => Err(Error::Exists(names.stream.clone())),
     }
 }
 

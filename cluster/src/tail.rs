@@ -2,10 +2,7 @@
 
 use std::{pin::pin, time::Duration};
 
-use async_nats::{
-    Client, HeaderMap,
-    jetstream::{self, stream::Stream},
-};
+use async_nats::{Client, jetstream};
 use futures::StreamExt as _;
 use quota_journal::Durable;
 use quota_replication::{DecodeError, Kind, Message};
@@ -13,7 +10,7 @@ use quota_semantics::Timestamp;
 
 use crate::{
     Names,
-    stream::{Error, Found},
+    stream::{self, Error, Found},
     wall,
 };
 
@@ -43,7 +40,7 @@ pub struct Tail {
 /// # Errors
 /// [`Error::Missing`], [`Error::Server`], also if a message cannot be understood.
 pub async fn read(client: &Client, names: &Names, found: &Found) -> Result<Tail, Error> {
-    let stream = stream(client, names).await?;
+    let stream = stream::get(&jetstream::new(client.clone()), names).await?;
     let mut tail = Tail {
         end: None,
         claimed_by: None,
@@ -100,35 +97,10 @@ pub async fn claim(
     found: &Found,
     claimant: &str,
 ) -> Result<bool, Error> {
-    let stream = stream(client, names).await?;
     let context = jetstream::new(client.clone());
-    let mut headers = HeaderMap::new();
-    headers.insert("Nats-Expected-Stream", names.stream.as_str());
-    headers.insert(
-        "Nats-Expected-Last-Sequence",
-        found.last.to_string().as_str(),
-    );
-    let claim = format!("{CLAIM}{claimant}");
-    let payload = claim.clone().into_bytes().into();
-    let sent = context.publish_with_headers(names.log.clone(), headers, payload);
-    let refused = match sent.await {
-        Ok(acknowledged) => acknowledged.await.err(),
-        Err(error) => Some(error),
-    };
-    // Whatever the reply was: the stored message decides.
-    match stream.get_raw_message(found.last + 1).await {
-        Ok(stored) => Ok(stored.payload[..] == *claim.as_bytes()),
-        Err(error) => Err(match refused {
-            Some(refused) => server(&refused),
-            None => server(&error),
-        }),
-    }
-}
-
-async fn stream(client: &Client, names: &Names) -> Result<Stream, Error> {
-    let context = jetstream::new(client.clone());
-    let stream = context.get_stream(&names.stream).await;
-    stream.map_err(|error| server(&error))
+    let stream = stream::get(&context, names).await?;
+    let claim = format!("{CLAIM}{claimant}").into_bytes();
+    stream::append(&context, &stream, names, found.last, claim).await
 }
 
 fn server(error: &impl ToString) -> Error {

@@ -16,7 +16,7 @@ use hyper_util::{
 };
 use rustls::pki_types::ServerName;
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncWrite},
     net::TcpStream,
 };
 use tokio_rustls::TlsConnector;
@@ -68,64 +68,26 @@ async fn connect(uri: &Uri, tls: &Tls) -> io::Result<Stream> {
     let stream = TcpStream::connect((host, port)).await?;
     stream.set_nodelay(true)?;
     if !is_tls {
-        return Ok(Stream::Plain(stream));
+        return Ok(Box::new(stream));
     }
     // Read anew for each connection, since certificates are renewed while the program runs.
     let config = tls.config().map_err(io::Error::other)?;
     let name = tls.server_name.as_deref().unwrap_or(host).to_owned();
     let name = ServerName::try_from(name).map_err(io::Error::other)?;
     let stream = TlsConnector::from(Arc::new(config)).connect(name, stream);
-    Ok(Stream::Tls(Box::new(stream.await?)))
+    Ok(Box::new(stream.await?))
 }
 
+/// The bytes of a connection, with TLS or without.
+pub(super) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
+
 /// A connection.
-pub(super) enum Stream {
-    Plain(TcpStream),
-    Tls(Box<tokio_rustls::client::TlsStream<TcpStream>>),
-}
+pub(super) type Stream = Box<dyn Io>;
 
 impl Connection for Stream {
     fn connected(&self) -> Connected {
         Connected::new()
-    }
-}
-
-impl AsyncRead for Stream {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
-            Self::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
-        }
-    }
-}
-
-impl AsyncWrite for Stream {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
-            Self::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_flush(context),
-            Self::Tls(stream) => Pin::new(stream).poll_flush(context),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
-            Self::Tls(stream) => Pin::new(stream).poll_shutdown(context),
-        }
     }
 }

@@ -244,7 +244,7 @@ impl Kinds {
         let kind = served.resource.clone();
         tracing::info!(resource = %kind, version = served.version, "watching");
         let scopes = self.scopes(&kind);
-        let every = self.shared.settings.watermark_every;
+        let every = self.shared.config.watermark.every.get();
         let every = match self.wanted.independent_of_quotas().contains(&kind) {
             true => every,
             false => every.saturating_mul(RARELY),

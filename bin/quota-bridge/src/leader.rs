@@ -16,7 +16,7 @@ use tokio::{sync::watch, task::JoinSet};
 use crate::{
     clock,
     config::{Config, ListMode},
-    kind::{AWAITED_EVERY, Limited, Lists, Settings, Shared},
+    kind::{AWAITED_EVERY, Limited, Lists, Shared},
     kinds::{Kinds, Registry},
     kubernetes::Client,
     line::{self, Progress, RelistIds},
@@ -62,15 +62,6 @@ pub(crate) struct Leader {
     pub(crate) status: Option<Arc<StatusWriter>>,
 }
 
-/// The sources and the receivers of the leader's progress.
-struct Reporting<'a> {
-    queue: &'a Queue,
-    watermarks: &'a Watermarks,
-    awaited: watch::Receiver<()>,
-    instance: &'a str,
-    status: &'a Status,
-}
-
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct RelistRequest {
@@ -89,7 +80,6 @@ impl Leader {
         let (queue, lines) = Queue::new(self.config.queue.lines.get(), bytes);
         let registry = Registry::default();
         let watermarks = Watermarks::default();
-        let limited = Limited::default();
         let (await_watermarks, awaited) = watch::channel(());
         let subject = format!(
             "{}.{}",
@@ -110,18 +100,19 @@ impl Leader {
         );
         let shared = Arc::new(Shared {
             client: self.client.clone(),
-            queue: queue.clone(),
+            queue,
             ids: RelistIds::new(&instance),
-            settings: self.settings(),
+            config: self.config.clone(),
+            watch_list: self.watch_list(),
             charging: self.charging(),
             lists: Lists::new(self.config.list.concurrency),
-            limited: limited.clone(),
-            watermarks: watermarks.clone(),
-            awaited: awaited.clone(),
+            limited: Limited::default(),
+            watermarks,
+            awaited,
             publisher: status.clone(),
         });
         let kinds = Kinds::new(
-            shared,
+            shared.clone(),
             registry.clone(),
             self.wanted(),
             self.config
@@ -163,14 +154,7 @@ impl Leader {
             if let Some(status) = self.status.clone() {
                 tasks.spawn(async move { status.run().await });
             }
-            let reporting = Reporting {
-                queue: &queue,
-                watermarks: &watermarks,
-                awaited: awaited.clone(),
-                instance: &instance,
-                status: &status,
-            };
-            self.publish_progress(reporting, &limited, &limits).await;
+            self.publish_progress(&shared, &instance, &limits).await;
         };
         tokio::select! {
             ended = publisher.run(lines) => ended,
@@ -183,25 +167,12 @@ impl Leader {
         format!("{}.{cluster}.{request}", nats.control_prefix)
     }
 
-    fn settings(&self) -> Settings {
-        let Config {
-            list,
-            watch,
-            watermark,
-            ..
-        } = &*self.config;
-        Settings {
-            watch_list: match list.mode {
-                ListMode::Auto => self.version >= (1, 34),
-                ListMode::Pages => false,
-                ListMode::Watch => true,
-            },
-            page: list.page.get(),
-            relist_every: list.every.get(),
-            list_idle: list.idle.get(),
-            watch_timeout: watch.timeout.get(),
-            watch_idle: watch.idle.get(),
-            watermark_every: watermark.every.get(),
+    /// Whether lists are requested as the initial events of watches.
+    fn watch_list(&self) -> bool {
+        match self.config.list.mode {
+            ListMode::Auto => self.version >= (1, 34),
+            ListMode::Pages => false,
+            ListMode::Watch => true,
         }
     }
 
@@ -241,17 +212,18 @@ impl Leader {
     /// the kinds that are `limited` to `limits`, whether or not other kinds have watermarks.
     async fn publish_progress(
         &self,
-        reporting: Reporting<'_>,
-        limited: &Limited,
+        shared: &Shared,
+        instance: &str,
         limits: &watch::Sender<Option<BTreeSet<GroupResource>>>,
     ) {
-        let Reporting {
+        let Shared {
             queue,
+            limited,
             watermarks,
-            mut awaited,
-            instance,
-            status,
-        } = reporting;
+            publisher: status,
+            ..
+        } = shared;
+        let mut awaited = shared.awaited.clone();
         let every = self.config.watermark.every.get();
         let always = reported_always(&self.wanted());
         let names: BTreeSet<Name> = always.iter().map(GroupResource::name).collect();

@@ -23,7 +23,7 @@ use crate::{
     config::Config,
     kubernetes::{Access, Client, JSON, SetupError},
     leader::Leader,
-    lease::{Candidate, Terms},
+    lease::Candidate,
     metrics,
     publisher::{Ended, Status},
     status::StatusWriter,
@@ -99,11 +99,12 @@ async fn serve(config: Config) -> Result<(), Failure> {
             check: leader_check,
             status: status.map(Arc::new),
         };
-        let terms = terms(&config, own_namespace);
-        let certificates = terms
+        // None outside of a pod if none is configured: then there is no Lease.
+        let namespace = config.lease.namespace.clone().or(own_namespace);
+        let certificates = namespace
             .as_ref()
-            .and_then(|terms| certificates(&config, &client, terms));
-        campaign(leader, terms, certificates, connected, &stop).await
+            .and_then(|namespace| certificates(&config, &client, namespace));
+        campaign(leader, namespace, certificates, connected, &stop).await
     };
     let stopped = async {
         stop.cancelled().await;
@@ -117,23 +118,25 @@ async fn serve(config: Config) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Publishes whenever this bridge holds the Lease, until the publisher ends or the bridge is stopped.
+/// Publishes whenever this bridge holds the Lease in this namespace, or always if there is none, until the publisher ends
+/// or the bridge is stopped.
 async fn campaign(
     leader: Leader,
-    terms: Option<Terms>,
+    namespace: Option<String>,
     certificates: Option<CertificateManager>,
     mut connected: watch::Receiver<bool>,
     stop: &CancellationToken,
 ) -> Result<(), Failure> {
-    let Some(terms) = terms else {
+    let Some(namespace) = namespace else {
         return tokio::select! {
             ended = leader.lead(Arc::default()) => Err(failure(ended)),
             () = stop.cancelled() => Ok(()),
         };
     };
-    let renew = terms.renew;
+    let lease = leader.config.lease.clone();
+    let renew = lease.renew.get();
     let identity = format!("{}_{}", host_name(), uuid::Uuid::new_v4());
-    let mut candidate = Candidate::new(leader.client.clone(), terms, identity);
+    let mut candidate = Candidate::new(leader.client.clone(), lease, namespace, identity);
     loop {
         let acquired = async {
             // Whoever cannot publish does not try to.
@@ -187,25 +190,12 @@ fn access(config: &Config) -> Result<Access, SetupError> {
     }
 }
 
-/// The terms of the Lease; none outside of a pod if no namespace is configured.
-fn terms(config: &Config, own_namespace: Option<String>) -> Option<Terms> {
-    let lease = &config.lease;
-    let namespace = lease.namespace.clone().or(own_namespace)?;
-    Some(Terms {
-        name: lease.name.clone(),
-        namespace,
-        duration: lease.duration.get(),
-        renew: lease.renew.get(),
-        retry: lease.retry.get(),
-    })
-}
-
 /// The manager of the webhook's certificate, if one is configured.
-fn certificates(config: &Config, client: &Client, terms: &Terms) -> Option<CertificateManager> {
+fn certificates(config: &Config, client: &Client, namespace: &str) -> Option<CertificateManager> {
     let settings = &config.certificates;
     Some(CertificateManager {
         client: client.clone(),
-        namespace: terms.namespace.clone(),
+        namespace: namespace.to_owned(),
         secret: settings.secret.clone()?,
         webhook: settings.webhook.clone()?,
         names: settings.names.clone(),

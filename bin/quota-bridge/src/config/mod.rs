@@ -5,7 +5,7 @@ mod validate;
 
 use quota_service::config::{Finding, Schema};
 
-pub(crate) use schema::{Config, ListMode};
+pub(crate) use schema::{Config, Lease, ListMode};
 
 impl Schema for Config {
     const PROGRAM: &'static str = "quota-bridge";

@@ -1,16 +1,18 @@
 //! Fakes for tests of tasks: a cluster in memory, and a queue that nobody publishes.
 
-use std::{num::NonZeroUsize, sync::Arc, time::Duration};
+use std::{num::NonZeroUsize, sync::Arc};
 
 use fake_api::{server, world::World};
 use quota_semantics::admission::Charging;
+use quota_service::config::Period;
 use tokio::{
     net::TcpListener,
     sync::{mpsc, watch},
 };
 
-use super::{Limited, Lists, Settings, Shared};
+use super::{Limited, Lists, Shared};
 use crate::{
+    config::Config,
     kubernetes::{Access, Client},
     line::RelistIds,
     publisher::Status,
@@ -25,20 +27,17 @@ pub(crate) async fn shared() -> (World, Shared, mpsc::Receiver<Line>) {
     let url = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(server::serve(listener, world.clone()));
     let (queue, lines) = Queue::new(4096, 1 << 20);
-    let hour = Duration::from_secs(3600);
+    let hour = Period::from_secs(3600);
+    let mut config = Config::default();
+    (config.list.every, config.list.idle) = (hour, hour);
+    (config.watch.timeout, config.watch.idle) = (hour, hour);
+    config.watermark.every = hour;
     let shared = Shared {
         client: Client::new(Access::plain(&url)).unwrap(),
         queue,
         ids: RelistIds::new("i"),
-        settings: Settings {
-            watch_list: false,
-            page: 500,
-            relist_every: hour,
-            list_idle: hour,
-            watch_timeout: hour,
-            watch_idle: hour,
-            watermark_every: hour,
-        },
+        config: Arc::new(config),
+        watch_list: false,
         charging: Charging::default(),
         lists: Lists::new(NonZeroUsize::MIN),
         limited: Limited::default(),

@@ -28,6 +28,7 @@ pub use reader::{Alive, Deleted, Reader};
 use machine::WentBack;
 
 use crate::{
+    config::Config,
     discovery::Served,
     kubernetes::Client,
     line::{RelistIds, Scope},
@@ -44,8 +45,10 @@ pub struct Shared {
     pub queue: Queue,
     /// The ids of this publisher's relists.
     pub ids: RelistIds,
-    /// The settings of lists and watches.
-    pub settings: Settings,
+    /// The configuration, with the intervals and timeouts of lists and watches.
+    pub(crate) config: Arc<Config>,
+    /// Whether lists are requested as the initial events of watches.
+    pub watch_list: bool,
     /// The workloads that are charged for their pods.
     pub charging: Charging,
     /// The permits to list.
@@ -58,25 +61,6 @@ pub struct Shared {
     pub awaited: watch::Receiver<()>,
     /// The status of the publisher, which converts times to the clock of the NATS servers.
     pub publisher: Arc<Status>,
-}
-
-/// The settings of lists and watches.
-#[derive(Clone, Copy, Debug)]
-pub struct Settings {
-    /// Whether lists are requested as the initial events of watches.
-    pub watch_list: bool,
-    /// The maximum number of objects of one page.
-    pub page: u32,
-    /// The interval of periodic lists of each kind.
-    pub relist_every: Duration,
-    /// The idle timeout of a list that is sent at the begin of a watch.
-    pub list_idle: Duration,
-    /// The timeout with which a watch is opened.
-    pub watch_timeout: Duration,
-    /// The idle timeout of a watch.
-    pub watch_idle: Duration,
-    /// The interval at which watermarks are determined.
-    pub watermark_every: Duration,
 }
 
 /// The kinds whose number a quota limits. Clones share them.

@@ -76,9 +76,9 @@ impl Task {
         show: watch::Sender<Option<u64>>,
     ) -> Self {
         let rules = Rules {
-            page: shared.settings.page,
-            watch_list: shared.settings.watch_list && !served.aggregated,
-            every: shared.settings.relist_every,
+            page: shared.config.list.page.get(),
+            watch_list: shared.watch_list && !served.aggregated,
+            every: shared.config.list.every.get(),
             may_be_empty: !served.aggregated,
         };
         Self {
@@ -124,7 +124,7 @@ impl Task {
                 self.watch(path).await
             }
             Step::Watch(version) => {
-                let seconds = self.shared.settings.watch_timeout.as_secs();
+                let seconds = self.shared.config.watch.timeout.get().as_secs();
                 let path = format!(
                     "{}?watch=1&allowWatchBookmarks=true&resourceVersion={version}&timeoutSeconds={seconds}",
                     self.path
@@ -365,11 +365,11 @@ impl Task {
         metrics::watch_opened(&self.label);
         let opened = Instant::now();
         loop {
-            let settings = &self.shared.settings;
+            let config = &self.shared.config;
             let is_listing = self.machine.is_listing();
             let idle = match is_listing {
-                true => settings.list_idle,
-                false => settings.watch_idle,
+                true => config.list.idle.get(),
+                false => config.watch.idle.get(),
             };
             if !is_listing {
                 permit = None;

@@ -2,29 +2,17 @@
 
 mod rules;
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use http::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::kubernetes::{Client, Failure, JSON};
+use crate::{
+    config,
+    kubernetes::{Client, Failure, JSON},
+};
 use rules::{Decision, Observer, decide};
-
-/// The name and the timing of a Lease.
-#[derive(Clone, Debug)]
-pub(crate) struct Terms {
-    /// The name of the Lease.
-    pub name: String,
-    /// The namespace of the Lease.
-    pub namespace: String,
-    /// The lease duration: others wait for this long after the last renewal that they observed.
-    pub duration: Duration,
-    /// The renew deadline: the holder gives up the Lease if it cannot renew for this long.
-    pub renew: Duration,
-    /// The retry period: the interval of renewals and of attempts to acquire.
-    pub retry: Duration,
-}
 
 /// The spec of a Lease. Fields that the bridge does not use are preserved.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -54,19 +42,27 @@ struct Object {
 /// A candidate for the Lease.
 pub(crate) struct Candidate {
     client: Client,
-    terms: Terms,
+    config: config::Lease,
+    /// The namespace of the Lease: the configured one, or that of the pod.
+    namespace: String,
     identity: String,
     observer: Observer,
     begun: Instant,
 }
 
 impl Candidate {
-    /// A candidate with this identity, which must differ from those of others.
+    /// A candidate for the Lease in this namespace, with an identity that must differ from those of others.
     #[must_use]
-    pub(crate) fn new(client: Client, terms: Terms, identity: String) -> Self {
+    pub(crate) fn new(
+        client: Client,
+        config: config::Lease,
+        namespace: String,
+        identity: String,
+    ) -> Self {
         Self {
             client,
-            terms,
+            config,
+            namespace,
             identity,
             observer: Observer::default(),
             begun: Instant::now(),
@@ -74,9 +70,7 @@ impl Candidate {
     }
 
     fn path(&self) -> String {
-        let Terms {
-            namespace, name, ..
-        } = &self.terms;
+        let (namespace, name) = (&self.namespace, &self.config.name);
         format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}")
     }
 
@@ -91,7 +85,7 @@ impl Candidate {
                 Ok(false) => {}
                 Err(failure) => tracing::warn!(%failure, "cannot take the lease"),
             }
-            tokio::time::sleep(self.terms.retry).await;
+            tokio::time::sleep(self.config.retry.get()).await;
         }
     }
 
@@ -99,11 +93,11 @@ impl Candidate {
     pub(crate) async fn hold(&mut self, should_release: impl Fn() -> bool) {
         let mut renewed = Instant::now();
         loop {
-            tokio::time::sleep(self.terms.retry).await;
+            tokio::time::sleep(self.config.retry.get()).await;
             if should_release() {
                 return;
             }
-            let left = self.terms.renew.saturating_sub(renewed.elapsed());
+            let left = self.config.renew.get().saturating_sub(renewed.elapsed());
             match tokio::time::timeout(left, self.attempt()).await {
                 Ok(Ok(true)) => renewed = Instant::now(),
                 Ok(Ok(false)) => {
@@ -113,7 +107,7 @@ impl Candidate {
                 Ok(Err(failure)) => tracing::warn!(%failure, "cannot renew the lease"),
                 Err(_) => {}
             }
-            if renewed.elapsed() >= self.terms.renew {
+            if renewed.elapsed() >= self.config.renew.get() {
                 tracing::warn!("the lease could not be renewed in time");
                 return;
             }
@@ -137,7 +131,7 @@ impl Candidate {
                 .await
                 .map(|_| ())
         };
-        match tokio::time::timeout(self.terms.retry, release).await {
+        match tokio::time::timeout(self.config.retry.get(), release).await {
             Ok(Ok(())) => tracing::info!("released the lease"),
             Ok(Err(failure)) => tracing::warn!(%failure, "cannot release the lease"),
             Err(_) => tracing::warn!("cannot release the lease: no answer in time"),
@@ -150,11 +144,11 @@ impl Candidate {
         let now = self.begun.elapsed();
         let spec = lease.as_ref().map(|lease| &lease.spec);
         let since = self.observer.observe(spec, now);
-        let decision = decide(spec, &self.identity, since, now, self.terms.duration);
+        let decision = decide(spec, &self.identity, since, now, self.config.duration.get());
         let time = micro_time();
         let ours = Spec {
             holder_identity: Some(self.identity.clone()),
-            lease_duration_seconds: Some(self.terms.duration.as_secs()),
+            lease_duration_seconds: Some(self.config.duration.get().as_secs()),
             acquire_time: Some(time.clone()),
             renew_time: Some(time),
             lease_transitions: Some(0),
@@ -163,10 +157,7 @@ impl Candidate {
         let written = match (decision, lease) {
             (Decision::Wait, _) => return Ok(false),
             (_, None) => {
-                let Terms {
-                    namespace, name, ..
-                } = &self.terms;
-                let metadata = json!({"name": name, "namespace": namespace});
+                let metadata = json!({"name": self.config.name, "namespace": self.namespace});
                 let metadata = metadata.as_object().cloned().unwrap_or_default();
                 self.write(Method::POST, metadata, ours).await
             }
@@ -236,6 +227,7 @@ mod tests {
         server,
         world::{Fault, Request, World},
     };
+    use quota_service::config::Period;
 
     use super::*;
     use crate::kubernetes::Access;
@@ -249,15 +241,15 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         tokio::spawn(server::serve(listener, world.clone()));
-        let terms = Terms {
+        let config = config::Lease {
             name: "l".to_owned(),
-            namespace: "n".to_owned(),
-            duration: Duration::from_secs(600),
-            renew: Duration::from_secs(300),
-            retry: Duration::from_millis(1),
+            namespace: None,
+            duration: Period::from_secs(600),
+            renew: Period::from_secs(300),
+            retry: Period::from_millis(1),
         };
         let client = Client::new(Access::plain(&url)).unwrap();
-        let mut candidate = Candidate::new(client, terms, "me".to_owned());
+        let mut candidate = Candidate::new(client, config, "n".to_owned(), "me".to_owned());
         candidate.acquire().await;
         world.plan(LEASES, Request::Update, Fault::Status(409, 0), 2);
         let before = world.requests(LEASES, "Update");

@@ -1,11 +1,11 @@
 //! `push`: sends events from a file to the daemon, in pieces of bounded size.
 
-mod feed;
-
 use std::{
     fs::File,
-    io::{self, Cursor, Read},
+    io::{self, BufRead, BufReader, Read},
     path::Path,
+    sync::mpsc::{Receiver, RecvTimeoutError, sync_channel},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -16,7 +16,6 @@ use quota_client::{
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use self::feed::{Feed, Next};
 use super::{
     failure::{Exit, Failure, Outcome},
     progress::Progress,
@@ -31,6 +30,12 @@ const PIECE_BYTES: usize = 512 * 1024;
 
 /// The maximum length of a line, in bytes. The daemon rejects even shorter lines, and records them as dead letters.
 const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
+
+/// The size of the input's buffer, in bytes.
+const BUFFER_BYTES: usize = 64 * 1024;
+
+/// The maximum number of chunks that are read ahead: a line each, and those that are whole in the buffer behind it.
+const CHUNKS_AHEAD: usize = 16;
 
 /// The maximum size of a JSON array, in bytes; lines have no such limit.
 const MAX_ARRAY_BYTES: usize = 256 * 1024 * 1024;
@@ -104,37 +109,77 @@ fn pieces(
     input: impl Read + Send + 'static,
     mut send: impl FnMut(u64, &[u8]) -> Outcome,
 ) -> Outcome {
-    let mut feed = Feed::of(input);
-    let mut piece = Piece::from(1);
-    let mut has_begun = false;
+    let mut input = BufReader::with_capacity(BUFFER_BYTES, input);
+    let (first, is_array) = begin(&mut input)?;
+    if is_array {
+        return elements(input, send);
+    }
+    let chunks = read_lines(input);
+    let mut piece = Piece::from(first);
     loop {
-        match feed.line(MAX_LINE_BYTES, piece.deadline())? {
-            Next::Line(line) if !has_begun && line.trim_ascii().is_empty() => piece.first += 1,
-            Next::Line(line) if !has_begun && line.trim_ascii_start().starts_with(b"[") => {
-                return elements(&line, &mut feed, send);
-            }
-            Next::Line(line) => {
-                has_begun = true;
-                if piece.has_no_room_for(&line) {
-                    piece = piece.sent(&mut send)?;
+        let received = match piece.deadline() {
+            None => chunks.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(due) => chunks.recv_timeout(due.saturating_duration_since(Instant::now())),
+        };
+        match received {
+            Ok(chunk) => {
+                let (chunk, mut line) = (chunk?, Vec::new());
+                let mut rest = chunk.as_slice();
+                while rest.read_until(b'\n', &mut line)? > 0 {
+                    piece = piece.with(&line, Instant::now(), &mut send)?;
+                    line.clear();
                 }
-                piece.add(&line, Instant::now());
             }
-            Next::Pause => piece = piece.sent(&mut send)?,
-            // An array may be one line: it has a limit of its own.
-            Next::TooLong if !has_begun && feed.ahead().trim_ascii_start().starts_with(b"[") => {
-                return elements(&[], &mut feed, send);
-            }
-            Next::TooLong => {
-                let line = piece.next();
-                piece.sent(&mut send)?;
-                return Err(Failure::general(format!(
-                    "line {line} is longer than {MAX_LINE_BYTES} bytes"
-                )));
-            }
-            Next::End => return piece.sent(&mut send).map(drop),
+            Err(RecvTimeoutError::Timeout) => piece = piece.sent(&mut send)?,
+            Err(RecvTimeoutError::Disconnected) => return piece.sent(&mut send).map(drop),
         }
     }
+}
+
+/// Skips blanks. Returns the number of the line at which the content begins, and whether it begins with an array.
+fn begin(input: &mut impl BufRead) -> io::Result<(u64, bool)> {
+    let mut line = 1;
+    loop {
+        match input.fill_buf() {
+            Ok([byte, ..]) if byte.is_ascii_whitespace() => {
+                line += u64::from(*byte == b'\n');
+                input.consume(1);
+            }
+            Ok(content) => return Ok((line, content.starts_with(b"["))),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The lines of an input that may pause, in chunks: a thread reads them ahead, so that received lines can be sent
+/// meanwhile. It ends with the input, or at its next line after the receiver was dropped. No line that is longer than
+/// [`MAX_LINE_BYTES`] is read to its end.
+fn read_lines(mut input: BufReader<impl Read + Send + 'static>) -> Receiver<io::Result<Vec<u8>>> {
+    let (sender, chunks) = sync_channel(CHUNKS_AHEAD);
+    thread::spawn(move || {
+        loop {
+            let mut lines = Vec::new();
+            let mut limited = input.by_ref().take(MAX_LINE_BYTES as u64);
+            let read = match limited.read_until(b'\n', &mut lines) {
+                Ok(0) => return,
+                Ok(_) => {
+                    let ahead = input.buffer();
+                    let last = ahead.iter().rposition(|byte| *byte == b'\n');
+                    let whole = last.map_or(0, |last| last + 1);
+                    lines.extend_from_slice(&ahead[..whole]);
+                    input.consume(whole);
+                    Ok(lines)
+                }
+                Err(error) => Err(error),
+            };
+            let failed = read.is_err();
+            if sender.send(read).is_err() || failed {
+                return;
+            }
+        }
+    });
+    chunks
 }
 
 /// Lines that are sent in one request.
@@ -156,25 +201,31 @@ impl Piece {
         }
     }
 
-    /// The number of the first line after the piece.
-    const fn next(&self) -> u64 {
-        self.first.saturating_add(self.lines)
-    }
-
-    fn has_no_room_for(&self, line: &[u8]) -> bool {
-        let bytes = self.text.len() + line.len();
-        self.lines == PIECE_LINES || (self.lines > 0 && bytes > PIECE_BYTES)
-    }
-
     /// The time at which the piece is sent at the latest; none for an empty piece.
     fn deadline(&self) -> Option<Instant> {
         self.since.map(|since| since + WAIT)
     }
 
-    fn add(&mut self, line: &[u8], now: Instant) {
+    /// Adds a line. Sends the piece before, if it has no room for the line, or if the line is too long.
+    fn with(
+        mut self,
+        line: &[u8],
+        now: Instant,
+        send: &mut impl FnMut(u64, &[u8]) -> Outcome,
+    ) -> Outcome<Self> {
+        let is_too_long = line.len() >= MAX_LINE_BYTES;
+        let is_full = self.text.len() + line.len() > PIECE_BYTES || self.lines == PIECE_LINES;
+        if is_too_long || (is_full && self.lines > 0) {
+            self = self.sent(send)?;
+        }
+        if is_too_long {
+            let wrong = format!("line {} is longer than {MAX_LINE_BYTES} bytes", self.first);
+            return Err(Failure::general(wrong));
+        }
         self.since.get_or_insert(now);
         self.lines += 1;
         self.text.extend_from_slice(line);
+        Ok(self)
     }
 
     /// Sends the piece, unless it is blank. Returns the next one.
@@ -182,34 +233,30 @@ impl Piece {
         if !self.text.trim_ascii().is_empty() {
             send(self.first, &self.text)?;
         }
-        Ok(Self::from(self.next()))
+        Ok(Self::from(self.first.saturating_add(self.lines)))
     }
 }
 
 /// Sends the elements of an array as lines: the number of a line is that of its element, from 1.
-fn elements(begin: &[u8], feed: &mut Feed, send: impl FnMut(u64, &[u8]) -> Outcome) -> Outcome {
-    let Some(rest) = feed.rest(MAX_ARRAY_BYTES)? else {
+fn elements(input: impl Read, mut send: impl FnMut(u64, &[u8]) -> Outcome) -> Outcome {
+    let mut text = Vec::new();
+    let mut limited = input.take(MAX_ARRAY_BYTES as u64 + 1);
+    limited.read_to_end(&mut text)?;
+    if text.len() > MAX_ARRAY_BYTES {
         return Err(
             Failure::general(format!("an array longer than {MAX_ARRAY_BYTES} bytes"))
                 .hint("one event per line has no such limit"),
         );
-    };
-    let text = [begin, &rest].concat();
+    }
     let wrong = |error: serde_json::Error| Failure::general(format!("not JSON: {error}"));
     let elements: Vec<&RawValue> = serde_json::from_slice(&text).map_err(wrong)?;
-    let mut lines = Vec::with_capacity(text.len());
+    let mut piece = Piece::from(1);
     for element in elements {
         // Line ends stand only between the tokens of JSON, where a blank does as well.
-        lines.extend(element.get().bytes().map(|byte| {
-            if matches!(byte, b'\n' | b'\r') {
-                b' '
-            } else {
-                byte
-            }
-        }));
-        lines.push(b'\n');
+        let line = element.get().replace(['\n', '\r'], " ") + "\n";
+        piece = piece.with(line.as_bytes(), Instant::now(), &mut send)?;
     }
-    pieces(Cursor::new(lines), send)
+    piece.sent(&mut send).map(drop)
 }
 
 fn post(session: &Session, piece: &[u8]) -> Outcome<EventsAnswer> {
@@ -221,7 +268,7 @@ fn post(session: &Session, piece: &[u8]) -> Outcome<EventsAnswer> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
+    use std::io::{Cursor, Write as _};
 
     use super::*;
 
@@ -257,14 +304,16 @@ mod tests {
     fn a_piece_is_due_within_200_milliseconds_of_its_first_line() {
         let promised = Duration::from_millis(200);
         let begun = Instant::now();
+        let mut send = |_, _: &[u8]| Ok(());
         let mut piece = Piece::from(1);
         assert_eq!(piece.deadline(), None);
         for milliseconds in [0, 40, 80, 120] {
-            piece.add(b"{}\n", begun + Duration::from_millis(milliseconds));
+            let now = begun + Duration::from_millis(milliseconds);
+            piece = piece.with(b"{}\n", now, &mut send).unwrap();
             let due = piece.deadline().unwrap();
             assert!(due - begun <= promised / 2, "{:?}", due - begun);
         }
-        let next = piece.sent(&mut |_, _| Ok(())).unwrap();
+        let next = piece.sent(&mut send).unwrap();
         assert_eq!(next.deadline(), None);
     }
 
@@ -272,7 +321,7 @@ mod tests {
     fn what_has_come_is_sent_while_more_is_waited_for() {
         let (reader, mut writer) = io::pipe().unwrap();
         let (sender, sent) = std::sync::mpsc::channel();
-        let sending = std::thread::spawn(move || {
+        let sending = thread::spawn(move || {
             pieces(reader, |first, piece| {
                 sender.send((first, piece.to_vec())).unwrap();
                 Ok(())

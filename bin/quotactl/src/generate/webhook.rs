@@ -5,6 +5,7 @@
 
 use std::{fs, path::Path};
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use quota_client::paths;
 use quota_semantics::{
     admission::{Charging, WebhookRule, webhook_rules},
@@ -104,7 +105,7 @@ pub(super) fn bundle(file: &Path) -> Outcome<String> {
     let pem = fs::read(file).map_err(|error| about(error.into()))?;
     let certificates = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
     match certificates {
-        Ok(certificates) if !certificates.is_empty() => Ok(base64(&pem)),
+        Ok(certificates) if !certificates.is_empty() => Ok(STANDARD.encode(&pem)),
         Ok(_) => Err(about(Failure::general("holds no certificate"))),
         Err(error) => Err(about(Failure::general(error.to_string()))),
     }
@@ -141,43 +142,4 @@ fn conditions() -> Value {
                 || has(object.spec.activeDeadlineSeconds) != has(oldObject.spec.activeDeadlineSeconds)",
         },
     ])
-}
-
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let mut group = [0; 3];
-        group[..chunk.len()].copy_from_slice(chunk);
-        let bits = u32::from_be_bytes([0, group[0], group[1], group[2]]);
-        for place in 0..4 {
-            let digit = DIGITS[(bits >> (18 - 6 * place)) as usize & 63];
-            text.push(if place <= chunk.len() {
-                char::from(digit)
-            } else {
-                '='
-            });
-        }
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn base64_is_that_of_rfc_4648() {
-        for (plain, encoded) in [
-            ("", ""),
-            ("f", "Zg=="),
-            ("fo", "Zm8="),
-            ("foo", "Zm9v"),
-            ("foob", "Zm9vYg=="),
-            ("fooba", "Zm9vYmE="),
-            ("foobar", "Zm9vYmFy"),
-        ] {
-            assert_eq!(base64(plain.as_bytes()), encoded);
-        }
-    }
 }

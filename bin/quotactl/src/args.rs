@@ -24,7 +24,9 @@ pub(crate) use drift::Drift;
 pub(crate) use generate::{
     Alerts, Audit, AuditPart, Bridge, Certs, FailurePolicy, Generate, ServiceMonitor, Webhook,
 };
-pub(crate) use get::{Get, GetArgs, Range};
+pub(crate) use get::{
+    DeadLetters, Get, GetArgs, Named, Objects, Range, Reservations, UsageOf, When,
+};
 pub(crate) use ledger::{Jobs, Ledger, LedgerPath, Signed};
 pub(crate) use manifest::{Amounts, Delete, DeleteWhat, Files, Reserve};
 pub(crate) use token::{CreateToken, Token};

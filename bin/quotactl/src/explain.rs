@@ -18,12 +18,10 @@ pub(crate) fn run(session: &Session, args: &Explain) -> Outcome {
     let namespace = session.scope.of_one("an explanation")?;
     let address = Address::in_namespace(namespace, ["explain"])
         .with("resource", &args.resource)
-        .with_some("quota", args.quota.as_ref())
-        .with_some("at", args.at)
-        .with_some("sequence", args.sequence);
+        .with_some("quota", args.quota.as_ref());
     let answer = session
         .client
-        .list::<Explanation>(&address, Some(args.limit))?;
+        .list::<Explanation>(&args.when.of(address), Some(args.limit))?;
     let explained = answer.content;
     session.note_lag(explained.lagging);
     if !session.output.is_structured() && !session.output.is_names() {

@@ -1,6 +1,7 @@
 //! The command line of `get`.
 
 use clap::{Args, Subcommand};
+use quota_client::http::Address;
 use quota_semantics::Timestamp;
 
 use super::at_least_one;
@@ -24,59 +25,69 @@ pub(crate) struct GetArgs {
 pub(crate) enum Get {
     /// Quotas: limits, usage, reservations.
     #[command(visible_alias = "quotas", aliases = ["resourcequota", "resourcequotas"])]
-    Quota {
-        /// Only this one.
-        name: Option<String>,
-        /// Only those whose labels match, as in `team=a,tier!=test,env in (x, y),!old`.
-        #[arg(short = 'l', long, value_name = "LABELS", conflicts_with = "name")]
-        selector: Option<String>,
-    },
+    Quota(Named),
     /// Groups: quotas over many namespaces.
     #[command(visible_alias = "groups", aliases = ["clusterresourcequota", "clusterresourcequotas", "clusterquota"])]
-    Group {
-        /// Only this one.
-        name: Option<String>,
-        /// Only those whose labels match, as in `team=a,tier!=test,env in (x, y),!old`.
-        #[arg(short = 'l', long, value_name = "LABELS", conflicts_with = "name")]
-        selector: Option<String>,
-    },
+    Group(Named),
     /// Reservations: the pending ones, or one in any state.
     #[command(visible_alias = "reservation")]
-    Reservations {
-        /// Only the one for the object with this uid.
-        uid: Option<String>,
-    },
+    Reservations(Reservations),
     /// Usage: used, reserved and available amounts.
-    Usage {
-        /// Usage at this time.
-        #[arg(long, value_name = "TIME", conflicts_with = "sequence")]
-        at: Option<Timestamp>,
-        /// Usage at this entry.
-        #[arg(long, value_name = "N")]
-        sequence: Option<u64>,
-        /// Also resources without a limit.
-        #[arg(long)]
-        all: bool,
-    },
+    Usage(UsageOf),
     /// The counted objects.
     #[command(alias = "object")]
-    Objects {
-        /// Only objects of this resource, such as `pods` or `deployments.apps`.
-        resource: Option<String>,
-        /// The maximum number of results.
-        #[arg(long, value_name = "N", value_parser = at_least_one)]
-        limit: Option<usize>,
-    },
+    Objects(Objects),
     /// Ledger entries, in order; of all namespaces unless one is given.
     #[command(alias = "entry")]
     Entries(Range),
     /// Rejected events.
     #[command(alias = "dead-letter")]
-    DeadLetters {
-        /// The maximum number of results.
-        #[arg(long, value_name = "N", value_parser = at_least_one)]
-        limit: Option<usize>,
-    },
+    DeadLetters(DeadLetters),
+}
+
+/// The quotas or groups of a list.
+#[derive(Args, Debug)]
+pub(crate) struct Named {
+    /// Only this one.
+    pub(crate) name: Option<String>,
+    /// Only those whose labels match, as in `team=a,tier!=test,env in (x, y),!old`.
+    #[arg(short = 'l', long, value_name = "LABELS", conflicts_with = "name")]
+    pub(crate) selector: Option<String>,
+}
+
+/// The pending reservations, or one in any state.
+#[derive(Args, Debug)]
+pub(crate) struct Reservations {
+    /// Only the one for the object with this uid.
+    pub(crate) uid: Option<String>,
+}
+
+/// Usage, now or as of an earlier time.
+#[derive(Args, Debug)]
+pub(crate) struct UsageOf {
+    #[command(flatten)]
+    pub(crate) when: When,
+    /// Also resources without a limit.
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
+/// The objects of a namespace or of all namespaces, with their amounts.
+#[derive(Args, Debug)]
+pub(crate) struct Objects {
+    /// Only objects of this resource, such as `pods` or `deployments.apps`.
+    pub(crate) resource: Option<String>,
+    /// The maximum number of results.
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub(crate) limit: Option<usize>,
+}
+
+/// The list of rejected events, with the reasons.
+#[derive(Args, Debug)]
+pub(crate) struct DeadLetters {
+    /// The maximum number of results.
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub(crate) limit: Option<usize>,
 }
 
 /// A part of the ledger.
@@ -91,4 +102,27 @@ pub(crate) struct Range {
     /// Only this many of the last entries.
     #[arg(long, value_name = "N", value_parser = at_least_one, conflicts_with_all = ["from", "limit"])]
     pub(crate) tail: Option<usize>,
+}
+
+/// The point in time of figures; without either option: now.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub(crate) struct When {
+    /// As of this time.
+    #[arg(long, value_name = "TIME", conflicts_with = "sequence")]
+    pub(crate) at: Option<Timestamp>,
+    /// As of the entry with this sequence.
+    #[arg(long, value_name = "N")]
+    pub(crate) sequence: Option<u64>,
+}
+
+impl When {
+    /// The address with the query parameters for this point in time.
+    pub(crate) fn of(self, address: Address) -> Address {
+        let address = address.with_some("at", self.at);
+        address.with_some("sequence", self.sequence)
+    }
+
+    pub(crate) const fn is_now(self) -> bool {
+        self.at.is_none() && self.sequence.is_none()
+    }
 }

@@ -1,9 +1,9 @@
 //! The command lines of `describe`, `explain` and `history`.
 
 use clap::{Args, Subcommand};
-use quota_semantics::{Period, Timestamp};
+use quota_semantics::Period;
 
-use super::at_least_one;
+use super::{When, at_least_one};
 
 /// The kinds that can be described.
 #[derive(Debug, Subcommand)]
@@ -42,12 +42,8 @@ pub(crate) struct Explain {
     /// Only the part that this quota or group counts.
     #[arg(long, value_name = "NAME")]
     pub(crate) quota: Option<String>,
-    /// The number as of this time.
-    #[arg(long, value_name = "TIME", conflicts_with = "sequence")]
-    pub(crate) at: Option<Timestamp>,
-    /// The number as of the entry with this sequence.
-    #[arg(long, value_name = "N")]
-    pub(crate) sequence: Option<u64>,
+    #[command(flatten)]
+    pub(crate) when: When,
     /// The maximum number of objects and reservations.
     #[arg(long, value_name = "N", default_value = "50", value_parser = at_least_one)]
     pub(crate) limit: usize,

@@ -7,10 +7,14 @@ use quota_client::{
 use serde_json::Value;
 
 use super::{Item, List, Listing};
-use crate::{args::Range, entry, failure::Outcome, output::note, session::Session, table::Table};
-
-/// The list of entries.
-pub(super) struct Entries(pub(super) Range);
+use crate::{
+    args::{DeadLetters, Range},
+    entry,
+    failure::Outcome,
+    output::note,
+    session::Session,
+    table::Table,
+};
 
 impl Item for Entry {
     fn identity(&self) -> String {
@@ -18,20 +22,19 @@ impl Item for Entry {
     }
 }
 
-impl List for Entries {
+impl List for Range {
     type Item = Entry;
 
     fn fetch(&self, session: &Session) -> Outcome<Value> {
-        let range = self.0;
         let mut address = Address::of(["v1", "entries"])
-            .with_some("from", range.from)
+            .with_some("from", self.from)
             .with_some("namespace", session.scope.filter());
-        if range.tail.is_some() {
+        if self.tail.is_some() {
             address = address.with("order", "desc");
         }
-        let limit = range.tail.unwrap_or(range.limit);
+        let limit = self.tail.unwrap_or(self.limit);
         let mut answer = session.client.list_json(&address, Some(limit))?;
-        if range.tail.is_some()
+        if self.tail.is_some()
             && let Some(entries) = answer.get_mut("items").and_then(Value::as_array_mut)
         {
             entries.reverse();
@@ -71,11 +74,6 @@ pub(super) fn note_more(range: &Range, listing: &Listing<Entry>) {
     if let (Some(next), true) = (next(listing), more) {
         note(format!("there are more: --from {next}"));
     }
-}
-
-/// The list of rejected events, with the reasons.
-pub(super) struct DeadLetters {
-    pub(super) limit: Option<usize>,
 }
 
 impl Item for DeadLetter {

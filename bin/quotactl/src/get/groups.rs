@@ -4,14 +4,10 @@ use quota_client::{http::Address, wire::Group};
 use serde_json::Value;
 
 use super::{Item, List};
-use crate::{failure::Outcome, group, output::note, session::Session, table::Table};
+use crate::{args::Named, failure::Outcome, group, output::note, session::Session, table::Table};
 
 /// The list of groups, or one group.
-pub(super) struct Groups<'a> {
-    pub(super) name: Option<&'a str>,
-    /// A label selector; only matching groups are listed.
-    pub(super) selector: Option<&'a str>,
-}
+pub(super) struct Groups<'a>(pub(super) &'a Named);
 
 impl Item for Group {
     fn identity(&self) -> String {
@@ -27,11 +23,12 @@ impl List for Groups<'_> {
     type Item = Group;
 
     fn fetch(&self, session: &Session) -> Outcome<Value> {
-        match self.name {
+        let Named { name, selector } = self.0;
+        match name {
             Some(name) => session.client.get_json(&group::address(name)),
             None => {
                 let all = Address::of(["v1", "groups"]);
-                let chosen = all.with_some("labelSelector", self.selector);
+                let chosen = all.with_some("labelSelector", selector.as_ref());
                 session.client.list_json(&chosen, None)
             }
         }

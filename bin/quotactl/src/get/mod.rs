@@ -18,7 +18,6 @@ use super::{
     args::{Get, GetArgs},
     client::read,
     failure::{Failure, Outcome},
-    namespaces::When,
     output::{Output, sort},
     session::Session,
     table::Table,
@@ -105,61 +104,28 @@ impl<T: DeserializeOwned> Listing<T> {
 /// Prints the list, and with `--watch` its changes.
 pub(crate) fn run(session: &Session, args: &GetArgs) -> Outcome {
     match &args.what {
-        Get::Quota { name, selector } => {
-            let list = quotas::Quotas {
-                name: name.as_deref(),
-                selector: selector.as_deref(),
-            };
-            show_or_follow(session, args, &list)
-        }
-        Get::Group { name, selector } => {
-            let list = groups::Groups {
-                name: name.as_deref(),
-                selector: selector.as_deref(),
-            };
-            show_or_follow(session, args, &list)
-        }
-        Get::Reservations { uid } => {
-            let uid = uid.as_deref();
-            show_or_follow(session, args, &reservations::Reservations { uid })
-        }
-        Get::Usage { at, sequence, .. } if args.watch && (at.is_some() || sequence.is_some()) => {
+        Get::Quota(named) => show_or_follow(session, args, &quotas::Quotas(named)),
+        Get::Group(named) => show_or_follow(session, args, &groups::Groups(named)),
+        Get::Reservations(list) => show_or_follow(session, args, list),
+        Get::Usage(list) if args.watch && !list.when.is_now() => {
             let wrong = "--watch shows what changes from now on: it does not go with the past";
             Err(Failure::usage(wrong))
         }
-        Get::Usage { at, sequence, all } => {
-            let list = usage::UsageOf {
-                when: When {
-                    at: *at,
-                    sequence: *sequence,
-                },
-                all: *all,
-            };
-            show_or_follow(session, args, &list)
-        }
-        Get::Objects { resource, limit } => {
-            let list = objects::Objects {
-                resource: resource.as_deref(),
-                limit: *limit,
-            };
-            show_or_follow(session, args, &list)
-        }
+        Get::Usage(list) => show_or_follow(session, args, list),
+        Get::Objects(list) => show_or_follow(session, args, list),
         Get::Entries(range) => {
-            let list = entries::Entries(*range);
-            let listing = fetch(session, args, &list)?;
+            let listing = fetch(session, args, range)?;
             if args.watch {
                 if !listing.items.is_empty() {
-                    show(session, &session.output, &list, &listing)?;
+                    show(session, &session.output, range, &listing)?;
                 }
                 return watch::run(session, entries::behind(range, &listing));
             }
-            show(session, &session.output, &list, &listing)?;
+            show(session, &session.output, range, &listing)?;
             entries::note_more(range, &listing);
             Ok(())
         }
-        Get::DeadLetters { limit } => {
-            show_or_follow(session, args, &entries::DeadLetters { limit: *limit })
-        }
+        Get::DeadLetters(list) => show_or_follow(session, args, list),
     }
 }
 

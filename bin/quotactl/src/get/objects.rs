@@ -4,13 +4,7 @@ use quota_client::{http::Address, wire::Object};
 use serde_json::Value;
 
 use super::{Item, List};
-use crate::{client::read, failure::Outcome, session::Session, table::Table};
-
-/// The objects of a namespace or of all namespaces, with their amounts.
-pub(super) struct Objects<'a> {
-    pub(super) resource: Option<&'a str>,
-    pub(super) limit: Option<usize>,
-}
+use crate::{args::Objects, client::read, failure::Outcome, session::Session, table::Table};
 
 impl Item for Object<'static> {
     fn identity(&self) -> String {
@@ -18,12 +12,12 @@ impl Item for Object<'static> {
     }
 }
 
-impl List for Objects<'_> {
+impl List for Objects {
     type Item = Object<'static>;
 
     fn fetch(&self, session: &Session) -> Outcome<Value> {
         let address = Address::list(session.scope.listed(), "objects");
-        let address = address.with_some("resource", self.resource);
+        let address = address.with_some("resource", self.resource.as_ref());
         let mut answer = session.client.list_json(&address, self.limit)?;
         if let Some(objects) = answer.get_mut("items").and_then(Value::as_array_mut) {
             let order = |object: &Value| {

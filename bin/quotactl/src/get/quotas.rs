@@ -9,14 +9,10 @@ use quota_semantics::quota::{manifest::Metadata, spec::ScopeExpression};
 use serde_json::Value;
 
 use super::{Item, List};
-use crate::{age, client::Answer, failure::Outcome, session::Session, table::Table};
+use crate::{age, args::Named, client::Answer, failure::Outcome, session::Session, table::Table};
 
 /// The quotas of a namespace or of all namespaces, or one quota.
-pub(super) struct Quotas<'a> {
-    pub(super) name: Option<&'a str>,
-    /// A label selector; only matching quotas are listed.
-    pub(super) selector: Option<&'a str>,
-}
+pub(super) struct Quotas<'a>(pub(super) &'a Named);
 
 impl Item for Quota<'static> {
     fn identity(&self) -> String {
@@ -38,12 +34,13 @@ impl List for Quotas<'_> {
     type Item = Quota<'static>;
 
     fn fetch(&self, session: &Session) -> Outcome<Value> {
-        match self.name {
+        let Named { name, selector } = self.0;
+        match name {
             Some(name) => session.client.get_json(&one(session, name)?),
-            None => session.client.list_json(
-                &all(session).with_some("labelSelector", self.selector),
-                None,
-            ),
+            None => {
+                let chosen = all(session).with_some("labelSelector", selector.as_ref());
+                session.client.list_json(&chosen, None)
+            }
         }
     }
 

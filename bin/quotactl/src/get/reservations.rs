@@ -6,17 +6,13 @@ use serde_json::Value;
 use super::{Item, List};
 use crate::{
     age,
+    args::{Reservations, When},
     failure::{Exit, Outcome},
-    namespaces::{When, everywhere},
+    namespaces::everywhere,
     reservation,
     session::Session,
     table::Table,
 };
-
-/// The pending reservations, or one in any state.
-pub(super) struct Reservations<'a> {
-    pub(super) uid: Option<&'a str>,
-}
 
 impl Item for Reservation<'static> {
     fn identity(&self) -> String {
@@ -28,7 +24,7 @@ impl Item for Reservation<'static> {
     }
 }
 
-impl List for Reservations<'_> {
+impl List for Reservations {
     type Item = Reservation<'static>;
 
     fn fetch(&self, session: &Session) -> Outcome<Value> {
@@ -36,7 +32,7 @@ impl List for Reservations<'_> {
         let pending = |namespace: &str| {
             client.list_json(&Address::in_namespace(namespace, ["reservations"]), None)
         };
-        match self.uid {
+        match &self.uid {
             Some(uid) => client.get_json(&reservation::one(session, [uid])?),
             None if session.scope.all => everywhere(session, When::default(), pending),
             None => pending(session.scope.namespace()),

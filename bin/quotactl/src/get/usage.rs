@@ -5,19 +5,9 @@ use serde_json::Value;
 
 use super::{Item, List};
 use crate::{
-    failure::Outcome,
-    figures::usage_table,
-    namespaces::{When, everywhere},
-    session::Session,
-    table::Table,
+    args::UsageOf, failure::Outcome, figures::usage_table, namespaces::everywhere,
+    session::Session, table::Table,
 };
-
-/// Usage, now or as of an earlier time.
-pub(super) struct UsageOf {
-    pub(super) when: When,
-    /// Whether resources without a limit are included.
-    pub(super) all: bool,
-}
 
 impl Item for Usage {
     fn identity(&self) -> String {
@@ -86,6 +76,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::args::When;
 
     #[test]
     fn only_figures_that_changed_are_new() {

@@ -364,11 +364,8 @@ impl Client {
             return Ok(BufReader::new(body.reader()));
         }
         let reply = self.reply(response)?;
-        Err(Error::Answer {
-            server: self.server.clone(),
-            status: reply.status.as_u16(),
-            what: format!("gives no stream but {}", reply.status),
-        })
+        let what = format!("gives no stream but {}", reply.status);
+        Err(self.unexpected(reply.status, what))
     }
 
     fn request(&self, method: Method, address: &Address) -> Result<http::request::Builder, Error> {
@@ -402,13 +399,19 @@ impl Client {
         })
     }
 
+    /// The error of an answer that is not one of this API.
+    fn unexpected(&self, status: StatusCode, what: impl Into<String>) -> Error {
+        Error::Answer {
+            server: self.server.clone(),
+            status: status.as_u16(),
+            what: what.into(),
+        }
+    }
+
     fn unreachable(&self, error: &ureq::Error) -> Error {
         if let ureq::Error::BodyExceedsLimit(most) = error {
-            return Error::Answer {
-                server: self.server.clone(),
-                status: 200,
-                what: format!("gives an answer of more than {most} bytes"),
-            };
+            let what = format!("gives an answer of more than {most} bytes");
+            return self.unexpected(StatusCode::OK, what);
         }
         let why = match error {
             ureq::Error::Io(error) => error.to_string(),

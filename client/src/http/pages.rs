@@ -5,7 +5,7 @@ use std::{collections::VecDeque, marker::PhantomData};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{Address, Call, Client, Error, Method};
+use super::{Address, Call, Client, Error, Method, StatusCode};
 
 /// The maximum number of items that one request asks for.
 const PAGE_ITEMS: usize = 500;
@@ -40,22 +40,16 @@ impl Pages<'_> {
         let reply = self.client.send(&Call::new(Method::GET, &address))?;
         let page: Value = reply.json()?;
         let Some(items) = page.get("items").and_then(Value::as_array) else {
-            return Err(Error::Answer {
-                server: self.client.server.clone(),
-                status: reply.status.as_u16(),
-                what: "gives an answer that is no list".to_owned(),
-            });
+            let what = "gives an answer that is no list";
+            return Err(self.client.unexpected(reply.status, what));
         };
         self.left = self.left.saturating_sub(items.len());
         let behind = page.get("continue").and_then(Value::as_str);
         let behind = behind.filter(|behind| !behind.is_empty());
         // A page may be empty and yet not be the last; but it cannot be the next one of itself.
         if behind.is_some() && behind == token.as_deref() {
-            return Err(Error::Answer {
-                server: self.client.server.clone(),
-                status: reply.status.as_u16(),
-                what: "lists the same page again".to_owned(),
-            });
+            let what = "lists the same page again";
+            return Err(self.client.unexpected(reply.status, what));
         }
         if let Some(behind) = behind
             && self.left > 0
@@ -91,14 +85,14 @@ impl<T: DeserializeOwned> Iterator for Items<'_, T> {
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             if let Some(item) = self.page.pop_front() {
-                let item = serde_json::from_value(item).map_err(|error| Error::Answer {
-                    server: self.pages.client.server.clone(),
-                    status: 200,
-                    what: format!("lists an item of another form: {error}"),
-                });
-                return Some(item.inspect_err(|_| {
+                let item = serde_json::from_value(item);
+                if item.is_err() {
                     self.page.clear();
                     self.pages.next = Next::None;
+                }
+                return Some(item.map_err(|error| {
+                    let what = format!("lists an item of another form: {error}");
+                    self.pages.client.unexpected(StatusCode::OK, what)
                 }));
             }
             match self.pages.next()? {

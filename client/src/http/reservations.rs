@@ -4,7 +4,7 @@ use quota_semantics::{Period, resource::ResourceList};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Address, Call, Client, Error, Items, Method};
+use super::{Address, Call, Client, Error, Items, Method, StatusCode};
 use crate::wire::{AsOf, Reservation, ReserveRequest, Verdict};
 
 /// A granted reservation.
@@ -72,7 +72,7 @@ impl Client {
         let results: Vec<_> = results.collect();
         if results.len() != requests.len() {
             let what = "gives an answer that is not about what was asked";
-            return Err(self.odd(what.to_owned()));
+            return Err(self.unexpected(StatusCode::OK, what));
         }
         Ok(Batch {
             results,
@@ -86,8 +86,10 @@ impl Client {
         let status = status.and_then(|status| u16::try_from(status).ok());
         match status {
             Some(200..=299) => Ok(Grant {
-                reservation: Deserialize::deserialize(item)
-                    .map_err(|error| self.odd(format!("gives an odd reservation: {error}")))?,
+                reservation: Deserialize::deserialize(item).map_err(|error| {
+                    let what = format!("gives an odd reservation: {error}");
+                    self.unexpected(StatusCode::OK, what)
+                })?,
                 replayed: item.get("replayed").and_then(Value::as_bool) == Some(true),
             }),
             status => {
@@ -100,14 +102,6 @@ impl Client {
                     text.as_bytes(),
                 ))
             }
-        }
-    }
-
-    fn odd(&self, what: String) -> Error {
-        Error::Answer {
-            server: self.server.clone(),
-            status: 200,
-            what,
         }
     }
 

@@ -4,7 +4,7 @@ use std::io::BufRead;
 
 use serde_json::Value;
 
-use super::{Address, Client, Error, Events};
+use super::{Address, Client, Error, Events, StatusCode};
 use crate::wire::Entry;
 
 /// Entries as they become durable, without gaps or duplicates. After an error the next entry is requested over a new
@@ -39,10 +39,9 @@ impl Watch<'_> {
             };
             let event = event.map_err(|error| broken(error.to_string()))?;
             let event = event.ok_or_else(|| broken("the daemon ended the stream".to_owned()))?;
-            let odd = |error: serde_json::Error| Error::Answer {
-                server: self.client.server.clone(),
-                status: 200,
-                what: format!("sends an entry of another form: {error}"),
+            let odd = |error: serde_json::Error| {
+                let what = format!("sends an entry of another form: {error}");
+                self.client.unexpected(StatusCode::OK, what)
             };
             let data: Value = serde_json::from_str(&event.data).map_err(odd)?;
             // Other events move the position from which the stream is resumed, but are no entries.

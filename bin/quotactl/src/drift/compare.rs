@@ -4,9 +4,9 @@ use std::collections::HashSet;
 
 use quota_client::{
     http::Address,
-    wire::{Compared, Difference, DriftAnswer, Object},
+    wire::{AsOf, Compared, Difference, DriftAnswer, Object},
 };
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{
     Drifted,
@@ -55,14 +55,29 @@ pub(super) struct Comparison {
     pub(super) identities: HashSet<Identity>,
     /// The namespaces in which objects were listed, by resource.
     pub(super) listed: Listed,
-    /// The number of compared objects.
-    pub(super) count: usize,
-    /// The number of objects of which the ledger has a later version, or the deletion.
+    /// The counts of objects.
+    pub(super) counts: Counts,
+}
+
+/// Counts of objects.
+#[derive(Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Counts {
+    /// The number of listed objects that were compared.
+    pub(super) listed: usize,
+    /// The number of objects in the ledger within the scope of the listing.
+    pub(super) believed: usize,
+    /// The number of listed objects of which the ledger has a later version, or the deletion, and of unlisted ones that
+    /// are newer than the listing.
     pub(super) newer: usize,
-    /// The number of objects outside of the scope.
+    /// The number of unlisted objects that were committed recently, and that no source has reported yet.
+    pub(super) awaited: usize,
+    /// The number of listed objects outside of the scope.
     pub(super) outside: usize,
-    /// The number of objects that are not relevant to quotas.
+    /// The number of listed objects that are not relevant to quotas.
     pub(super) ignored: usize,
+    /// The position of the ledger; none if no request was sent for its objects.
+    pub(super) as_of: Option<AsOf>,
 }
 
 /// A comparison in progress.
@@ -140,7 +155,7 @@ impl<'a> Comparing<'a> {
     fn note(&mut self, item: Item, found: Compared<'static>) -> Outcome {
         let object = match (&found.difference, &found.object) {
             (Difference::Ignored, _) => {
-                self.compared.ignored += 1;
+                self.compared.counts.ignored += 1;
                 return Ok(());
             }
             (Difference::Unreadable, _) => {
@@ -159,7 +174,7 @@ impl<'a> Comparing<'a> {
         };
         let (resource, namespace) = (&*object.resource, &*object.namespace);
         if !self.requested.is_about(resource, namespace) {
-            self.compared.outside += 1;
+            self.compared.counts.outside += 1;
             return Ok(());
         }
         let compared = &mut self.compared;
@@ -175,11 +190,11 @@ impl<'a> Comparing<'a> {
             let wrong = format!("more than {OBJECTS_MAX} objects");
             return Err(Failure::general(wrong).hint("compare one namespace at a time"));
         }
-        compared.count += 1;
+        compared.counts.listed += 1;
         match found.difference {
             Difference::None => Ok(()),
             Difference::Newer => {
-                compared.newer += 1;
+                compared.counts.newer += 1;
                 Ok(())
             }
             _ => self.keep(item, found),

@@ -4,12 +4,12 @@ use std::collections::HashSet;
 
 use quota_client::{
     http::Address,
-    wire::{AsOf, Object, Page},
+    wire::{Object, Page},
 };
 
 use super::{
     Drifted,
-    compare::{Identity, identity},
+    compare::{Comparison, Counts, Identity, identity},
     scope::Scope,
 };
 use crate::{failure::Outcome, session::Session};
@@ -17,29 +17,15 @@ use crate::{failure::Outcome, session::Session};
 /// The maximum number of namespaces that are read one by one; for more, all objects of the ledger are read.
 const NAMESPACES_MAX: usize = 32;
 
-/// The objects of the ledger within the scope of the listing.
-#[derive(Default)]
-pub(super) struct LedgerObjects {
-    /// The objects of the ledger that are not listed.
-    pub(super) gone: Vec<Drifted>,
-    /// The number of objects in the ledger.
-    pub(super) count: usize,
-    /// The number of unlisted objects that are newer than the listing.
-    pub(super) newer: usize,
-    /// The number of unlisted objects that were committed recently, and that no source has reported yet.
-    pub(super) awaited: usize,
-    /// The position of the ledger; none if no request was sent.
-    pub(super) as_of: Option<AsOf>,
-}
-
-/// Reads the ledger's objects. Objects recorded after `head`, or with a newer version than the listing, are not gone.
-pub(super) fn read(
+/// Adds the ledger's objects that are not listed to the differences, and returns their number. Objects recorded after
+/// `head`, or with a newer version than the listing, are not gone.
+pub(super) fn add_gone(
     session: &Session,
     scope: &Scope,
-    listed: &HashSet<Identity>,
+    compared: &mut Comparison,
     head: u64,
     version: Option<u64>,
-) -> Outcome<LedgerObjects> {
+) -> Outcome<usize> {
     let addresses: Vec<_> = match scope.namespaces(NAMESPACES_MAX) {
         Some(names) => {
             let objects = |name: &str| Address::in_namespace(name, ["objects"]);
@@ -47,48 +33,45 @@ pub(super) fn read(
         }
         None => vec![Address::of(["v1", "objects"])],
     };
-    let mut found = LedgerObjects::default();
-    let mut gone = Vec::new();
+    let Comparison {
+        identities, counts, ..
+    } = compared;
+    let mut gone: Vec<Object<'static>> = Vec::new();
     for address in addresses {
         let address = address.with_some("resource", scope.resource());
         session
             .client
             .walk(&address, |page: Page<Object<'static>>| {
                 for object in page.items {
-                    if scope.holds(&object.resource, &object.namespace) {
-                        gone.extend(found.sort_out(object, listed, head, version));
+                    if scope.holds(&object.resource, &object.namespace)
+                        && counts.is_gone(&object, identities, head, version)
+                    {
+                        gone.push(object);
                     }
                 }
-                found.as_of = Some(page.as_of);
+                counts.as_of = Some(page.as_of);
                 Ok(())
             })?;
     }
-    gone.sort_by_cached_key(|object: &Object<'static>| {
-        let Object {
-            namespace,
-            resource,
-            name,
-            ..
-        } = object;
-        (namespace.clone(), resource.clone(), name.clone())
-    });
-    let gone = gone.into_iter();
-    found.gone = gone.map(|object| Drifted::Gone(Box::new(object))).collect();
-    Ok(found)
+    gone.sort_by_cached_key(|it| (it.namespace.clone(), it.resource.clone(), it.name.clone()));
+    let count = gone.len();
+    let gone = gone.into_iter().map(|it| Drifted::Gone(Box::new(it)));
+    compared.differences.extend(gone);
+    Ok(count)
 }
 
-impl LedgerObjects {
-    /// Counts an object. Returns the object if it is gone.
-    fn sort_out(
+impl Counts {
+    /// Counts an object. Whether it is gone.
+    fn is_gone(
         &mut self,
-        object: Object<'static>,
+        object: &Object<'_>,
         listed: &HashSet<Identity>,
         head: u64,
         version: Option<u64>,
-    ) -> Option<Object<'static>> {
-        self.count += 1;
-        if listed.contains(&identity(&object)) {
-            return None;
+    ) -> bool {
+        self.believed += 1;
+        if listed.contains(&identity(object)) {
+            return false;
         }
         let own: Option<u64> = object
             .resource_version
@@ -100,9 +83,9 @@ impl LedgerObjects {
         } else if object.awaited_since.is_some() {
             self.awaited += 1;
         } else {
-            return Some(object);
+            return true;
         }
-        None
+        false
     }
 }
 
@@ -139,13 +122,13 @@ mod tests {
             awaited,
             elsewhere,
         ];
-        let mut found = LedgerObjects::default();
+        let mut counts = Counts::default();
         let gone: Vec<_> = objects
-            .into_iter()
-            .filter_map(|object| found.sort_out(object, &listed, 10, Some(7)))
+            .iter()
+            .filter(|object| counts.is_gone(object, &listed, 10, Some(7)))
             .map(|object| format!("{}/{}", object.namespace, object.uid))
             .collect();
         assert_eq!(gone, ["a/gone", "a/plain", "b/there"]);
-        assert_eq!((found.count, found.newer, found.awaited), (7, 2, 1));
+        assert_eq!((counts.believed, counts.newer, counts.awaited), (7, 2, 1));
     }
 }

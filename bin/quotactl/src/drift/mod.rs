@@ -20,8 +20,7 @@ use quota_client::{
 };
 
 use self::{
-    compare::{Comparing, Comparison},
-    report::{Counts, Report},
+    compare::Comparing,
     scope::{Scope, ScopeArguments},
 };
 use super::{
@@ -93,39 +92,21 @@ pub(crate) fn run(session: &Session, args: &Drift) -> Outcome {
     let version = args.resource_version.or(version);
     let listed = std::mem::take(&mut compared.listed);
     let scope = Scope::new(&requested, listed).map_err(|failure| failure.about(&place))?;
-    let in_ledger = ledger::read(session, &scope, &compared.identities, head, version)?;
-    let Comparison {
-        mut differences, ..
-    } = compared;
-    let gone = in_ledger.gone.len();
     // The new object of a name is set before the old one is ended, so that a quota's limits hold without a gap.
-    differences.extend(in_ledger.gone);
-    let report = Report {
-        differences,
-        counts: Counts {
-            listed: compared.count,
-            believed: in_ledger.count,
-            newer: compared.newer + in_ledger.newer,
-            awaited: in_ledger.awaited,
-            outside: compared.outside,
-            ignored: compared.ignored,
-            as_of: in_ledger.as_of,
-        },
-    };
+    let gone = ledger::add_gone(session, &scope, &mut compared, head, version)?;
     let Some(reason) = session.reason.as_deref().filter(|_| args.correct) else {
-        report.show(session, None)?;
-        return found(report.differences.is_empty());
+        compared.show(session, None)?;
+        return found(compared.differences.is_empty());
     };
-    let may = may_correct(args, version, gone, in_ledger.count);
-    if let Err(failure) = may {
-        report.show(session, None)?;
+    if let Err(failure) = may_correct(args, version, gone, compared.counts.believed) {
+        compared.show(session, None)?;
         return Err(failure);
     }
-    let outcomes = correct::correct(session, &report.differences, reason)?;
+    let outcomes = correct::correct(session, &compared.differences, reason)?;
     let all_right = outcomes
         .iter()
         .all(|it| matches!(it, CorrectionOutcome::Corrected | CorrectionOutcome::Right));
-    report.show(session, Some(&outcomes))?;
+    compared.show(session, Some(&outcomes))?;
     found(all_right)
 }
 

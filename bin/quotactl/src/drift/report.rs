@@ -2,69 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use quota_client::wire::{AsOf, Compared, ComparedQuota, CorrectionOutcome, Difference, Object};
+use quota_client::wire::{Compared, ComparedQuota, CorrectionOutcome, Difference, Object};
 use quota_semantics::quota::Spec;
-use serde::Serialize;
+use serde_json::{Value, json};
 
-use super::{Drifted, note_some};
+use super::{Drifted, compare::Comparison, note_some};
 use crate::{
     failure::Outcome,
     output::{note, to_json},
     session::Session,
     table::Table,
 };
-
-/// The result of a comparison.
-pub(super) struct Report {
-    pub(super) differences: Vec<Drifted>,
-    pub(super) counts: Counts,
-}
-
-/// Counts of objects.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Counts {
-    /// The number of listed objects that were compared.
-    pub(super) listed: usize,
-    /// The number of objects in the ledger within the scope of the listing.
-    pub(super) believed: usize,
-    pub(super) newer: usize,
-    pub(super) awaited: usize,
-    pub(super) outside: usize,
-    pub(super) ignored: usize,
-    pub(super) as_of: Option<AsOf>,
-}
-
-/// The report as JSON.
-#[derive(Serialize)]
-struct Json<'a> {
-    items: Vec<Item<'a>>,
-    #[serde(flatten)]
-    counts: &'a Counts,
-}
-
-/// A difference as JSON.
-#[derive(Serialize)]
-struct Item<'a> {
-    #[serde(flatten)]
-    difference: View<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    outcome: Option<CorrectionOutcome>,
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum View<'a> {
-    Listed(&'a Compared<'static>),
-    Gone {
-        difference: &'static str,
-        uid: String,
-        namespace: &'a str,
-        resource: &'a str,
-        name: &'a str,
-        known: &'a Object<'static>,
-    },
-}
 
 impl Drifted {
     /// The name of the difference.
@@ -99,18 +47,23 @@ impl Drifted {
         }
     }
 
-    fn view(&self) -> View<'_> {
-        match self {
-            Self::Listed { compared, .. } => View::Listed(compared),
-            Self::Gone(object) => View::Gone {
-                difference: self.kind(),
-                uid: object.uid.to_string(),
-                namespace: &object.namespace,
-                resource: &object.resource,
-                name: &object.name,
-                known: object,
-            },
+    /// The difference as JSON, and the outcome of its correction.
+    fn json(&self, outcome: Option<CorrectionOutcome>) -> Outcome<Value> {
+        let mut json = match self {
+            Self::Listed { compared, .. } => to_json(compared)?,
+            Self::Gone(object) => json!({
+                "difference": self.kind(),
+                "uid": object.uid.to_string(),
+                "namespace": object.namespace,
+                "resource": object.resource,
+                "name": object.name,
+                "known": to_json(object)?,
+            }),
+        };
+        if let Some(outcome) = outcome {
+            json["outcome"] = outcome.as_str().into();
         }
+        Ok(json)
     }
 
     fn name(&self) -> String {
@@ -120,7 +73,7 @@ impl Drifted {
     }
 }
 
-impl Report {
+impl Comparison {
     /// Shows the differences, and the outcome of each correction.
     pub(super) fn show(
         &self,
@@ -129,22 +82,20 @@ impl Report {
     ) -> Outcome {
         self.summarize(outcomes);
         session.output.answer(
-            &to_json(&self.json(outcomes))?,
+            &self.json(outcomes)?,
             || self.differences.iter().map(Drifted::name).collect(),
             |wide| self.table(outcomes, wide),
         )
     }
 
-    fn json(&self, outcomes: Option<&[CorrectionOutcome]>) -> Json<'_> {
+    fn json(&self, outcomes: Option<&[CorrectionOutcome]>) -> Outcome<Value> {
         let items = self.differences.iter().enumerate();
-        let items = items.map(|(index, drifted)| Item {
-            difference: drifted.view(),
-            outcome: outcomes.and_then(|outcomes| outcomes.get(index)).copied(),
-        });
-        Json {
-            items: items.collect(),
-            counts: &self.counts,
-        }
+        let item = |(index, drifted): (usize, &Drifted)| {
+            drifted.json(outcomes.and_then(|outcomes| outcomes.get(index)).copied())
+        };
+        let mut json = to_json(&self.counts)?;
+        json["items"] = items.map(item).collect::<Outcome<_>>()?;
+        Ok(json)
     }
 
     fn summarize(&self, outcomes: Option<&[CorrectionOutcome]>) {
@@ -306,8 +257,6 @@ fn figures(object: &Object<'_>, limits: Option<&Spec>) -> Figures {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
-
     use super::*;
 
     fn with_names(mut value: Value) -> Value {
@@ -368,12 +317,8 @@ mod tests {
     fn what_is_gone_is_an_item_with_what_the_ledger_has() {
         let object = with_names(json!({"usage": {"pods": "1"}, "sequence": 7}));
         let gone = Drifted::Gone(serde_json::from_value(object.clone()).unwrap());
-        let item = Item {
-            difference: gone.view(),
-            outcome: Some(CorrectionOutcome::Corrected),
-        };
         assert_eq!(
-            serde_json::to_value(item).unwrap(),
+            gone.json(Some(CorrectionOutcome::Corrected)).unwrap(),
             with_names(json!({"difference": "gone", "known": object, "outcome": "corrected"}))
         );
     }

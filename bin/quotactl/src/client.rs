@@ -7,14 +7,13 @@ use std::{io::BufReader, io::Read, time::Duration};
 
 use http::{Method, StatusCode};
 use quota_client::{
-    http::{self as api, Address, Call, Error, Events, Options, Retry},
+    http::{self as api, Address, Call, Error, Events, Retry},
     wire::Page,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{
-    args::Global,
     config::Connection,
     failure::{Failure, Outcome},
     problem,
@@ -63,17 +62,8 @@ impl Reply {
 
 impl Client {
     /// A client for a connection.
-    pub(crate) fn new(connection: &Connection, global: &Global) -> Outcome<Self> {
-        let options = Options {
-            token: connection.token.clone(),
-            ca: connection.ca.clone(),
-            identity: connection.cert.clone().zip(connection.key.clone()),
-            timeout: global.timeout.get(),
-            retry: Retry::NEVER,
-            change_reason: global.reason.clone(),
-            user_agent: concat!("quotactl/", env!("CARGO_PKG_VERSION")).to_owned(),
-        };
-        let once = api::Client::new(&connection.server, options);
+    pub(crate) fn new(connection: &Connection) -> Outcome<Self> {
+        let once = api::Client::new(&connection.server, connection.options.clone());
         let once = once.map_err(|error| problem::failure(&error, None))?;
         let patient = once.with_retry(PATIENT);
         Ok(Self { once, patient })

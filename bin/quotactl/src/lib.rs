@@ -138,7 +138,7 @@ fn act(arguments: &Arguments, matches: &ArgMatches) -> Outcome {
 fn session(global: &Global, matches: &ArgMatches, output: Output) -> Outcome<Session> {
     let connection = Connection::resolve(global, &config::read(global)?)?;
     Ok(Session {
-        client: Client::new(&connection, global)?,
+        client: Client::new(&connection)?,
         output,
         scope: Scope {
             given: connection.namespace,

@@ -3,29 +3,21 @@
 //! Flags and environment override the context, and the context overrides the default. The token of a context is sent
 //! only to the server of the context.
 
-use std::path::PathBuf;
+use quota_client::http::{Options, Retry, Token};
 
-use quota_client::http::Token;
-
-use super::file::{Context, File};
+use super::file::File;
 use crate::{args::Global, failure::Outcome};
 
 /// The default address of quotad.
 const DEFAULT_SERVER: &str = "http://127.0.0.1:8480";
 
-/// The address of a daemon, and the credentials for it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The daemon that a command calls, and how.
+#[derive(Clone, Debug)]
 pub(crate) struct Connection {
     /// The URL of the API.
     pub(crate) server: String,
-    /// The file with the CA certificates to trust; none: those of the system.
-    pub(crate) ca: Option<PathBuf>,
-    /// The file with the client certificate.
-    pub(crate) cert: Option<PathBuf>,
-    /// The file with the private key of the client certificate.
-    pub(crate) key: Option<PathBuf>,
-    /// The bearer token.
-    pub(crate) token: Option<Token>,
+    /// The credentials for it, and what else the client is told.
+    pub(crate) options: Options,
     /// The namespace that commands apply to.
     pub(crate) namespace: Option<String>,
 }
@@ -44,35 +36,33 @@ impl Connection {
         };
         // Another server gets nothing of a context that nobody named.
         let context = context.filter(|_| named.is_some() || global.server.is_none());
-        let own = context.map(Self::of_context).unwrap_or_default();
-        let token = global.token_file.clone().map(Token::File);
+        let own = context.cloned().unwrap_or_default();
+        let token_file = global.token_file.clone().or(own.token_file);
         // A certificate and its key belong together.
         let (cert, key) = match global.cert.is_some() {
             true => (global.cert.clone(), global.key.clone()),
             false => (own.cert, own.key),
         };
-        let server = [global.server.clone().unwrap_or_default(), own.server];
-        let server = server.into_iter().find(|server| !server.is_empty());
+        let servers = [global.server.clone(), own.server];
+        let server = servers
+            .into_iter()
+            .flatten()
+            .find(|server| !server.is_empty());
+        let options = Options {
+            token: token_file.map(Token::File).or(own.token.map(Token::Text)),
+            ca: global.ca.clone().or(own.ca),
+            identity: cert.zip(key),
+            timeout: global.timeout.get(),
+            retry: Retry::NEVER,
+            change_reason: global.reason.clone(),
+            user_agent: concat!("quotactl/", env!("CARGO_PKG_VERSION")).to_owned(),
+        };
+        let own_namespace = own.namespace.filter(|name| !name.is_empty());
         Ok(Self {
             server: server.unwrap_or_else(|| DEFAULT_SERVER.to_owned()),
-            ca: global.ca.clone().or(own.ca),
-            cert,
-            key,
-            token: token.or(own.token),
-            namespace: global.namespace.clone().or(own.namespace),
+            options,
+            namespace: global.namespace.clone().or(own_namespace),
         })
-    }
-
-    fn of_context(context: &Context) -> Self {
-        let token = context.token_file.clone().map(Token::File);
-        Self {
-            server: context.server.clone().unwrap_or_default(),
-            ca: context.ca.clone(),
-            cert: context.cert.clone(),
-            key: context.key.clone(),
-            token: token.or_else(|| context.token.clone().map(Token::Text)),
-            namespace: context.namespace.clone().filter(|name| !name.is_empty()),
-        }
     }
 }
 
@@ -103,17 +93,23 @@ contexts:
     fn flags_go_before_the_context_and_that_before_the_default() {
         let current = resolve("", &file()).unwrap();
         assert_eq!(current.server, "https://prod");
-        assert_eq!(current.token, Some(Token::File("/t/prod".into())));
+        assert_eq!(current.options.token, Some(Token::File("/t/prod".into())));
         assert_eq!(current.namespace.as_deref(), Some("team-a"));
         let other = resolve("--context test -n b --token-file /t/mine", &file()).unwrap();
         assert_eq!(other.server, "http://test");
-        assert_eq!(other.token, Some(Token::File("/t/mine".into())));
-        assert_eq!((other.namespace.as_deref(), other.ca), (Some("b"), None));
+        assert_eq!(other.options.token, Some(Token::File("/t/mine".into())));
+        assert_eq!(
+            (other.namespace.as_deref(), other.options.ca),
+            (Some("b"), None)
+        );
         let in_clear = resolve("--context test", &file()).unwrap();
-        assert_eq!(in_clear.token, Some(Token::Text("secret".to_owned())));
+        assert_eq!(
+            in_clear.options.token,
+            Some(Token::Text("secret".to_owned()))
+        );
         let default = resolve("", &File::default()).unwrap();
         assert_eq!(
-            (default.server.as_str(), default.token),
+            (default.server.as_str(), default.options.token),
             (DEFAULT_SERVER, None)
         );
         assert_eq!(
@@ -125,10 +121,10 @@ contexts:
     #[test]
     fn a_token_goes_only_where_it_belongs() {
         let elsewhere = resolve("--server https://evil", &file()).unwrap();
-        assert_eq!((elsewhere.token, elsewhere.namespace), (None, None));
+        assert_eq!((elsewhere.options.token, elsewhere.namespace), (None, None));
         let forwarded = resolve("--context prod --server https://127.0.0.1:1", &file());
         assert_eq!(
-            forwarded.unwrap().token,
+            forwarded.unwrap().options.token,
             Some(Token::File("/t/prod".into()))
         );
     }

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
-use quota_semantics::Period;
+use quota_semantics::{Period, resource::ResourceList};
 
 pub(crate) use bench::Bench;
 pub(crate) use checkpoint::Checkpoint;
@@ -28,7 +28,7 @@ pub(crate) use get::{
     DeadLetters, Get, GetArgs, Named, Objects, Range, Reservations, UsageOf, When,
 };
 pub(crate) use ledger::{Jobs, Ledger, LedgerPath, Signed};
-pub(crate) use manifest::{Amounts, Delete, DeleteWhat, Files, Reserve};
+pub(crate) use manifest::{Delete, DeleteWhat, Files, Reserve};
 pub(crate) use token::{CreateToken, Token};
 pub(crate) use view::{Describe, Explain, History};
 
@@ -250,7 +250,7 @@ pub(crate) enum Online {
         uid: String,
         /// The amounts to commit, if they are less than the reserved amounts.
         #[arg(long, value_name = "RESOURCE=QUANTITY,…", value_parser = amounts)]
-        request: Option<Amounts>,
+        request: Option<ResourceList>,
     },
     /// Release a reservation.
     Release {

@@ -7,13 +7,13 @@ use quota_client::{
     http::Address,
     wire::{Holder, Reservation, ReserveRequest},
 };
-use quota_semantics::{Name, Period, quantity::Quantity, uid::Uid};
+use quota_semantics::{Period, resource::ResourceList, uid::Uid};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::{
     apply::note_warnings,
-    args::{Amounts, Reserve},
+    args::Reserve,
     client::Reply,
     failure::{Failure, Outcome},
     manifest::{self, Document, text},
@@ -25,7 +25,7 @@ pub(crate) fn reserve(session: &Session, args: &Reserve) -> Outcome {
     if let (Some(request), Some(uid)) = (&args.request, &args.uid) {
         let request = ReserveRequest {
             ttl: args.ttl,
-            ..ReserveRequest::of_amounts(holder_of(args, uid), quantities(request)?)
+            ..ReserveRequest::of_amounts(holder_of(args, uid), request.clone())
         };
         return ask(session, session.scope.of_one("a reservation")?, &request);
     }
@@ -104,15 +104,6 @@ fn holder_of(args: &Reserve, uid: &Uid) -> Holder<'static> {
     Holder::new(api_version, kind, name, uid.clone())
 }
 
-fn quantities(amounts: &Amounts) -> Outcome<Vec<(Name, Quantity)>> {
-    let amount = |(resource, text): (&String, &String)| -> Outcome<(Name, Quantity)> {
-        let amount = text.parse::<Quantity>();
-        let amount = amount.map_err(|error| Failure::general(format!("{resource}: {error}")))?;
-        Ok((resource.as_str().into(), amount))
-    };
-    amounts.iter().map(amount).collect()
-}
-
 fn ask(session: &Session, namespace: &str, request: &impl Serialize) -> Outcome {
     let address = Address::in_namespace(namespace, ["reservations"]);
     let reply = session.client.send_json(Method::POST, &address, request)?;
@@ -148,7 +139,7 @@ pub(crate) fn extend(session: &Session, uid: &str, ttl: Period) -> Outcome {
 }
 
 /// `commit`.
-pub(crate) fn commit(session: &Session, uid: &str, request: Option<&Amounts>) -> Outcome {
+pub(crate) fn commit(session: &Session, uid: &str, request: Option<&ResourceList>) -> Outcome {
     let address = one(session, [uid, "commit"])?;
     let client = &session.client;
     let reply = match request {

@@ -2,8 +2,8 @@
 
 use clap::Args;
 
-use super::{Amounts, amounts, at_least_one};
-use quota_semantics::Period;
+use super::{amounts, at_least_one};
+use quota_semantics::{Period, resource::ResourceList};
 
 /// The settings of a measurement.
 #[derive(Args, Clone, Debug)]
@@ -33,7 +33,7 @@ pub(crate) struct Bench {
     pub(crate) release: Option<u8>,
     /// The resources to reserve; each has a limit in each namespace.
     #[arg(long, value_name = "RESOURCE=QUANTITY,…", default_value = "pods=1,requests.cpu=100m,requests.memory=128Mi", value_parser = amounts)]
-    pub(crate) resources: Amounts,
+    pub(crate) resources: ResourceList,
     /// The lifetime of reservations that are not released [default: the daemon's].
     #[arg(long, value_name = "TIME", conflicts_with = "events")]
     pub(crate) ttl: Option<Period>,

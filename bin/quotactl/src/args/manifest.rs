@@ -1,9 +1,9 @@
 //! Manifests, and reservations.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Subcommand};
-use quota_semantics::{Period, quantity::Quantity, uid::Uid};
+use quota_semantics::{Period, resource::ResourceList, uid::Uid};
 
 /// Manifests.
 #[derive(Args, Debug)]
@@ -54,7 +54,7 @@ pub(crate) struct Reserve {
     pub(crate) files: Vec<PathBuf>,
     /// The amounts to reserve.
     #[arg(long, value_name = "RESOURCE=QUANTITY,…", value_parser = amounts, requires = "uid")]
-    pub(crate) request: Option<Amounts>,
+    pub(crate) request: Option<ResourceList>,
     /// The uid of the object that the reservation is for.
     #[arg(long, value_parser = uid)]
     pub(crate) uid: Option<Uid>,
@@ -76,25 +76,20 @@ fn uid(text: &str) -> Result<Uid, String> {
     Uid::new(text).map_err(|error| error.to_string())
 }
 
-/// Quantities by resource, as text.
-pub(crate) type Amounts = BTreeMap<String, String>;
-
-pub(super) fn amounts(text: &str) -> Result<Amounts, String> {
-    let mut amounts = Amounts::new();
+pub(super) fn amounts(text: &str) -> Result<ResourceList, String> {
+    let mut amounts = ResourceList::new();
     for part in text.split(',') {
         let (resource, quantity) = part
             .split_once('=')
             .filter(|(resource, _)| !resource.is_empty())
             .ok_or_else(|| format!("{part:?} is not RESOURCE=QUANTITY"))?;
-        quantity
-            .parse::<Quantity>()
+        let quantity = quantity
+            .parse()
             .map_err(|error| format!("{resource}: {error}"))?;
-        if amounts
-            .insert(resource.to_owned(), quantity.to_owned())
-            .is_some()
-        {
+        if amounts.get(resource).is_some() {
             return Err(format!("{resource} is given twice"));
         }
+        amounts.insert(resource.into(), quantity);
     }
     Ok(amounts)
 }

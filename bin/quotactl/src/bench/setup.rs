@@ -7,11 +7,11 @@ use std::{
 
 use http::Method;
 use quota_client::http::Address;
+use quota_semantics::resource::ResourceList;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::super::{
-    args::Amounts,
     client::Client,
     failure::{Exit, Failure, Outcome},
     output::note,
@@ -44,12 +44,12 @@ impl<'a> Quotas<'a> {
     pub(super) fn set(
         client: &'a Client,
         namespaces: &'a [String],
-        resources: &Amounts,
+        resources: &ResourceList,
         stop: &CancellationToken,
     ) -> Outcome<Self> {
         let hard: serde_json::Map<_, _> = resources
-            .keys()
-            .map(|resource| (resource.clone(), HARD.into()))
+            .names()
+            .map(|resource| (resource.to_string(), HARD.into()))
             .collect();
         let manifest = json!({
             "apiVersion": "v1", "kind": "ResourceQuota",

@@ -1,6 +1,6 @@
 //! Figures of quotas: the available amount, and the used share of a limit.
 
-use quota_client::wire::{CheckedLimit, CheckedQuota, QuotaUsage, Total};
+use quota_client::wire::{CheckedLimit, CheckedQuota, QuotaUsage, ResourceUsage, Total};
 use quota_semantics::quantity::Quantity;
 
 use super::{
@@ -79,6 +79,21 @@ pub(crate) fn checked_quotas(quotas: &[CheckedQuota]) -> Option<Table> {
     (!table.is_empty()).then_some(table)
 }
 
+/// The limits of quotas, each with its used amount and its used share: the fullest first.
+pub(crate) fn fullest(quotas: &[QuotaUsage]) -> Vec<(&QuotaUsage, &ResourceUsage, Quantity, f64)> {
+    let limits = quotas
+        .iter()
+        .flat_map(|quota| quota.resources.iter().map(move |limit| (quota, limit)));
+    let figures = limits.map(|(quota, limit)| {
+        let used = limit.used.clone().unwrap_or_default();
+        let share = share(&limit.hard, &used, &limit.reserved);
+        (quota, limit, used, share)
+    });
+    let mut figures: Vec<_> = figures.collect();
+    figures.sort_by(|(.., a), (.., b)| b.total_cmp(a));
+    figures
+}
+
 /// Usage as a table: for each namespace the figures of each quota, the fullest limit first; then the sums, including
 /// resources without a limit, if they are requested or the namespace has no quota.
 pub(crate) fn usage_table<'a>(
@@ -104,17 +119,7 @@ pub(crate) fn usage_table<'a>(
             let namespace = all.then(|| namespace.into());
             table.row(namespace.into_iter().chain(cells));
         };
-        let limits = quotas
-            .iter()
-            .flat_map(|quota| quota.resources.iter().map(move |limit| (quota, limit)));
-        let figures = limits.map(|(quota, limit)| {
-            let used = limit.used.clone().unwrap_or_default();
-            let share = share(&limit.hard, &used, &limit.reserved);
-            (quota, limit, used, share)
-        });
-        let mut figures: Vec<_> = figures.collect();
-        figures.sort_by(|(.., a), (.., b)| b.total_cmp(a));
-        for (quota, limit, used, share) in figures {
+        for (quota, limit, used, share) in fullest(quotas) {
             let available = available(&limit.hard, &used, &limit.reserved);
             let [hard, used, reserved, available] =
                 in_one_unit([&limit.hard, &used, &limit.reserved, &available]);

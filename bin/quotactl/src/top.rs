@@ -5,7 +5,7 @@ use quota_client::wire::{NamespaceUsage, Page, Usage};
 
 use super::{
     failure::Outcome,
-    figures::{percent, share},
+    figures::{fullest, percent},
     output::note,
     session::Session,
     table::{Table, Text},
@@ -92,35 +92,18 @@ fn limits(session: &Session, namespace: &str, most: usize) -> Outcome {
     let answer = session.client.get::<Usage>(&address)?;
     let usage = answer.content;
     session.note_lag(usage.lagging);
-    let mut rows: Vec<(f64, [Text; 7])> = Vec::new();
-    for quota in &usage.quotas {
-        for limit in &quota.resources {
-            let used = limit.used.clone().unwrap_or_default();
-            let share = share(&limit.hard, &used, &limit.reserved);
-            let [hard, used, reserved] = in_one_unit([&limit.hard, &used, &limit.reserved]);
-            let row = [
-                quota.name.to_string().into(),
-                limit.resource.to_string().into(),
-                percent(share).into(),
-                bar(share).into(),
-                used,
-                reserved,
-                hard,
-            ];
-            rows.push((share, row));
-        }
-    }
-    if rows.is_empty() {
+    let mut limits = fullest(&usage.quotas);
+    if limits.is_empty() {
         session.note_empty();
     }
-    rows.sort_by(|a, b| b.0.total_cmp(&a.0));
-    rows.truncate(most);
+    limits.truncate(most);
     session.output.answer(
         &answer.json,
         || {
-            rows.iter()
-                .map(|(_, row)| format!("{}/{}", row[0].whole(), row[1].whole()))
-                .collect()
+            let limits = limits.iter();
+            let names =
+                limits.map(|(quota, limit, ..)| format!("{}/{}", quota.name, limit.resource));
+            names.collect()
         },
         |_| {
             let mut table = Table::new(&[
@@ -132,8 +115,17 @@ fn limits(session: &Session, namespace: &str, most: usize) -> Outcome {
                 ">RESERVED",
                 ">HARD",
             ]);
-            for (_, row) in &rows {
-                table.row(row.clone());
+            for (quota, limit, used, share) in &limits {
+                let [hard, used, reserved] = in_one_unit([&limit.hard, used, &limit.reserved]);
+                table.row([
+                    quota.name.to_string().into(),
+                    limit.resource.to_string().into(),
+                    percent(*share).into(),
+                    bar(*share).into(),
+                    used,
+                    reserved,
+                    hard,
+                ]);
             }
             table
         },

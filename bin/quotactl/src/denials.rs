@@ -38,39 +38,28 @@ pub(crate) fn fetch(
 
 /// Denials as a table.
 pub(crate) fn table(denials: &[Denial], all: bool, wide: bool) -> Table {
-    let mut titles = vec!["AGE", "OBJECT", "REASON", "SHORT OF"];
-    if all {
-        titles.insert(1, "NAMESPACE");
-    }
-    if wide {
-        titles.extend(["ACTOR", "UID", "DETAIL"]);
-    }
-    let mut table = Table::new(&titles);
     let now = age::now();
-    for denial in denials {
-        let object = &denial.object;
-        let name = match object.name.is_empty() {
-            true => object.uid.to_string(),
-            false => object.name.to_string(),
-        };
-        let mut row = vec![
-            age::span(now.since(denial.time)),
-            format!("{}/{name}", object.resource),
-            denial.reason.to_string(),
-            short_of(&denial.quotas),
-        ];
-        if all {
-            row.insert(1, denial.namespace.to_string());
-        }
-        if wide {
-            let actor = &denial.actor;
-            row.push(actor.user.as_ref().unwrap_or(&actor.principal).to_string());
-            row.push(object.uid.to_string());
-            row.push(denial.detail.clone());
-        }
-        table.row(row);
-    }
-    table
+    let name = |Denial { object, .. }: &Denial| match object.name.is_empty() {
+        true => format!("{}/{}", object.resource, object.uid),
+        false => format!("{}/{}", object.resource, object.name),
+    };
+    let actor = |Denial { actor, .. }: &Denial| {
+        let user = actor.user.as_ref().unwrap_or(&actor.principal);
+        user.to_string()
+    };
+    Table::of(
+        denials,
+        &[
+            (true, "AGE", &|it| age::span(now.since(it.time))),
+            (all, "NAMESPACE", &|it| it.namespace.to_string()),
+            (true, "OBJECT", &name),
+            (true, "REASON", &|it| it.reason.to_string()),
+            (true, "SHORT OF", &|it| short_of(&it.quotas)),
+            (wide, "ACTOR", &actor),
+            (wide, "UID", &|it| it.object.uid.to_string()),
+            (wide, "DETAIL", &|it| it.detail.clone()),
+        ],
+    )
 }
 
 /// The exceeded limits, as in `compute/requests.cpu: 2 wanted, 500m left`.

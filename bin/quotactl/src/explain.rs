@@ -69,31 +69,26 @@ fn summary(explained: &Explanation) -> String {
 }
 
 fn table(parts: &[Contribution], wide: bool) -> Table {
-    let mut titles = vec!["KIND", "RESOURCE", "NAME", ">AMOUNT", ">ENTRY", "EXPIRES"];
-    if wide {
-        titles.push("UID");
-    }
-    let mut table = Table::new(&titles);
     let now = age::now();
-    for part in parts {
-        let kind = match part.kind {
-            Kind::Object => "object",
-            Kind::Commit => "commit",
-            Kind::Reservation => "reservation",
-        };
-        let expires = part.expiration_time.map(|time| age::left(time, now));
-        let mut row = vec![
-            kind.to_owned(),
-            part.resource.to_string(),
-            part.name.to_string(),
-            part.amount.exact().to_string(),
-            part.sequence.to_string(),
-            expires.unwrap_or_else(|| "-".to_owned()),
-        ];
-        if wide {
-            row.push(part.uid.to_string());
-        }
-        table.row(row);
-    }
-    table
+    let kind = |part: &Contribution| match part.kind {
+        Kind::Object => "object".to_owned(),
+        Kind::Commit => "commit".to_owned(),
+        Kind::Reservation => "reservation".to_owned(),
+    };
+    let expires = |part: &Contribution| match part.expiration_time {
+        Some(time) => age::left(time, now),
+        None => "-".to_owned(),
+    };
+    Table::of(
+        parts,
+        &[
+            (true, "KIND", &kind),
+            (true, "RESOURCE", &|it| it.resource.to_string()),
+            (true, "NAME", &|it| it.name.to_string()),
+            (true, ">AMOUNT", &|it| it.amount.exact().to_string()),
+            (true, ">ENTRY", &|it| it.sequence.to_string()),
+            (true, "EXPIRES", &expires),
+            (wide, "UID", &|it| it.uid.to_string()),
+        ],
+    )
 }

@@ -81,7 +81,21 @@ struct Column {
     numbers: bool,
 }
 
+/// A column of a table of items: whether it is shown, its title, and the cell of an item.
+pub(crate) type ColumnOf<'a, T> = (bool, &'static str, &'a dyn Fn(&T) -> String);
+
 impl Table {
+    /// A table with a row for each item. Titles are as for [`Table::new`].
+    pub(crate) fn of<T>(items: &[T], columns: &[ColumnOf<'_, T>]) -> Self {
+        let shown = || columns.iter().filter(|(is_shown, ..)| *is_shown);
+        let titles: Vec<_> = shown().map(|(_, title, _)| *title).collect();
+        let mut table = Self::new(&titles);
+        for item in items {
+            table.row(shown().map(|(.., cell)| cell(item)));
+        }
+        table
+    }
+
     /// A table with these columns. Columns whose title begins with `>` contain numbers, and are right-aligned.
     pub(crate) fn new(titles: &[&'static str]) -> Self {
         let column = |title: &&'static str| Column {

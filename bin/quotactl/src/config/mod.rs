@@ -175,33 +175,24 @@ fn get(file: &File, output: &Output) -> Outcome {
 }
 
 fn table(items: &[Item<'_>], wide: bool) -> Table {
-    let mut titles = vec!["CURRENT", "NAME", "SERVER", "NAMESPACE"];
-    if wide {
-        titles.extend(["CA", "CERT", "TOKEN"]);
-    }
-    let mut table = Table::new(&titles);
-    for item in items {
-        let Context {
-            server,
-            namespace,
-            ca,
-            cert,
-            token_file,
-            token,
-            ..
-        } = &item.context;
-        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
-        let text = |text: Option<String>| text.unwrap_or_default();
-        let current = if item.current { "*" } else { "-" };
-        let mut row = vec![current.to_owned(), item.name.to_owned()];
-        row.extend([server, namespace].map(|field| text(field.clone())));
-        if wide {
-            row.extend([ca, cert].map(|file| text(path(file))));
-            row.push(text(path(token_file).or_else(|| token.clone())));
-        }
-        table.row(row);
-    }
-    table
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+    let file = |file: &Option<PathBuf>| path(file).unwrap_or_default();
+    let current = |it: &Item<'_>| if it.current { "*" } else { "-" }.to_owned();
+    let token =
+        |it: &Item<'_>| path(&it.context.token_file).unwrap_or_else(|| text(&it.context.token));
+    Table::of(
+        items,
+        &[
+            (true, "CURRENT", &current),
+            (true, "NAME", &|it| it.name.to_owned()),
+            (true, "SERVER", &|it| text(&it.context.server)),
+            (true, "NAMESPACE", &|it| text(&it.context.namespace)),
+            (wide, "CA", &|it| file(&it.context.ca)),
+            (wide, "CERT", &|it| file(&it.context.cert)),
+            (wide, "TOKEN", &token),
+        ],
+    )
 }
 
 /// The file as it is printed.

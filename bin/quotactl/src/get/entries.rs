@@ -95,32 +95,20 @@ impl List for DeadLetters {
     }
 
     fn table(&self, _: &Session, letters: &[DeadLetter], wide: bool) -> Table {
-        letters_table(letters, wide)
+        Table::of(
+            letters,
+            &[
+                (true, ">ENTRY", &|it| it.sequence.to_string()),
+                (true, "TIME", &|it| it.time.to_string()),
+                (true, "SOURCE", &|it| it.source.clone()),
+                (true, ">POSITION", &|it| it.position.to_string()),
+                (true, "REASON", &|it| it.reason.clone()),
+                (wide, "PAYLOAD", &|it| it.payload.clone()),
+            ],
+        )
     }
 
     fn note_empty(&self, _: &Session) {
         note("No dead letters found");
     }
-}
-
-fn letters_table(letters: &[DeadLetter], wide: bool) -> Table {
-    let mut titles = vec![">ENTRY", "TIME", "SOURCE", ">POSITION", "REASON"];
-    if wide {
-        titles.push("PAYLOAD");
-    }
-    let mut table = Table::new(&titles);
-    for letter in letters {
-        let mut row = vec![
-            letter.sequence.to_string(),
-            letter.time.to_string(),
-            letter.source.clone(),
-            letter.position.to_string(),
-            letter.reason.clone(),
-        ];
-        if wide {
-            row.push(letter.payload.clone());
-        }
-        table.row(row);
-    }
-    table
 }

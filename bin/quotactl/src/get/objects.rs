@@ -39,29 +39,18 @@ impl List for Objects {
 }
 
 fn table(objects: &[Object<'_>], all: bool, wide: bool) -> Table {
-    let mut titles = vec!["RESOURCE", "NAME", "COUNTS"];
-    if all {
-        titles.insert(0, "NAMESPACE");
-    }
-    if wide {
-        titles.extend(["UID", ">SEQUENCE"]);
-    }
-    let mut table = Table::new(&titles);
-    for object in objects {
-        let mut row = Vec::with_capacity(titles.len());
-        if all {
-            row.push(object.namespace.to_string());
-        }
-        row.push(object.resource.to_string());
-        row.push(object.name.to_string());
-        row.push(object.usage.pretty());
-        if wide {
-            row.push(object.uid.to_string());
-            row.push(object.sequence.map(|it| it.to_string()).unwrap_or_default());
-        }
-        table.row(row);
-    }
-    table
+    let sequence = |it: &Object<'_>| it.sequence.map(|it| it.to_string()).unwrap_or_default();
+    Table::of(
+        objects,
+        &[
+            (all, "NAMESPACE", &|it| it.namespace.to_string()),
+            (true, "RESOURCE", &|it| it.resource.to_string()),
+            (true, "NAME", &|it| it.name.to_string()),
+            (true, "COUNTS", &|it| it.usage.pretty()),
+            (wide, "UID", &|it| it.uid.to_string()),
+            (wide, ">SEQUENCE", &sequence),
+        ],
+    )
 }
 
 #[cfg(test)]

@@ -66,37 +66,26 @@ fn one(namespace: &str, uid: &str) -> Address {
 }
 
 fn table(reservations: &[Reservation<'_>], all: bool, wide: bool) -> Table {
-    let mut titles = vec!["UID", "FOR", "RESERVED", "STATE", "EXPIRES", "AGE"];
-    if all {
-        titles.insert(0, "NAMESPACE");
-    }
-    if wide {
-        titles.extend(["CREATED", "EXPIRATION"]);
-    }
-    let mut table = Table::new(&titles);
     let now = age::now();
-    for reservation in reservations {
-        let (created, expiration) = (reservation.created_time, reservation.expiration_time);
-        let mut row = Vec::with_capacity(titles.len());
-        if all {
-            row.push(reservation.namespace.to_string());
-        }
-        row.push(reservation.reserved_by.uid.to_string());
-        row.push(reservation::holder(&reservation.reserved_by));
-        row.push(reservation.reserved.pretty());
-        row.push(reservation.state.to_string());
-        // Only what is pending has an end before it.
-        row.push(match &*reservation.state {
-            "pending" => age::left(expiration, now),
-            _ => String::new(),
-        });
-        row.push(age::span(now.since(created)));
-        if wide {
-            row.extend([created.to_string(), expiration.to_string()]);
-        }
-        table.row(row);
-    }
-    table
+    // Only what is pending has an end before it.
+    let left = |it: &Reservation<'_>| match &*it.state {
+        "pending" => age::left(it.expiration_time, now),
+        _ => String::new(),
+    };
+    Table::of(
+        reservations,
+        &[
+            (all, "NAMESPACE", &|it| it.namespace.to_string()),
+            (true, "UID", &|it| it.reserved_by.uid.to_string()),
+            (true, "FOR", &|it| reservation::holder(&it.reserved_by)),
+            (true, "RESERVED", &|it| it.reserved.pretty()),
+            (true, "STATE", &|it| it.state.to_string()),
+            (true, "EXPIRES", &left),
+            (true, "AGE", &|it| age::span(now.since(it.created_time))),
+            (wide, "CREATED", &|it| it.created_time.to_string()),
+            (wide, "EXPIRATION", &|it| it.expiration_time.to_string()),
+        ],
+    )
 }
 
 #[cfg(test)]

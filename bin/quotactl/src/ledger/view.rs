@@ -14,6 +14,7 @@ use crate::{
     failure::Outcome,
     figures::{available, usage_table},
     output::{Format, Output},
+    reservation::named,
     table::Table,
 };
 
@@ -167,14 +168,10 @@ fn pending(reservations: &[Pending]) -> Table {
     let mut table = Table::new(&["NAMESPACE", "RESERVATION", "FOR", "RESERVED", "EXPIRATION"]);
     for reservation in reservations {
         let holder = &reservation.reserved_by;
-        let target = match (holder.kind.is_empty(), holder.name.is_empty()) {
-            (false, false) => format!("{}/{}", holder.kind, holder.name),
-            _ => format!("{}{}", holder.kind, holder.name),
-        };
         table.row([
             reservation.namespace.to_string(),
             holder.uid.clone(),
-            target,
+            named(&holder.kind, &holder.name),
             reservation.reserved.pretty(),
             reservation.expiration_time.to_string(),
         ]);

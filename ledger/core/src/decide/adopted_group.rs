@@ -82,7 +82,7 @@ pub(super) fn end(state: &State, name: &Name, uid: &Uid) -> Vec<Event> {
 }
 
 /// Ends a group that a relist has not reported. The end is not final: the group counts again when it is observed again.
-pub(super) fn unlisted(record: &GroupRecord, began: Sequence) -> [Event; 2] {
+pub(super) fn unlisted(record: &GroupRecord, began: Sequence) -> Vec<Event> {
     let ending = Ending {
         uid: record.uid.clone(),
         namespace: Name::default(),
@@ -92,7 +92,7 @@ pub(super) fn unlisted(record: &GroupRecord, began: Sequence) -> [Event; 2] {
         cause: Cause::Relist { began },
     };
     let name = record.name.clone();
-    [
+    vec![
         Event::ObjectEnded(Box::new(ending)),
         Event::GroupDeleted { name },
     ]

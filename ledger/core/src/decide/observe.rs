@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{adopted_group, names, namespaces, quota::adopted_version};
+use super::{adopted_group, names, namespaces, quota::adopted_version, relist};
 use crate::{
     event::{Cursor, DeadLetter, Event, GroupRecord, NamespaceRecord, Observed, QuotaRecord},
     state::State,
@@ -183,16 +183,7 @@ fn deleted(state: &State, uid: Uid, namespace: Name, quota: Option<Name>) -> Ver
 /// # Errors
 /// The sighting.
 pub fn replace(state: &State, source: &Name, sighting: Sighting) -> Result<Vec<Event>, Sighting> {
-    let is_replaced = match &sighting {
-        Sighting::Alive { object, .. } => {
-            state.is_to_be_replaced(source, &object.uid, &object.resource, &object.namespace)
-        }
-        Sighting::Namespace(record) => state.is_namespace_to_be_replaced(source, &record.name),
-        Sighting::Group { record, .. } => state.is_group_to_be_replaced(source, &record.name),
-        Sighting::Deleted { .. }
-        | Sighting::NamespaceEnded { .. }
-        | Sighting::GroupEnded { .. } => false,
-    };
+    let is_replaced = relist::is_to_be_replaced(state, source, &sighting);
     match sighting {
         // A footprint that was recorded by another rule is no guide: the object may have counted as a replica then.
         Sighting::Alive { mut object, quota } if is_replaced => {

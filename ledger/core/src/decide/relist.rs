@@ -8,7 +8,7 @@ use crate::{
     event::{
         Cause, Event, RelistBegin, RelistClose, RelistEnd, RelistOutcome, RelistScope, Sequence,
     },
-    state::{RelistView, State},
+    state::{KIND_OF_GROUPS, Kind, Listable, RelistView, State, kind_of_namespace},
 };
 use quota_semantics::{Name, Timestamp, uid::Uid};
 
@@ -73,17 +73,45 @@ pub fn begin_relist(state: &State, begin: RelistBegin, resets_versions: bool) ->
 /// The object of a sighting that changes nothing, if a relist of its source has to record that it is listed.
 #[must_use]
 pub fn listed<'a>(state: &State, source: &Name, sighting: &'a Sighting) -> Option<&'a Uid> {
+    if state.relist_count() == 0 {
+        return None;
+    }
+    let (uid, _, recorded) = alive(state, sighting)?;
+    state.awaits(source, recorded?).then_some(uid)
+}
+
+/// Whether an open relist of this source replaces the record of the object of a sighting, and has not reported the
+/// object yet.
+pub(super) fn is_to_be_replaced(state: &State, source: &Name, sighting: &Sighting) -> bool {
+    if state.version_resets().is_empty() {
+        return false;
+    }
+    let alive = alive(state, sighting);
+    alive.is_some_and(|(_, kind, recorded)| state.is_to_be_replaced(source, kind, recorded))
+}
+
+/// The object that a sighting reports as alive, its kind as reported, and its record.
+fn alive<'s, 'a>(
+    state: &'s State,
+    sighting: &'a Sighting,
+) -> Option<(&'a Uid, Kind<'a>, Option<Listable<'s>>)> {
     match sighting {
-        Sighting::Alive { object, .. } if state.awaits(source, &object.namespace, &object.uid) => {
-            Some(&object.uid)
+        Sighting::Alive { object, .. } => {
+            let kind = (object.resource.as_str(), Some(object.namespace.as_str()));
+            let recorded = state.listable_object(&object.namespace, &object.uid);
+            Some((&object.uid, kind, recorded))
         }
-        Sighting::Namespace(record) if state.awaits_namespace(source, &record.name) => {
-            Some(&record.uid)
+        Sighting::Namespace(record) => {
+            let recorded = state.listable_namespace(&record.name);
+            Some((&record.uid, kind_of_namespace(&record.name), recorded))
         }
-        Sighting::Group { record, .. } if state.awaits_group(source, &record.name) => {
-            Some(&record.uid)
+        Sighting::Group { record, .. } => {
+            let recorded = state.listable_group(&record.name);
+            Some((&record.uid, KIND_OF_GROUPS, recorded))
         }
-        _ => None,
+        Sighting::Deleted { .. }
+        | Sighting::NamespaceEnded { .. }
+        | Sighting::GroupEnded { .. } => None,
     }
 }
 
@@ -187,23 +215,19 @@ pub fn end_unlisted(
     }
     let gone = objects
         .iter()
-        .filter_map(|key| state.find_unlisted(scope, key, now));
-    let namespaces = objects
-        .iter()
-        .filter_map(|key| state.find_unlisted_namespace(scope, key))
-        .map(|observed| Event::NamespaceDeleted {
+        .flat_map(|key| state.find_unlisted(scope, key, now));
+    gone.flat_map(|item| match item {
+        Listable::Object(place) => {
+            correct::end(state, state.object_view(place), Cause::Relist { began })
+        }
+        Listable::Namespace(observed) => vec![Event::NamespaceDeleted {
             name: observed.record.name.clone(),
             uid: observed.record.uid.clone(),
             relist: Some(began),
-        });
-    let groups = objects
-        .iter()
-        .filter_map(|key| state.find_unlisted_group(scope, key))
-        .flat_map(|record| adopted_group::unlisted(record, began));
-    gone.flat_map(|object| correct::end(state, object, Cause::Relist { began }))
-        .chain(namespaces)
-        .chain(groups)
-        .collect()
+        }],
+        Listable::Group(_, record) => adopted_group::unlisted(record, began),
+    })
+    .collect()
 }
 
 /// Ends a closed relist, after all objects that it has not listed have been ended.

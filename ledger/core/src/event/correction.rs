@@ -62,6 +62,14 @@ pub struct RelistScope {
     pub source: Name,
 }
 
+impl RelistScope {
+    /// Whether the scope holds objects of this kind and namespace. Only a scope of all namespaces holds what has none.
+    pub(crate) fn covers(&self, resource: &str, namespace: Option<&str>) -> bool {
+        let only = self.namespace.as_deref();
+        self.resource == *resource && (only.is_none() || only == namespace)
+    }
+}
+
 /// A source began to list all objects of a kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]

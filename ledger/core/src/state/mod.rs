@@ -14,6 +14,7 @@ mod explain;
 mod groups;
 mod image;
 mod label;
+mod listable;
 mod namespaces;
 mod objects;
 mod objects_view;
@@ -57,6 +58,7 @@ pub use view::{
 };
 
 pub(crate) use counted::Counted;
+pub(crate) use listable::{KIND_OF_GROUPS, Kind, Listable, kind_of_namespace};
 pub(crate) use overlay::Overlay;
 pub(crate) use quota_semantics::{object::REQUESTS_PREFIX as REQUESTS, quota::is_count};
 pub(crate) use reservations::Expiry;

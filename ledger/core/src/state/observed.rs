@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::{
     State,
+    listable::kind_of_namespace,
     namespaces::{Namespaces, ObservedNamespace},
-    relists::Relists,
 };
 use crate::event::{NamespaceRecord, RelistScope, Sequence};
 use quota_semantics::{Name, uid::Uid};
@@ -99,34 +99,6 @@ impl State {
         places.filter_map(|(_, &place)| self.namespaces.get(place).observed.as_ref())
     }
 
-    /// Whether an open relist of this source has not reported this namespace yet.
-    #[must_use]
-    pub(crate) fn awaits_namespace(&self, source: &Name, name: &str) -> bool {
-        let Some(observed) = self.observed_namespace(name) else {
-            return false;
-        };
-        let mut open = self.relists.open.iter();
-        open.any(|(scope, relist)| {
-            let is_open = scope.source == *source && relist.closed.is_none();
-            is_open && speaks_of(scope, name) && observed.seen < relist.began
-        })
-    }
-
-    /// Whether an open relist of this source replaces the record of this namespace, and has not reported it yet.
-    #[must_use]
-    pub(crate) fn is_namespace_to_be_replaced(&self, source: &Name, name: &str) -> bool {
-        let seen = self
-            .observed_namespace(name)
-            .map_or(0, |observed| observed.seen);
-        let mut resets = self.relists.resets.iter();
-        resets.any(|scope| {
-            let relist = self.relists.open.get(scope);
-            let is_open =
-                relist.is_some_and(|relist| relist.closed.is_none() && seen < relist.began);
-            scope.source == *source && speaks_of(scope, name) && is_open
-        })
-    }
-
     /// The namespaces that a relist has listed.
     pub(super) fn namespaces_in_list<'s>(
         &'s self,
@@ -136,46 +108,8 @@ impl State {
         let began = began.filter(|_| scope.resource == *RESOURCE);
         let all = began.into_iter().flat_map(|_| self.observed_namespaces(""));
         all.filter(move |observed| {
-            speaks_of(scope, &observed.record.name)
-                && began.is_some_and(|began| observed.seen >= began)
+            let (resource, namespace) = kind_of_namespace(&observed.record.name);
+            scope.covers(resource, namespace) && began.is_some_and(|began| observed.seen >= began)
         })
     }
-
-    /// The namespace at a place, if a closed relist has not listed it and it is therefore gone.
-    pub(super) fn unlisted_namespace(
-        &self,
-        scope: &RelistScope,
-        place: u32,
-    ) -> Option<&ObservedNamespace> {
-        let observed = self.namespaces.slab.get(place)?.observed.as_ref()?;
-        is_unlisted(&self.relists, scope, observed).then_some(observed)
-    }
-
-    /// A namespace that a closed relist has not listed, and that is therefore gone.
-    pub(crate) fn find_unlisted_namespace(
-        &self,
-        scope: &RelistScope,
-        (name, uid): &(Name, Uid),
-    ) -> Option<&ObservedNamespace> {
-        let observed = self.observed_namespace(name)?;
-        (observed.record.uid == *uid && is_unlisted(&self.relists, scope, observed))
-            .then_some(observed)
-    }
-}
-
-fn speaks_of(scope: &RelistScope, name: &str) -> bool {
-    let only = scope.namespace.as_ref();
-    scope.resource == *RESOURCE && only.is_none_or(|only| *only == *name)
-}
-
-fn is_unlisted(relists: &Relists, scope: &RelistScope, observed: &ObservedNamespace) -> bool {
-    let Some(relist) = relists.open.get(scope) else {
-        return false;
-    };
-    let Some(version) = relist.closed else {
-        return false;
-    };
-    let is_reset = relists.resets.contains(scope);
-    let is_newer = version > 0 && observed.record.version > version && !is_reset;
-    speaks_of(scope, &observed.record.name) && observed.seen < relist.began && !is_newer
 }

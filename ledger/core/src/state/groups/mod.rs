@@ -42,6 +42,7 @@ use quota_semantics::{
     resource::ResourceList,
 };
 
+pub(super) use adopted::mark;
 pub(in crate::state) use counting::{SumTables, count_changed};
 pub use view::{CopiedGroup, GroupFigure, GroupView, MemberView, MembersView};
 

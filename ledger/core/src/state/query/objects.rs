@@ -109,7 +109,8 @@ impl State {
         (found, (end < places).then_some(end))
     }
 
-    pub(in crate::state) fn object_view(&self, place: u32) -> ObjectView {
+    /// The object at a place.
+    pub(crate) fn object_view(&self, place: u32) -> ObjectView {
         let object = self.objects.get(place);
         ObjectView {
             uid: object.uid.clone(),

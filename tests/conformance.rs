@@ -12,6 +12,7 @@ mod conformance {
     pub(crate) mod groups;
     pub(crate) mod quantity;
     pub(crate) mod recalc;
+    pub(crate) mod recount;
     pub(crate) mod scopes;
     pub(crate) mod usage;
     pub(crate) mod validation;

@@ -5,10 +5,7 @@ use std::collections::BTreeMap;
 use quota_semantics::{
     Name, Timestamp,
     object::{Evaluator, Footprint, GroupResource, NoContext},
-    quota::{
-        Spec,
-        recount::{Listing, Status, recount},
-    },
+    quota::Spec,
     resource::ResourceList,
 };
 use serde::Deserialize;
@@ -16,6 +13,7 @@ use serde_json::value::RawValue;
 
 use super::{
     cluster,
+    recount::{Listing, Status, recount},
     vectors::{Case, same, same_list, same_text},
 };
 

@@ -53,9 +53,8 @@ fn parts(state: &State, namespace: &str, quota: Option<&str>, resource: &str) ->
     let mut all: Vec<Part> = Vec::new();
     loop {
         let after = all.last().map(Part::key);
-        let page = state
-            .parts(namespace, quota, resource, after.as_ref(), 2)
-            .unwrap();
+        let view = state.parts_view(namespace, quota, resource).unwrap();
+        let page = view.first(after.as_ref(), 2, || ());
         assert!(page.len() <= 2);
         if page.is_empty() {
             return all;
@@ -183,7 +182,7 @@ proptest! {
                 prop_assert_eq!(sum(&all, true), totals.reserved.get(name).cloned().unwrap_or_default());
             }
         }
-        prop_assert!(world.state.parts("team-0", Some("none"), "pods", None, 2).is_none());
+        prop_assert!(world.state.parts_view("team-0", Some("none"), "pods").is_none());
     }
 
     #[test]

@@ -119,24 +119,9 @@ impl Counts {
 }
 
 impl State {
-    /// The `limit` largest parts after `after` of the amount of `resource` in a quota, or in a group as far as it is
-    /// from the namespace; without either, in the whole namespace. Parts of zero are left out. None if there is neither
-    /// such a quota nor such a group.
-    #[must_use]
-    pub fn parts(
-        &self,
-        namespace: &str,
-        quota: Option<&str>,
-        resource: &str,
-        after: Option<&PartKey>,
-        limit: usize,
-    ) -> Option<Vec<Part>> {
-        let view = self.parts_view(namespace, quota, resource)?;
-        Some(view.first(after, limit, || ()))
-    }
-
-    /// The parts of a number as of now. Copies pointers and numbers, without reading any object or reservation. None if
-    /// there is neither such a quota nor such a group.
+    /// The parts of the amount of `resource` in a quota, or in a group as far as it is from the namespace; without
+    /// either, in the whole namespace. They are those of now: this copies pointers and numbers, without reading any
+    /// object or reservation. Parts of zero are left out. None if there is neither such a quota nor such a group.
     #[must_use]
     pub fn parts_view(
         &self,

@@ -178,21 +178,6 @@ impl Context for EveryClass {
     }
 }
 
-/// Whether a name in a quota belongs to a kind, with any device classes.
-#[must_use]
-pub fn owns(kind: &GroupResource, resource_name: &str) -> bool {
-    Evaluator::of(kind).owns(resource_name, &EveryClass)
-}
-
-/// The `names` that belong to a kind, sorted, with any device classes.
-#[must_use]
-pub fn matching_resources<'n>(
-    kind: &GroupResource,
-    names: impl IntoIterator<Item = &'n str>,
-) -> Vec<&'n str> {
-    Evaluator::of(kind).matching(names, &EveryClass)
-}
-
 /// Whether any kind of object counts under the name. A quota may limit other names (`nvidia.com/gpu`,
 /// `limits.nvidia.com/gpu`): they are valid, never limit anything, and never have a `used`.
 #[must_use]

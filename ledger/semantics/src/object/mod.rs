@@ -42,10 +42,7 @@ mod workload;
 pub(crate) use self::count::plain_count_name;
 pub use self::{
     context::{Context, NoContext, OwningPod},
-    evaluator::{
-        Evaluator, EveryClass, MEASURED, is_countable_by_anyone, is_ignored, matching_resources,
-        owns,
-    },
+    evaluator::{Evaluator, EveryClass, MEASURED, is_countable_by_anyone, is_ignored},
     footprint::{Amount, Footprint, PodTraits, Traits},
     group_resource::{GroupResource, ParseGroupResourceError},
     metadata::{Annotations, Labels, Metadata, OwnerReference, TypeMeta},

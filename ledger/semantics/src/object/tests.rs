@@ -62,19 +62,20 @@ fn what_counts_under_a_name_belongs_to_the_kind() {
         ("deployments.apps", "{}"),
     ] {
         let kind: GroupResource = kind.parse().unwrap();
+        let evaluator = Evaluator::of(&kind);
         let object = Object::from_json(&kind, json.as_bytes()).unwrap();
         let resources = object
             .footprint(&kind, Timestamp::EPOCH, &NoContext)
             .resources;
         for name in resources.names() {
             assert!(
-                owns(&kind, name) && is_countable_by_anyone(name),
+                evaluator.owns(name, &EveryClass) && is_countable_by_anyone(name),
                 "{kind}: {name}"
             );
         }
         let names = resources.names().map(crate::Name::as_str);
         assert_eq!(
-            matching_resources(&kind, names).len(),
+            evaluator.matching(names, &EveryClass).len(),
             resources.len(),
             "{kind}"
         );
@@ -87,14 +88,10 @@ fn what_counts_under_a_name_belongs_to_the_kind() {
     ] {
         assert!(!is_countable_by_anyone(name), "{name}");
     }
-    assert!(!owns(
-        &GroupResource::new("extensions", "deployments"),
-        "count/deployments.apps"
-    ));
-    assert!(!owns(
-        &GroupResource::new("", "deployments"),
-        "count/deployments.apps"
-    ));
+    for group in ["extensions", ""] {
+        let kind = GroupResource::new(group, "deployments");
+        assert!(!Evaluator::of(&kind).owns("count/deployments.apps", &EveryClass));
+    }
 }
 
 #[test]

@@ -5,7 +5,6 @@ pub mod limited;
 pub mod manifest;
 pub(crate) mod metadata;
 pub(crate) mod names;
-pub mod recount;
 pub(crate) mod requirement;
 pub mod scopes;
 pub mod selector;

@@ -1,53 +1,51 @@
 //! Recounts a quota from all objects, as Kubernetes' quota controller does.
 //!
-//! The ledger maintains its sums entry by entry and needs no controller. This is a second, independent way to the same
-//! numbers: for audits, and for comparing a cluster's own status.
+//! The ledger maintains its sums entry by entry and needs no controller.
 
-use super::{Spec, scopes};
-use crate::{
+use quota_semantics::{
     object::{Context, Evaluator, Footprint, GroupResource},
     quantity::Quantity,
+    quota::{Spec, scopes},
     resource::ResourceList,
 };
 
 /// All objects of one kind in the namespace of the quota.
 #[derive(Clone, Debug)]
-pub struct Listing<'a> {
+pub(crate) struct Listing<'a> {
     /// The kind.
-    pub kind: &'a GroupResource,
+    pub(crate) kind: &'a GroupResource,
     /// The footprints of the objects; `None` if they cannot be listed now.
-    pub footprints: Option<Vec<&'a Footprint>>,
+    pub(crate) footprints: Option<Vec<&'a Footprint>>,
 }
 
 /// The status of a quota: the limits that apply, and the used amounts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Status {
+pub(crate) struct Status {
     /// The limits; `None` if they were never copied from the specification.
-    pub hard: Option<ResourceList>,
+    pub(crate) hard: Option<ResourceList>,
     /// The used amounts; `None` if they were never counted.
-    pub used: Option<ResourceList>,
+    pub(crate) used: Option<ResourceList>,
 }
 
 /// The outcome of a recount.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recount {
+pub(crate) struct Recount {
     /// The limits, now those of the specification.
-    pub hard: ResourceList,
+    pub(crate) hard: ResourceList,
     /// The used amounts: counted where that was possible, otherwise as before; only names with a limit. A name under
     /// which no kind counts has a value only if it had one before.
-    pub used: ResourceList,
+    pub(crate) used: ResourceList,
     /// Whether the status has to be written, since a number has changed.
-    pub changed: bool,
+    pub(crate) changed: bool,
     /// The kinds that could not be listed.
-    pub missing: Vec<GroupResource>,
+    pub(crate) missing: Vec<GroupResource>,
 }
 
 /// Counts all objects that the quota applies to. `listings` holds every kind once.
 ///
 /// An invalid selector stops the counting of a kind without an error: the amounts counted until then, usually none, are
 /// used.
-#[must_use]
-pub fn recount(
+pub(crate) fn recount(
     spec: &Spec,
     before: &Status,
     listings: &[Listing<'_>],

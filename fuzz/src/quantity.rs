@@ -1,7 +1,7 @@
 //! Quantities, compared with arithmetic that is independent of their representation.
 
 use num_bigint::BigInt;
-use quota_semantics::quantity::{Format, Mantissa, Quantity};
+use quota_semantics::quantity::{Format, Quantity};
 
 /// Reads the lines of the input as quantities, and adds them up.
 pub fn run(data: &[u8]) {
@@ -13,7 +13,7 @@ pub fn run(data: &[u8]) {
         };
         let nanos = nanos(&quantity);
         assert_eq!(nanos, meant(text), "{text}");
-        assert_eq!(Quantity::from_parts(quantity.to_parts()), quantity);
+        assert_eq!(made_again(&quantity), quantity);
         reads_back(&quantity);
         sum.add_assign(&quantity);
         reads_back(&sum);
@@ -50,12 +50,19 @@ fn reads_back(quantity: &Quantity) {
 }
 
 fn nanos(quantity: &Quantity) -> BigInt {
-    match quantity.to_parts().mantissa {
-        Mantissa::Scaled { digits, power } => {
-            BigInt::from(digits) * ten_to(u32::try_from(power + 9).unwrap())
-        }
-        Mantissa::Nanos(bytes) => BigInt::from_signed_bytes_le(&bytes),
+    match quantity.scaled() {
+        Some((digits, power)) => BigInt::from(digits) * ten_to(u32::try_from(power + 9).unwrap()),
+        None => BigInt::from_signed_bytes_le(&quantity.nanos_bytes()),
     }
+}
+
+/// The quantity that its number, its family and its spelling make.
+fn made_again(quantity: &Quantity) -> Quantity {
+    let plain = match quantity.scaled() {
+        Some((digits, power)) => Quantity::from_scaled(digits, power, quantity.format()),
+        None => Quantity::from_nanos_bytes(&quantity.nanos_bytes(), quantity.format()),
+    };
+    plain.spelled(quantity.spelling().unwrap_or_default())
 }
 
 fn ten_to(power: u32) -> BigInt {

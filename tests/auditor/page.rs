@@ -189,6 +189,7 @@ fn coded() -> Layouts {
         }
     }
     footprint(&mut layouts);
+    quantity(&mut layouts);
     layouts
 }
 
@@ -204,6 +205,23 @@ fn footprint(layouts: &mut Layouts) {
     };
     let traits = layouts.ones.entry("Traits".to_owned()).or_default();
     traits.insert(5, labelled);
+}
+
+/// Quantities are written by hand: their numbers in one of two forms.
+fn quantity(layouts: &mut Layouts) {
+    let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let fields = owned(&["mantissa", "format", "spelling"]);
+    layouts.records.insert("Quantity".to_owned(), fields);
+    let variant = |name: &str, fields: &[&str]| Variant {
+        name: name.to_owned(),
+        is_value: fields.is_empty(),
+        fields: owned(fields),
+    };
+    let forms = [
+        (0, variant("Scaled", &["digits", "power"])),
+        (1, variant("Nanos", &[])),
+    ];
+    layouts.ones.insert("Mantissa".to_owned(), forms.into());
 }
 
 fn coded_variant(text: &str) -> Variant {

@@ -1,6 +1,6 @@
 //! Amounts in a common unit.
 
-use quota_semantics::quantity::{Format, Mantissa, Quantity};
+use quota_semantics::quantity::{Format, Quantity};
 
 use super::table::Text;
 
@@ -113,13 +113,9 @@ fn rounded(nanos: i128, (suffix, unit): &(&str, i128)) -> String {
 
 /// The amount in billionths; none if it exceeds the type.
 fn nanos(amount: &Quantity) -> Option<i128> {
-    match amount.to_parts().mantissa {
-        Mantissa::Scaled { digits, power } => {
-            let exponent = u32::try_from(i32::from(power) + 9).ok()?;
-            10_i128.checked_pow(exponent)?.checked_mul(digits.into())
-        }
-        Mantissa::Nanos(_) => None,
-    }
+    let (digits, power) = amount.scaled()?;
+    let exponent = u32::try_from(i32::from(power) + 9).ok()?;
+    10_i128.checked_pow(exponent)?.checked_mul(digits.into())
 }
 
 #[cfg(test)]

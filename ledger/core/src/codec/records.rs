@@ -13,7 +13,7 @@ use quota_semantics::{
         Spec as GroupSpec, Values,
     },
     object::{Footprint, PodTraits, Traits},
-    quantity::{Format, Mantissa, Parts, Quantity},
+    quantity::{Format, Quantity},
     quota::spec::{ScopeExpression, ScopeSelector, Spec},
     resource::ResourceList,
     uid::{Form, Uid},
@@ -189,10 +189,8 @@ impl Wire for Footprint {
     }
     fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let resources = Wire::take(reader)?;
-        let labels = reader.attempt(|reader| {
-            let is_labelled = u8::take(reader)? == LABELLED;
-            is_labelled.then(|| Wire::take(reader)).transpose()
-        })?;
+        let is_labelled = reader.take_tag(LABELLED);
+        let labels = is_labelled.then(|| Wire::take(reader)).transpose()?;
         Ok(Self {
             resources,
             labels: labels.unwrap_or_default(),
@@ -290,17 +288,6 @@ impl Wire for Uid {
     }
 }
 
-record!(Parts {
-    mantissa,
-    format,
-    spelling
-});
-
-variants!(Mantissa {
-    0 => Scaled { digits, power },
-    1 => Nanos(bytes),
-});
-
 variants!(Format {
     0 => DecimalSI,
     1 => BinarySI,
@@ -308,41 +295,45 @@ variants!(Format {
     3 => Unset,
 });
 
-/// Its [`Parts`]. The most frequent case, a [`Mantissa::Scaled`] without a spelling, is encoded without making them.
+/// The number under the tag of one of its two forms, then the family, and the spelling if there is one.
 impl Wire for Quantity {
     fn put(&self, writer: &mut Writer) {
-        match self.decimal() {
+        match self.scaled() {
             Some((digits, power)) => {
                 SCALED.put(writer);
                 digits.put(writer);
                 power.put(writer);
-                self.format().put(writer);
-                false.put(writer);
             }
-            None => self.to_parts().put(writer),
+            None => {
+                NANOS.put(writer);
+                self.nanos_bytes().put(writer);
+            }
+        }
+        self.format().put(writer);
+        self.spelling().is_some().put(writer);
+        if let Some(spelling) = self.spelling() {
+            writer.text(spelling);
         }
     }
     fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let plain = reader.attempt(|reader| {
-            if u8::take(reader)? != SCALED {
-                return Ok(None);
+        let plain = match u8::take(reader)? {
+            SCALED => {
+                let (digits, power) = (i64::take(reader)?, i8::take(reader)?);
+                Self::from_scaled(digits, power, Wire::take(reader)?)
             }
-            let (digits, power) = (i64::take(reader)?, i8::take(reader)?);
-            let format = Format::take(reader)?;
-            Ok(match bool::take(reader)? {
-                false => Self::from_decimal(digits, power, format),
-                true => None,
-            })
-        })?;
-        match plain {
-            Some(plain) => Ok(plain),
-            None => Parts::take(reader).map(Self::from_parts),
-        }
+            NANOS => Self::from_nanos_bytes(&Vec::take(reader)?, Wire::take(reader)?),
+            tag => return Err(DecodeError(format!("Mantissa: no variant {tag}"))),
+        };
+        Ok(match bool::take(reader)? {
+            true => plain.spelled(reader.text()?),
+            false => plain,
+        })
     }
 }
 
-/// The tag of [`Mantissa::Scaled`].
+/// The tags of the forms of a number: digits and a power of ten, and the bytes of an integer.
 const SCALED: u8 = 0;
+const NANOS: u8 = 1;
 
 impl Wire for Timestamp {
     fn put(&self, writer: &mut Writer) {

@@ -182,17 +182,11 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Tries to decode an optional item. If the item is not there, nothing is consumed.
-    pub(crate) fn attempt<T>(
-        &mut self,
-        take: impl FnOnce(&mut Self) -> Result<Option<T>, DecodeError>,
-    ) -> Result<Option<T>, DecodeError> {
-        let before = self.rest;
-        let value = take(self)?;
-        if value.is_none() {
-            self.rest = before;
-        }
-        Ok(value)
+    /// Consumes the next byte if it is this tag.
+    pub(crate) fn take_tag(&mut self, tag: u8) -> bool {
+        let rest = self.rest.strip_prefix(&[tag]);
+        self.rest = rest.unwrap_or(self.rest);
+        rest.is_some()
     }
 
     fn byte(&mut self) -> Result<u8, DecodeError> {

@@ -19,7 +19,6 @@ use num_bigint::BigInt;
 
 pub use exact::exact_numbers;
 pub use parse::ParseError;
-pub use parts::{Mantissa, Parts};
 
 use number::Number;
 
@@ -140,10 +139,6 @@ impl Quantity {
         }
     }
 
-    fn spelling(&self) -> Option<&str> {
-        self.rare.as_ref()?.spelling.as_deref()
-    }
-
     /// The suffix family it is printed in.
     #[must_use]
     pub const fn format(&self) -> Format {
@@ -191,12 +186,7 @@ impl Quantity {
         if let Some(rest) = self.plainly(other, i128::checked_sub) {
             return self.become_plain(rest, other);
         }
-        let format = if self.is_zero() {
-            other.format
-        } else {
-            self.format
-        };
-        *self = Self::from_number(self.number().plus(&other.number().negated()), format, None);
+        self.add_assign(&other.negated());
     }
 
     /// The number with the opposite sign, in the same family.

@@ -47,9 +47,9 @@ pub(crate) struct Objects {
     pub(crate) slab: Slab<Object, CHUNK>,
     by_uid: HashTable<u32>,
     by_name: HashTable<u32>,
-    lapses: BTreeSet<(Timestamp, u32)>,
+    pub(super) lapses: BTreeSet<(Timestamp, u32)>,
     /// The number of objects whose uid another object in another namespace has as well.
-    collisions: usize,
+    pub(super) collisions: usize,
     pub(crate) deleted: Deleted,
     hasher: DefaultHashBuilder,
 }
@@ -87,10 +87,6 @@ impl Objects {
     pub(crate) fn all_with(&self, uid: &Uid) -> impl Iterator<Item = u32> {
         let places = self.by_uid.iter_hash(self.hasher.hash_one(uid)).copied();
         places.filter(move |&place| self.get(place).uid == *uid)
-    }
-
-    pub(crate) const fn collisions(&self) -> usize {
-        self.collisions
     }
 
     /// The object of this name that changed last, by the places of its namespace and resource. There are several while
@@ -179,18 +175,6 @@ impl Objects {
         if lapse < Timestamp::MAX {
             self.lapses.insert((lapse, place));
         }
-    }
-
-    /// Objects that lapsed before `now`, soonest first; a pod counts until its limit has passed.
-    pub(crate) fn lapsed(&self, now: Timestamp) -> impl Iterator<Item = u32> {
-        self.lapses
-            .iter()
-            .take_while(move |(at, _)| *at < now)
-            .map(|&(_, place)| place)
-    }
-
-    pub(crate) fn next_lapse(&self) -> Option<Timestamp> {
-        self.lapses.first().map(|&(at, _)| at)
     }
 }
 

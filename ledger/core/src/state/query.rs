@@ -5,7 +5,7 @@ mod reservations;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{Head, State, sums::Sums, view::Totals};
+use super::{Head, State, reservations::ENDED_MAX, sums::Sums, view::Totals};
 use crate::event::{Cursor, QuotaRecord, Sequence};
 use quota_semantics::{Name, Timestamp, object, quantity::Quantity, resource::ResourceList};
 
@@ -36,19 +36,19 @@ impl State {
     /// The number of objects whose uid another object in another namespace has as well. This harms neither.
     #[must_use]
     pub const fn uid_collisions(&self) -> usize {
-        self.objects.collisions()
+        self.objects.collisions
     }
 
     /// The number of reservations that are committed and not observed.
     #[must_use]
     pub fn committed_count(&self) -> usize {
-        self.reservations.committed_count()
+        self.reservations.committed.len()
     }
 
     /// The number of pending reservations.
     #[must_use]
     pub fn pending_count(&self) -> usize {
-        self.reservations.pending_count()
+        self.reservations.expirations.len()
     }
 
     /// The number of pending reservations whose expiration has passed: they are held while the sources are behind.
@@ -68,31 +68,39 @@ impl State {
     /// What the pending reservations count as against the bounds on their number: long ones count as several.
     #[must_use]
     pub(crate) const fn counted_pending(&self) -> usize {
-        self.reservations.counted_pending()
+        self.reservations.pending.all
     }
 
     /// As [`Self::counted_pending`], of a namespace.
     #[must_use]
     pub(crate) fn counted_pending_in(&self, namespace: &str) -> usize {
-        self.pending_count_in(namespace) + self.reservations.more_pending_in(namespace)
+        let more = self.reservations.pending.more_in.get(namespace);
+        self.pending_count_in(namespace) + more.copied().unwrap_or_default()
     }
 
     /// As [`Self::counted_pending`], of a principal.
     #[must_use]
     pub(crate) fn counted_pending_of(&self, principal: &Name) -> usize {
-        self.reservations.counted_pending_of(principal)
+        let counts = &self.reservations.pending.of_principal;
+        counts.get(principal).copied().unwrap_or_default()
     }
 
     /// Whether the bound on ended reservations has to be recorded: it differs from the recorded one; or none is
-    /// recorded yet, and there are too many ended reservations.
+    /// recorded yet, and their bytes exceed it, or their number comes near the limit.
     pub(crate) fn has_to_bound_ended(&self, bytes: u64) -> bool {
-        self.reservations.has_to_bound_ended(bytes)
+        match self.reservations.ended_bytes {
+            Some(bound) => bound != bytes,
+            None => {
+                let shares = &self.reservations.shares;
+                shares.bytes() as u64 > bytes || shares.len() > (ENDED_MAX - ENDED_MAX / 4) as usize
+            }
+        }
     }
 
     /// The bytes of remembered ended reservations.
     #[must_use]
     pub const fn ended_bytes(&self) -> usize {
-        self.reservations.remembered_bytes()
+        self.reservations.shares.bytes()
     }
 
     /// The number of reservations of a namespace that are committed and not observed.
@@ -105,7 +113,8 @@ impl State {
     /// The number of reservations of a principal that are committed and not observed.
     #[must_use]
     pub(crate) fn committed_count_of(&self, principal: &Name) -> usize {
-        self.reservations.committed_count_of(principal)
+        let counts = &self.reservations.committed_of;
+        counts.get(principal).copied().unwrap_or_default()
     }
 
     /// The number of quotas of a namespace.

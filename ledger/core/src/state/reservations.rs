@@ -10,7 +10,7 @@ use super::{
     pending_counts::{PendingCounts, count_out},
     ring::Ring,
     slab::Slab,
-    tracked::{End, Ended, ReservationPlace, Target, Tracked},
+    tracked::{Ended, Target, Tracked},
 };
 use crate::{
     event::{Reservation, Sequence},
@@ -23,7 +23,7 @@ pub(crate) const CHUNK: usize = 64;
 
 /// Most ended reservations that are remembered, so that a repeated request gets the same answer. Part of the fold, and
 /// so of the format.
-const ENDED_MAX: u32 = 1 << 18;
+pub(super) const ENDED_MAX: u32 = 1 << 18;
 
 /// Places of ended reservations in the order of their ends, with the entry that ended each: the place may have been
 /// reused since.
@@ -42,19 +42,19 @@ pub(crate) struct Reservations {
     /// Most bytes of ended reservations.
     pub(crate) ended_bytes: Option<u64>,
     /// Ended reservations, by the entries that ended them.
-    shares: Shares<(Sequence, u32)>,
+    pub(super) shares: Shares<(Sequence, u32)>,
     /// By namespace and uid. Places only: with the uids in it the table would not fit into the processor's caches. At
     /// most one reservation of each object.
     by_uid: HashTable<u32>,
     /// Commits, by namespace and uid; there may be a newer reservation for the same object.
-    committed: HashTable<u32>,
+    pub(super) committed: HashTable<u32>,
     /// Pending reservations by their target.
     by_target: HashTable<u32>,
     hasher: DefaultHashBuilder,
-    expirations: BTreeSet<Expiry>,
-    pending: PendingCounts,
+    pub(super) expirations: BTreeSet<Expiry>,
+    pub(super) pending: PendingCounts,
     /// The number of commits of each principal that has any.
-    committed_of: HashMap<Name, usize>,
+    pub(super) committed_of: HashMap<Name, usize>,
 }
 
 impl Reservations {
@@ -207,11 +207,6 @@ impl Reservations {
         self.find_in(&self.committed, namespace, uid)
     }
 
-    /// The number of reservations that are committed and not observed.
-    pub(crate) fn committed_count(&self) -> usize {
-        self.committed.len()
-    }
-
     /// The pending reservations of a target, in no order.
     pub(crate) fn pending_for<'a>(
         &'a self,
@@ -221,48 +216,6 @@ impl Reservations {
         let all = self.by_target.iter_hash(hash);
         let all = all.map(|&place| self.get(place));
         all.filter(move |tracked| Target::of(&tracked.reservation) == Some(target))
-    }
-
-    /// Whether this reservation superseded an earlier one for the same name: the entry before its own ended that one.
-    pub(crate) fn replaced_another(&self, tracked: &Tracked) -> bool {
-        let namespace = &tracked.reservation.namespace;
-        let before = tracked.entry.saturating_sub(1);
-        let mut ended = self
-            .shares
-            .of(namespace, (before.saturating_sub(1), u32::MAX));
-        let ended = ended.next().filter(|(entry, _)| *entry == before);
-        ended.is_some_and(|(_, place)| {
-            let earlier = self.get(place);
-            let how = earlier.ended.as_ref().map(|ended| ended.how);
-            how == Some(End::Superseded)
-                && Target::of(&earlier.reservation) == Target::of(&tracked.reservation)
-        })
-    }
-
-    pub(crate) fn pending_count(&self) -> usize {
-        self.expirations.len()
-    }
-
-    /// What the pending reservations count as against the bounds on their number.
-    pub(crate) const fn counted_pending(&self) -> usize {
-        self.pending.all
-    }
-
-    /// As [`Self::counted_pending`], of a principal.
-    pub(crate) fn counted_pending_of(&self, owner: &Name) -> usize {
-        let counts = &self.pending.of_principal;
-        counts.get(owner).copied().unwrap_or_default()
-    }
-
-    /// By how much [`Self::counted_pending`] of a namespace exceeds the number of its pending reservations.
-    pub(crate) fn more_pending_in(&self, namespace: &str) -> usize {
-        let counts = &self.pending.more_in;
-        counts.get(namespace).copied().unwrap_or_default()
-    }
-
-    /// The number of a principal's reservations that are committed and not observed.
-    pub(crate) fn committed_count_of(&self, owner: &Name) -> usize {
-        self.committed_of.get(owner).copied().unwrap_or_default()
     }
 
     /// The place of the recorded reservation of an object that is not committed, and whether that is pending.
@@ -352,32 +305,6 @@ impl Reservations {
         self.make_room();
     }
 
-    /// The remembered ended reservations of a namespace behind a place, in the order of the entries that ended them.
-    pub(crate) fn ended_in(
-        &self,
-        namespace: &str,
-        after: ReservationPlace,
-    ) -> impl Iterator<Item = ReservationPlace> {
-        self.shares.of(namespace, after)
-    }
-
-    /// The bytes of remembered ended reservations.
-    pub(crate) const fn remembered_bytes(&self) -> usize {
-        self.shares.bytes()
-    }
-
-    /// Whether the bound on ended reservations has to be recorded: it differs from the recorded one; or none is
-    /// recorded yet, and their bytes exceed it, or their number comes near the limit.
-    pub(crate) fn has_to_bound_ended(&self, bytes: u64) -> bool {
-        match self.ended_bytes {
-            Some(bound) => bound != bytes,
-            None => {
-                self.shares.bytes() as u64 > bytes
-                    || self.shares.len() > (ENDED_MAX - ENDED_MAX / 4) as usize
-            }
-        }
-    }
-
     /// Ends a pending reservation.
     fn settle(&mut self, place: u32, ended: Ended) {
         let Self {
@@ -460,10 +387,6 @@ impl Reservations {
         let behind = self.expirations.range((begin, Bound::Unbounded));
         let due = behind.take_while(move |(at, _)| *at <= time);
         due.map(|&expiry| (expiry, self.get(expiry.1)))
-    }
-
-    pub(crate) fn next_expiration(&self) -> Option<Timestamp> {
-        self.expirations.first().map(|&(at, _)| at)
     }
 }
 

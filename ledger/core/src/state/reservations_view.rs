@@ -61,7 +61,7 @@ impl State {
                 ReservationState::Pending => granted(found.map(|namespace| &namespace.pending)),
                 ReservationState::Committed => granted(found.map(|namespace| &namespace.committed)),
                 wanted => {
-                    let mut ended = self.reservations.ended_in(namespace, after);
+                    let mut ended = self.reservations.shares.of(namespace, after);
                     Selected::Ended {
                         places: ended.by_ref().take(ENDED_WORK).collect(),
                         wanted,

@@ -17,17 +17,18 @@ pub(crate) struct Recorded<'a> {
 }
 
 impl State {
-    /// Objects that cease to count at `now` without an event, soonest first.
+    /// Objects that lapsed before `now`, and so cease to count without an event, soonest first; a pod counts until its
+    /// limit has passed.
     pub(crate) fn lapsed(&self, now: Timestamp) -> impl Iterator<Item = ObjectView> {
-        self.objects
-            .lapsed(now)
-            .map(|place| self.object_view(place))
+        let lapses = self.objects.lapses.iter();
+        let lapsed = lapses.take_while(move |(at, _)| *at < now);
+        lapsed.map(|&(_, place)| self.object_view(place))
     }
 
     /// When the next object ceases to count without an event.
     #[must_use]
     pub fn next_lapse(&self) -> Option<Timestamp> {
-        self.objects.next_lapse()
+        self.objects.lapses.first().map(|&(at, _)| at)
     }
 
     /// A live object.

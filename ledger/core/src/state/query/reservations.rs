@@ -8,7 +8,7 @@ use crate::{
         State,
         namespaces::growth,
         reservations::Expiry,
-        tracked::{Target, Tracked},
+        tracked::{End, Target, Tracked},
         view::{ReservationStatus, ReservationView},
     },
 };
@@ -93,9 +93,20 @@ impl State {
         places.map(|&place| self.reservation_view(self.reservations.get(place)))
     }
 
-    /// Whether a pending reservation superseded an earlier one for the same name, as far as that is remembered.
+    /// Whether a pending reservation superseded an earlier one for the same name, as far as that is remembered: the entry
+    /// before its own ended that one.
     pub(crate) fn replaced_another(&self, pending: &Tracked) -> bool {
-        self.reservations.replaced_another(pending)
+        let namespace = &pending.reservation.namespace;
+        let before = pending.entry.saturating_sub(1);
+        let after = (before.saturating_sub(1), u32::MAX);
+        let mut ended = self.reservations.shares.of(namespace, after);
+        let ended = ended.next().filter(|(entry, _)| *entry == before);
+        ended.is_some_and(|(_, place)| {
+            let earlier = self.reservations.get(place);
+            let how = earlier.ended.as_ref().map(|ended| ended.how);
+            how == Some(End::Superseded)
+                && Target::of(&earlier.reservation) == Target::of(&pending.reservation)
+        })
     }
 
     /// The pending reservation for an object.
@@ -141,6 +152,7 @@ impl State {
     /// The soonest expiration of a pending reservation.
     #[must_use]
     pub fn next_expiration(&self) -> Option<Timestamp> {
-        self.reservations.next_expiration()
+        let expirations = &self.reservations.expirations;
+        expirations.first().map(|&(at, _)| at)
     }
 }

@@ -164,6 +164,18 @@ pub enum ImageError {
     Decode(#[from] DecodeError),
 }
 
+/// A record that images have from the version `first` on.
+fn since<T: Wire + Default>(
+    version: u32,
+    first: u32,
+    input: &mut impl Read,
+) -> Result<T, ImageError> {
+    match version >= first {
+        true => read_record(input),
+        false => Ok(T::default()),
+    }
+}
+
 impl State {
     /// The present state, to be written while the fold goes on.
     #[must_use]
@@ -212,26 +224,11 @@ impl State {
         let ended = Wire::take(&mut reader)?;
         let mut deleted = Wire::take(&mut reader)?;
         reader.finish()?;
-        let open = match version {
-            VERSION => BTreeMap::new(),
-            _ => read_record(input)?,
-        };
-        let More { resets, progress } = match version {
-            VERSION_WITH_MORE.. => read_record(input)?,
-            _ => More::default(),
-        };
-        let bearers = match version {
-            VERSION_WITH_BEARERS.. => read_record(input)?,
-            _ => BTreeMap::new(),
-        };
-        let charging = match version {
-            VERSION_WITH_CHARGING.. => read_record(input)?,
-            _ => BTreeSet::new(),
-        };
-        let tenancy: Tenancy = match version {
-            VERSION_WITH_TENANCY.. => read_record(input)?,
-            _ => Tenancy::default(),
-        };
+        let open = since(version, VERSION_WITH_RELISTS, input)?;
+        let More { resets, progress } = since(version, VERSION_WITH_MORE, input)?;
+        let bearers = since(version, VERSION_WITH_BEARERS, input)?;
+        let charging = since(version, VERSION_WITH_CHARGING, input)?;
+        let tenancy: Tenancy = since(version, VERSION_WITH_TENANCY, input)?;
         tenancy.fill_deleted(&mut deleted)?;
         let with_groups = match version {
             VERSION_WITH_GROUPS.. => WithGroups::read(input)?,

@@ -54,9 +54,7 @@ pub(super) fn write_list(output: &mut impl Write, list: &[impl Wire]) -> io::Res
             item.put(&mut piece);
             count += 1;
         }
-        let mut head = Writer::default();
-        count.put(&mut head);
-        write_piece(output, head)?;
+        write_record(output, &count)?;
         if count == 0 {
             return Ok(());
         }
@@ -91,9 +89,7 @@ pub(super) fn write_slab<T: Wire + Clone, const CHUNK: usize>(
     let mut writer = Writer::default();
     let mut chunks = 0_u64;
     let head = |output: &mut _, writer: &mut Writer, chunks: &mut u64| {
-        let mut count = Writer::default();
-        std::mem::take(chunks).put(&mut count);
-        write_piece(output, count)?;
+        write_record(output, &std::mem::take(chunks))?;
         write_piece(output, std::mem::take(writer))
     };
     for chunk in 0..slab.chunk_count() {
@@ -114,9 +110,7 @@ pub(super) fn read_slab<T: Wire + Clone, const CHUNK: usize>(
     let (mut slab, mut left) = Slab::take_head(&mut reader)?;
     reader.finish()?;
     while left > 0 {
-        let count = read_piece(input)?;
-        let mut reader = Reader::new(&count)?;
-        let count = u64::take(&mut reader)?;
+        let count: u64 = read_record(input)?;
         left = left
             .checked_sub(count)
             .filter(|_| count > 0)

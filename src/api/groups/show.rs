@@ -74,7 +74,7 @@ impl Copied {
     /// The number of groups and namespaces that were looked up.
     #[must_use]
     pub const fn places(&self) -> usize {
-        1 + self.group.children() + self.members.len()
+        1 + self.group.children.len() + self.members.len()
     }
 
     /// How many amounts an answer with it shows; its metadata and selectors are shown, too.
@@ -97,7 +97,7 @@ impl Copied {
 /// How many amounts an answer with a group shows, without its members; its metadata and selectors are shown, too.
 #[must_use]
 pub fn amounts_of(group: &CopiedGroup) -> usize {
-    1 + group.limits() + group.children() + group.bytes() / BYTES_PER_AMOUNT
+    1 + group.limits() + group.children.len() + group.bytes / BYTES_PER_AMOUNT
 }
 
 /// A group with its numbers and its first members.

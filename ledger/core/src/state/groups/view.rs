@@ -77,11 +77,13 @@ pub struct CopiedGroup {
     overridden: Option<Arc<ResourceList>>,
     override_until: Option<Timestamp>,
     has_parent: bool,
-    children: Vec<Name>,
+    /// The groups that name it as their parent.
+    pub children: Vec<Name>,
     load: Arc<Load>,
     /// The number of member namespaces, including empty ones.
     pub members: usize,
-    bytes: usize,
+    /// About as many bytes as its metadata and spec take.
+    pub bytes: usize,
 }
 
 impl CopiedGroup {
@@ -93,18 +95,6 @@ impl CopiedGroup {
     #[must_use]
     pub fn limits(&self) -> usize {
         self.hard().len()
-    }
-
-    /// The number of groups that name it as their parent.
-    #[must_use]
-    pub const fn children(&self) -> usize {
-        self.children.len()
-    }
-
-    /// About as many bytes as its metadata and spec take.
-    #[must_use]
-    pub const fn bytes(&self) -> usize {
-        self.bytes
     }
 
     /// The group with its numbers.
@@ -229,8 +219,8 @@ impl State {
         let (mut page, mut work, mut bytes) = (Vec::new(), 0, 0);
         for (_, &place) in self.groups.by_name.range::<str, _>(range) {
             let group = self.copied_group_at(place);
-            work += group.limits() + group.children();
-            bytes += group.bytes();
+            work += group.limits() + group.children.len();
+            bytes += group.bytes;
             let is_much = work > PAGE_WORK || bytes > PAGE_BYTES;
             if page.len() == limit || (is_much && !page.is_empty()) {
                 return (page, true);

@@ -215,6 +215,11 @@ impl From<Claim> for Sum {
 }
 
 impl Namespace {
+    /// The namespace as it was observed.
+    pub(crate) fn record(&self) -> Option<&NamespaceRecord> {
+        Some(&self.observed.as_ref()?.record)
+    }
+
     /// The sums for a quota of this namespace.
     pub(crate) fn sums_of<'a>(&'a self, quota: &'a QuotaState) -> &'a Sums {
         if quota.is_scoped() {

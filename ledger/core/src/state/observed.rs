@@ -56,11 +56,7 @@ impl State {
             return;
         };
         let namespace = self.namespaces.get_mut(place);
-        if namespace
-            .observed
-            .as_ref()
-            .is_none_or(|observed| observed.record.uid != *uid)
-        {
+        if namespace.record().is_none_or(|record| record.uid != *uid) {
             return;
         }
         namespace.observed = None;

@@ -1,6 +1,7 @@
 //! The changes of a decision before they are recorded.
 
 use std::{
+    borrow::Borrow,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
@@ -28,15 +29,12 @@ use quota_semantics::{
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Overlay {
     namespaces: BTreeMap<Name, Changed>,
-    /// The sums of changed groups and of their ancestors.
-    loads: BTreeMap<u32, Load>,
+    groups: Copies,
     /// Pending reservations of the state that have ended or changed.
     ended: BTreeSet<(Name, Uid)>,
     granted: HashMap<(Name, Uid), Arc<Reservation>>,
     /// The newest granted by namespace, resource and name.
     newest: HashMap<(Name, Name, Box<str>), Uid>,
-    /// The number of amounts in the copied sums of groups.
-    copied: usize,
     /// The difference to what the pending reservations in the state count as against the bounds on their number.
     pending: isize,
 }
@@ -59,7 +57,7 @@ struct Changed {
 impl Overlay {
     /// The number of amounts that were copied from the state so far, since those of a group are copied together.
     pub(crate) const fn copied(&self) -> usize {
-        self.copied
+        self.groups.amounts
     }
 
     /// The changed names in the sums of a quota.
@@ -93,15 +91,14 @@ impl Overlay {
 
     /// The sums of a group.
     pub(super) fn load<'a>(&'a self, groups: &'a Groups, group: u32) -> &'a Load {
-        let changed = self.loads.get(&group);
-        changed.unwrap_or_else(|| groups.load(group))
+        self.groups.load(groups, group)
     }
 
     /// The sums of all groups.
-    pub(super) const fn loads<'a>(&'a self, groups: &'a Groups) -> OverlaidGroups<'a> {
-        OverlaidGroups {
+    pub(super) const fn loads<'a>(&'a self, groups: &'a Groups) -> Overlaid<'a, &'a Copies> {
+        Overlaid {
             groups,
-            overlay: self,
+            copies: &self.groups,
         }
     }
 
@@ -133,13 +130,12 @@ impl Overlay {
             let part = part.or_insert_with(|| share.part());
             part.take_over(share, names);
             let excess = part.count_in_part(Sum::Reserved, &parts, change);
-            let mut changing = Changing {
+            let mut groups = Overlaid {
                 groups: &state.groups,
-                loads: &mut self.loads,
-                copied: &mut self.copied,
+                copies: &mut self.groups,
             };
             let sum = Sum::Reserved;
-            count_changed(&mut changing, link.group, sum, &parts, &excess, change);
+            count_changed(&mut groups, link.group, sum, &parts, &excess, change);
         }
         let Some(namespace) = namespace else {
             return;
@@ -255,58 +251,49 @@ impl Overlay {
     }
 }
 
-/// Read access to groups with the changes of the decision.
-pub(super) struct OverlaidGroups<'a> {
-    groups: &'a Groups,
-    overlay: &'a Overlay,
+/// The sums of changed groups and of their ancestors.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Copies {
+    loads: BTreeMap<u32, Load>,
+    /// The number of amounts that were copied.
+    amounts: usize,
 }
 
-impl Loads for OverlaidGroups<'_> {
-    type Id = u32;
-
-    fn parent(&self, group: u32) -> Option<u32> {
-        self.groups.parent(group)
-    }
-
-    fn guaranteed(&self, group: u32) -> &ResourceList {
-        self.groups.guaranteed(group)
-    }
-
-    fn load(&self, group: u32) -> &Load {
-        self.overlay.load(self.groups, group)
-    }
-}
-
-/// Write access to groups within the decision: changed sums are copies.
-struct Changing<'a> {
-    groups: &'a Groups,
-    loads: &'a mut BTreeMap<u32, Load>,
-    copied: &'a mut usize,
-}
-
-impl Loads for Changing<'_> {
-    type Id = u32;
-
-    fn parent(&self, group: u32) -> Option<u32> {
-        self.groups.parent(group)
-    }
-
-    fn guaranteed(&self, group: u32) -> &ResourceList {
-        self.groups.guaranteed(group)
-    }
-
-    fn load(&self, group: u32) -> &Load {
+impl Copies {
+    fn load<'a>(&'a self, groups: &'a Groups, group: u32) -> &'a Load {
         let changed = self.loads.get(&group);
-        changed.unwrap_or_else(|| self.groups.load(group))
+        changed.unwrap_or_else(|| groups.load(group))
     }
 }
 
-impl LoadsMut for Changing<'_> {
+/// Groups with the changes of the decision: changed sums are copies.
+pub(super) struct Overlaid<'a, C> {
+    groups: &'a Groups,
+    copies: C,
+}
+
+impl<C: Borrow<Copies>> Loads for Overlaid<'_, C> {
+    type Id = u32;
+
+    fn parent(&self, group: u32) -> Option<u32> {
+        self.groups.parent(group)
+    }
+
+    fn guaranteed(&self, group: u32) -> &ResourceList {
+        self.groups.guaranteed(group)
+    }
+
+    fn load(&self, group: u32) -> &Load {
+        self.copies.borrow().load(self.groups, group)
+    }
+}
+
+impl LoadsMut for Overlaid<'_, &mut Copies> {
     fn load_mut(&mut self, group: u32) -> &mut Load {
-        let loads = self.loads.entry(group);
-        loads.or_insert_with(|| {
+        let Copies { loads, amounts } = &mut *self.copies;
+        loads.entry(group).or_insert_with(|| {
             let load = self.groups.load(group).clone();
-            *self.copied += load.used.len() + load.reserved.len() + load.set_aside.len();
+            *amounts += load.used.len() + load.reserved.len() + load.set_aside.len();
             load
         })
     }

@@ -7,7 +7,6 @@ use crate::{
     event::{Entry, Observed, Reservation},
     state::{
         State,
-        groups::SumTables,
         sums::Change,
         tracked::{End, Ended, Tracked},
     },
@@ -229,10 +228,8 @@ impl State {
             return;
         };
         let beside = self.beside(tracked).cloned();
-        let mut sums = SumTables {
-            namespaces: &mut self.namespaces,
-            groups: &mut self.groups,
-        };
-        sums.count_claim(namespace, claim, (target, beside.as_deref()), direction);
+        let namespace = self.namespaces.get_mut(namespace);
+        self.groups
+            .count_claim(namespace, claim, (target, beside.as_deref()), direction);
     }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::remove;
 use quota_semantics::{
     Name,
     group::{
@@ -64,12 +65,7 @@ impl Anchors {
     pub(super) fn remove(&mut self, group: u32, selector: &Selector) {
         let anchors = selector.labels.as_ref().and_then(anchors);
         for anchor in anchors.into_iter().flatten() {
-            if let Some(groups) = self.by_label.get_mut(&anchor) {
-                groups.remove(&group);
-                if groups.is_empty() {
-                    self.by_label.remove(&anchor);
-                }
-            }
+            remove(&mut self.by_label, &anchor, group);
         }
         self.elsewhere.remove(&group);
         self.by_name.remove(&group);

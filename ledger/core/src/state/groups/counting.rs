@@ -1,12 +1,12 @@
 //! Maintains the sums of groups.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::Groups;
 use crate::state::{
     State,
     chain::Link,
-    namespaces::{Claim, Namespaces, hold},
+    namespaces::{Claim, Namespace, hold},
     sums::{Change, Excess, Parts, Sums},
 };
 use quota_semantics::{
@@ -46,57 +46,34 @@ impl Groups {
             }
         }
     }
-}
-
-/// The tables with sums.
-pub(in crate::state) struct SumTables<'a> {
-    pub(in crate::state) namespaces: &'a mut Namespaces,
-    pub(in crate::state) groups: &'a mut Groups,
-}
-
-impl SumTables<'_> {
-    /// Adds an object to the sums of its namespace and of all groups, or removes it.
-    fn count_object(&mut self, place: u32, footprint: &Footprint, direction: Change) {
-        let namespace = self.namespaces.get_mut(place);
-        let excess = namespace.count(footprint, direction);
-        if namespace.chain.is_empty() {
-            return;
-        }
-        for link in namespace.chain.clone().iter() {
-            if self.groups.counts(link, footprint) {
-                let parts = Parts::all(footprint);
-                self.change_group(place, link, Sum::Used, &parts, &excess, direction);
-            }
-        }
-    }
 
     /// Adds a claim for an object to the sums of its namespace and of all groups, or removes it.
     pub(in crate::state) fn count_claim(
         &mut self,
-        place: u32,
+        namespace: &mut Namespace,
         claim: Claim,
         (target, observed): (&Footprint, Option<&Footprint>),
         direction: Change,
     ) {
-        let namespace = self.namespaces.get_mut(place);
         let excess = namespace.claim(claim, target, observed, direction);
         if namespace.chain.is_empty() {
             return;
         }
         for link in namespace.chain.clone().iter() {
-            let counts = |footprint: &Footprint| self.groups.counts(link, footprint);
+            let counts = |footprint: &Footprint| self.counts(link, footprint);
             if let Some(amounts) = hold(counts, target, observed) {
                 let parts = Parts::of(&target.traits, amounts);
-                self.change_group(place, link, claim.into(), &parts, &excess, direction);
+                let shares = &mut namespace.shares;
+                self.change(shares, link, claim.into(), &parts, &excess, direction);
             }
         }
     }
 
-    /// Applies a change to the sums of one group. `excess` is the change of the balance of all amounts in the
-    /// namespace.
-    fn change_group(
+    /// Applies a change to the sums of one group. `shares` are the sums of a namespace in groups that count only a part
+    /// of it; `excess` is the change of the balance of all amounts in the namespace.
+    fn change(
         &mut self,
-        place: u32,
+        shares: &mut BTreeMap<u32, Arc<Sums>>,
         link: &Link,
         sum: Sum,
         parts: &Parts<'_>,
@@ -107,13 +84,12 @@ impl SumTables<'_> {
         let excess = match link.partial {
             None => excess,
             Some(_) => {
-                let shares = &mut self.namespaces.get_mut(place).shares;
                 let share = shares.entry(link.group).or_default();
                 shared = Arc::make_mut(share).count(sum, parts, direction);
                 &shared
             }
         };
-        count_changed(self.groups, link.group, sum, parts, excess, direction);
+        count_changed(self, link.group, sum, parts, excess, direction);
     }
 }
 
@@ -125,11 +101,19 @@ impl State {
         footprint: &Footprint,
         direction: Change,
     ) {
-        let mut sums = SumTables {
-            namespaces: &mut self.namespaces,
-            groups: &mut self.groups,
-        };
-        sums.count_object(place, footprint, direction);
+        let namespace = self.namespaces.get_mut(place);
+        let excess = namespace.count(footprint, direction);
+        if namespace.chain.is_empty() {
+            return;
+        }
+        for link in namespace.chain.clone().iter() {
+            if self.groups.counts(link, footprint) {
+                let (sum, parts) = (Sum::Used, Parts::all(footprint));
+                let shares = &mut namespace.shares;
+                self.groups
+                    .change(shares, link, sum, &parts, &excess, direction);
+            }
+        }
     }
 
     /// Adds all amounts of a namespace that the group counts.

@@ -107,10 +107,7 @@ impl State {
     pub(super) fn rejoin(&mut self, place: u32, is_other: &dyn Fn(&Link) -> bool) {
         let namespace = self.namespaces.get(place);
         let before = namespace.chain.clone();
-        let record = namespace
-            .observed
-            .as_ref()
-            .map(|observed| &*observed.record);
+        let record = namespace.record();
         let after = match self.groups.is_empty() {
             true => Chain::default(),
             false => self.groups.chain(&namespace.name, record),

@@ -43,7 +43,7 @@ use quota_semantics::{
 };
 
 pub(super) use adopted::mark;
-pub(in crate::state) use counting::{SumTables, count_changed};
+pub(in crate::state) use counting::count_changed;
 pub use view::{CopiedGroup, GroupFigure, GroupView, MemberView, MembersView};
 
 /// Small, as the chunks of namespaces.
@@ -175,6 +175,16 @@ impl LoadsMut for Groups {
     }
 }
 
+/// Removes a group from a set, and the set if it is empty then.
+fn remove<K: Ord>(sets: &mut BTreeMap<K, BTreeSet<u32>>, key: &K, group: u32) {
+    if let Some(set) = sets.get_mut(key) {
+        set.remove(&group);
+        if set.is_empty() {
+            sets.remove(key);
+        }
+    }
+}
+
 impl Groups {
     pub(crate) fn from_slab(slab: Slab<Group, CHUNK>) -> Self {
         let mut groups = Self {
@@ -252,13 +262,8 @@ impl Groups {
     fn unindex(&mut self, place: u32) {
         let record = self.get(place).record.clone();
         self.by_name.remove(&record.name);
-        if let Some(parent) = &record.spec.extensions.parent
-            && let Some(children) = self.children.get_mut(parent)
-        {
-            children.remove(&place);
-            if children.is_empty() {
-                self.children.remove(parent);
-            }
+        if let Some(parent) = &record.spec.extensions.parent {
+            remove(&mut self.children, parent, place);
         }
         self.anchors.remove(place, &record.spec.selector);
         self.unindex_open(place);

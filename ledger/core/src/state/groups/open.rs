@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Groups, anchors::Anchors};
+use super::{Groups, anchors::Anchors, remove};
 use crate::state::State;
 use quota_semantics::{
     Name,
@@ -37,15 +37,6 @@ impl Open {
     fn forget(&mut self, group: u32, hard: &ResourceList) {
         for name in hard.names() {
             remove(&mut self.limiting, name, group);
-        }
-    }
-}
-
-fn remove<K: Ord>(sets: &mut BTreeMap<K, BTreeSet<u32>>, key: &K, group: u32) {
-    if let Some(set) = sets.get_mut(key) {
-        set.remove(&group);
-        if set.is_empty() {
-            sets.remove(key);
         }
     }
 }

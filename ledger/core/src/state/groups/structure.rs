@@ -213,10 +213,7 @@ impl State {
         let selector = &self.groups.get(group).record.spec.selector;
         let is_for = |place: &u32| {
             let namespace = self.namespaces.get(*place);
-            let record = namespace
-                .observed
-                .as_ref()
-                .map(|observed| &*observed.record);
+            let record = namespace.record();
             Groups::decides(selector, &namespace.name, record) == Some(true)
         };
         match Anchors::names(selector) {
@@ -257,10 +254,7 @@ impl State {
             .flat_map(|&child| self.groups.members(child).keys())
             .collect();
         self.namespaces.slab.iter().find_map(|(_, namespace)| {
-            let record = namespace
-                .observed
-                .as_ref()
-                .map(|observed| &*observed.record);
+            let record = namespace.record();
             let is_member =
                 own.is_some_and(|own| self.groups.members(own).contains_key(&namespace.name));
             let joins = || {
@@ -289,10 +283,7 @@ impl State {
                 continue;
             }
             let namespace = self.namespaces.get(place);
-            let record = namespace
-                .observed
-                .as_ref()
-                .map(|observed| &*observed.record);
+            let record = namespace.record();
             let chain = self.groups.chain(&namespace.name, record);
             for link in chain.iter() {
                 self.groups.join(link.group, &namespace.name, place);

@@ -128,7 +128,7 @@ impl Naive {
                     ends_reservation: false,
                 };
                 let key = key(namespace, &object.uid);
-                naive.objects.insert(key, object);
+                naive.objects.insert(&key, object);
             }
             let claims = state
                 .pending(namespace)
@@ -330,7 +330,7 @@ impl Naive {
     fn observe(&mut self, object: &Observed) {
         let key = key(&object.namespace, &object.uid);
         self.see(&key, object.version, object.ends_reservation);
-        self.objects.insert(key, object.clone());
+        self.objects.insert(&key, object.clone());
     }
 
     /// Ends the commit of an object that was observed, unless the commit waits for a later version.

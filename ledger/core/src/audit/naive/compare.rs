@@ -55,8 +55,9 @@ impl Naive {
                 self.objects.len()
             )
         });
-        for ((namespace, uid), object) in self.objects.iter() {
-            let same = state.object(namespace, uid).is_some_and(|view| {
+        for object in self.objects.values() {
+            let uid = &object.uid;
+            let same = state.object(&object.namespace, uid).is_some_and(|view| {
                 view.namespace == object.namespace
                     && view.resource == object.resource
                     && view.name == object.name

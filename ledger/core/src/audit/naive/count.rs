@@ -18,8 +18,8 @@ impl Naive {
     /// The footprints that count in each namespace.
     pub(super) fn counts(&self) -> Counts<'_> {
         let mut counts = Counts::new();
-        for ((namespace, _), object) in self.objects.iter() {
-            let count = counts.entry(namespace).or_default();
+        for object in self.objects.values() {
+            let count = counts.entry(&object.namespace).or_default();
             count.objects.push(&object.footprint);
         }
         for (key, claim) in &self.pending {

@@ -18,7 +18,7 @@ pub type Render = Arc<dyn Fn() -> String + Send + Sync>;
 
 /// The checks that must pass before requests are answered. Clones share them.
 #[derive(Clone, Default)]
-pub struct Readiness(Arc<RwLock<BTreeMap<&'static str, HealthSource>>>);
+pub struct Readiness(Arc<RwLock<BTreeMap<&'static str, Compute>>>);
 
 /// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,37 +31,20 @@ pub enum Health {
     Failed(String),
 }
 
-/// The source of a check's result.
-enum HealthSource {
-    Fixed(Health),
-    Computed(Box<dyn Fn() -> Health + Send + Sync>),
-}
-
-impl HealthSource {
-    fn health(&self) -> Health {
-        match self {
-            Self::Fixed(health) => health.clone(),
-            Self::Computed(compute) => compute(),
-        }
-    }
-}
+/// Computes the result of a check.
+type Compute = Box<dyn Fn() -> Health + Send + Sync>;
 
 /// A readiness check. It fails until it is set to pass.
 #[derive(Clone)]
-pub struct Check {
-    name: &'static str,
-    readiness: Readiness,
-}
+pub struct Check(Arc<RwLock<Health>>);
 
 impl Readiness {
     /// Adds a check that fails at first, for this reason.
     #[must_use]
     pub fn register(&self, name: &'static str, reason: &str) -> Check {
-        let check = Check {
-            name,
-            readiness: self.clone(),
-        };
-        check.fail(reason);
+        let health = Arc::new(RwLock::new(Health::Failed(reason.to_owned())));
+        let check = Check(Arc::clone(&health));
+        self.register_computed(name, move || health.read().clone());
         check
     }
 
@@ -71,14 +54,13 @@ impl Readiness {
         name: &'static str,
         compute: impl Fn() -> Health + Send + Sync + 'static,
     ) {
-        let source = HealthSource::Computed(Box::new(compute));
-        self.0.write().insert(name, source);
+        self.0.write().insert(name, Box::new(compute));
     }
 
     fn checks(&self) -> Checks {
         let all = self.0.read();
         all.iter()
-            .map(|(name, source)| (*name, source.health()))
+            .map(|(name, compute)| (*name, compute()))
             .collect()
     }
 }
@@ -98,8 +80,7 @@ impl Check {
 
     /// Sets its result.
     pub fn set(&self, health: Health) {
-        let mut checks = self.readiness.0.write();
-        checks.insert(self.name, HealthSource::Fixed(health));
+        *self.0.write() = health;
     }
 }
 

@@ -39,20 +39,20 @@ impl de::Visitor<'_> for TextVisitor {
 pub mod blank {
     use std::{fmt::Display, str::FromStr};
 
-    use serde::{Deserialize, Deserializer, Serializer, de};
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-    use super::{Printed, Text};
+    use super::Text;
 
     /// An empty string for no value.
     ///
     /// # Errors
     /// Those of the serializer.
-    pub fn serialize<T: Printed, S: Serializer>(
+    pub fn serialize<T: Serialize, S: Serializer>(
         value: &Option<T>,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
         match value {
-            Some(value) => serializer.serialize_str(&value.printed()),
+            Some(value) => value.serialize(serializer),
             None => serializer.serialize_str(""),
         }
     }
@@ -90,36 +90,6 @@ pub fn redact(text: &str) -> String {
         .split(',')
         .map(|url| redact_one(url).unwrap_or_else(|| url.to_owned()));
     urls.collect::<Vec<_>>().join(",")
-}
-
-/// The form of a value in the file. (A path has no `Display`.)
-pub trait Printed {
-    /// The text of the value.
-    fn printed(&self) -> String;
-}
-
-impl Printed for std::path::PathBuf {
-    fn printed(&self) -> String {
-        self.to_string_lossy().into_owned()
-    }
-}
-
-impl Printed for String {
-    fn printed(&self) -> String {
-        self.clone()
-    }
-}
-
-impl Printed for std::net::SocketAddr {
-    fn printed(&self) -> String {
-        self.to_string()
-    }
-}
-
-impl Printed for super::Period {
-    fn printed(&self) -> String {
-        self.to_string()
-    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::text::{Printed, Text};
+use super::text::Text;
 
 /// A number of bytes, written as in `"64MiB"`, `"10MB"` or `1024`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -95,12 +95,6 @@ impl<'de> Deserialize<'de> for Size {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Text(text) = Text::deserialize(deserializer)?;
         text.parse().map_err(de::Error::custom)
-    }
-}
-
-impl Printed for Size {
-    fn printed(&self) -> String {
-        self.to_string()
     }
 }
 

@@ -377,20 +377,14 @@ async fn sign(
     opened: &Opened,
     stop: &CancellationToken,
 ) -> Result<Option<JoinHandle<()>>, Failure> {
-    let rules = &config.checkpoint;
-    let (Some(key_file), Some(file)) = (&rules.key_file, &rules.file) else {
+    let rules = config.checkpoint.clone();
+    let is_replica = opened.replica.is_some();
+    let reader = opened.reader.clone();
+    let opening = move || checkpoint::Signer::open(&rules, is_replica, reader);
+    let signer = tokio::task::spawn_blocking(opening).await;
+    let Some(signer) = signer.context("reading checkpoints failed")?? else {
         return Ok(None);
     };
-    let settings = checkpoint::Settings {
-        key_file: key_file.clone(),
-        file: file.clone(),
-        every_entries: rules.every_entries.get(),
-        every: rules.every.get(),
-        is_replica: opened.replica.is_some(),
-    };
-    let reader = opened.reader.clone();
-    let signer = tokio::task::spawn_blocking(move || checkpoint::Signer::open(settings, reader));
-    let signer = signer.await.context("reading checkpoints failed")??;
     let places = places(config).await?;
     let signing = signer.run(places, stop.clone());
     Ok(Some(tokio::spawn(signing)))

@@ -11,4 +11,4 @@ mod signer;
 mod tests;
 
 pub(crate) use destination::Destination;
-pub(crate) use signer::{Settings, Signer};
+pub(crate) use signer::Signer;

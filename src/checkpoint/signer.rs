@@ -1,16 +1,12 @@
 //! Signs checkpoints while the ledger grows.
 
 use std::{
-    io,
-    path::{Path, PathBuf},
+    path::PathBuf,
     time::{Duration, Instant},
 };
 
-use quota_checkpoint::{
-    Checkpoint, Extends, Notes,
-    key::{KeyError, PrivateKey},
-    note,
-};
+use anyhow::Context as _;
+use quota_checkpoint::{Checkpoint, Extends, Notes, key::PrivateKey, note};
 use quota_journal::{FileReader, Reader as _};
 use tokio_util::sync::CancellationToken;
 
@@ -19,96 +15,13 @@ use super::{
     destination::{Destination, Signed},
 };
 use crate::{
-    exit::{Exit, Failure},
+    config,
+    exit::{Exit, Failure, OrExit as _},
     fatal, metrics,
 };
 
 /// How often the signer checks whether a checkpoint is due.
 const TICK: Duration = Duration::from_secs(1);
-
-/// When checkpoints are signed, and where they are stored.
-#[derive(Clone, Debug)]
-pub(crate) struct Settings {
-    /// The private key.
-    pub key_file: PathBuf,
-    /// The file to which checkpoints are appended.
-    pub file: PathBuf,
-    /// Sign after this many entries.
-    pub every_entries: u64,
-    /// Sign after this time if there are new entries.
-    pub every: Duration,
-    /// Whether the ledger is a replica: if it ends before the last checkpoint, as that of a node whose disk was lost, it
-    /// gets the missing entries from the other nodes.
-    pub is_replica: bool,
-}
-
-/// Why checkpoints cannot be signed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum StartError {
-    /// The key cannot be read.
-    #[error("checkpoint.key_file = {path}: {source}")]
-    KeyFile {
-        /// The file.
-        path: String,
-        /// The error of the operating system.
-        source: io::Error,
-    },
-    /// The key is not valid.
-    #[error("checkpoint.key_file = {path}: {source}")]
-    Key {
-        /// The file.
-        path: String,
-        /// What is wrong with it.
-        source: KeyError,
-    },
-    /// The file of checkpoints cannot be read or written, or holds none.
-    #[error("checkpoint.file = {path}: {source}")]
-    File {
-        /// The file.
-        path: String,
-        /// What is wrong with it.
-        source: io::Error,
-    },
-    /// The ledger contradicts a checkpoint that was signed before: it was changed, cut, or replaced by an older one.
-    #[error(
-        "the ledger does not extend the checkpoint of sequence {sequence} in {path}, signed before: {why}"
-    )]
-    Contradiction {
-        /// The sequence of the signed checkpoint.
-        sequence: u64,
-        /// The file of checkpoints.
-        path: String,
-        /// How the ledger contradicts the checkpoint.
-        why: String,
-    },
-    /// The ledger cannot be read.
-    #[error(transparent)]
-    Journal(#[from] quota_journal::Error),
-}
-
-impl From<StartError> for Failure {
-    fn from(error: StartError) -> Self {
-        Self {
-            exit: match &error {
-                StartError::Contradiction { .. } => Exit::Damaged,
-                StartError::Journal(error) => fatal::exit_at_start(error),
-                _ => Exit::Configuration,
-            },
-            error: error.into(),
-        }
-    }
-}
-
-/// Why a checkpoint was not signed.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum SignError {
-    /// The ledger cannot be synced.
-    #[error(transparent)]
-    Journal(#[from] quota_journal::Error),
-    /// The checkpoint cannot be stored.
-    #[error(transparent)]
-    File(#[from] io::Error),
-}
 
 /// How the ledger stands to the last signed checkpoint, if it does not contradict it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,30 +42,49 @@ pub(crate) struct Signer {
     last: Option<Checkpoint>,
     /// The last checkpoint signed before the start: it may not have been delivered.
     earlier: Option<Signed>,
-    rules: Settings,
+    /// The file to which checkpoints are appended.
+    file: PathBuf,
+    /// Sign after this many entries.
+    every_entries: u64,
+    /// Sign after this time if there are new entries.
+    every: Duration,
+    /// Whether the ledger is a replica: if it ends before the last checkpoint, as that of a node whose disk was lost, it
+    /// gets the missing entries from the other nodes.
+    is_replica: bool,
     standing: LedgerPosition,
 }
 
 impl Signer {
-    /// Reads the key, and compares the ledger with the last checkpoint.
+    /// Reads the key, and compares the ledger with the last checkpoint. None if no key is configured.
     ///
     /// # Errors
-    /// [`StartError`].
-    pub(crate) fn open(rules: Settings, reader: FileReader) -> Result<Self, StartError> {
-        let key = read_key(&rules.key_file)?;
-        let (notes, last) = Notes::open(&rules.file, key.public().name())
-            .and_then(|(notes, last)| {
-                let read = |note: String| {
-                    let wrong = |error| io::Error::new(io::ErrorKind::InvalidData, error);
-                    Ok::<_, io::Error>((note::read(&note).map_err(wrong)?, note))
-                };
-                Ok((notes, last.map(read).transpose()?))
-            })
-            .map_err(|source| StartError::File {
-                path: rules.file.display().to_string(),
-                source,
-            })?;
-        let (last, text) = last.unzip();
+    /// The key or the file of checkpoints cannot be used; the ledger contradicts the last checkpoint, or cannot be read.
+    pub(crate) fn open(
+        rules: &config::Checkpoint,
+        is_replica: bool,
+        reader: FileReader,
+    ) -> Result<Option<Self>, Failure> {
+        let (Some(key_file), Some(file)) = (&rules.key_file, &rules.file) else {
+            return Ok(None);
+        };
+        let in_key_file = || format!("checkpoint.key_file = {}", key_file.display());
+        let in_file = || format!("checkpoint.file = {}", file.display());
+        let key = std::fs::read_to_string(key_file)
+            .with_context(in_key_file)
+            .or_exit(Exit::Configuration)?;
+        let key: PrivateKey = key
+            .parse()
+            .with_context(in_key_file)
+            .or_exit(Exit::Configuration)?;
+        let (notes, text) = Notes::open(file, key.public().name())
+            .with_context(in_file)
+            .or_exit(Exit::Configuration)?;
+        let last = text
+            .as_deref()
+            .map(note::read)
+            .transpose()
+            .with_context(in_file)
+            .or_exit(Exit::Configuration)?;
         let earlier = last.as_ref().zip(text).map(|(last, note)| Signed {
             sequence: last.sequence,
             note: note.into(),
@@ -163,30 +95,37 @@ impl Signer {
             notes,
             last,
             earlier,
-            rules,
+            file: file.clone(),
+            every_entries: rules.every_entries.get(),
+            every: rules.every.get(),
+            is_replica,
             standing: LedgerPosition::Extends,
         };
         signer.standing = signer.compare()?;
-        Ok(signer)
+        Ok(Some(signer))
     }
 
-    /// Compares the ledger with the last checkpoint.
-    pub(super) fn compare(&self) -> Result<LedgerPosition, StartError> {
+    /// Compares the ledger with the last checkpoint. A ledger that contradicts it was changed, cut, or replaced by an
+    /// older one.
+    pub(super) fn compare(&self) -> Result<LedgerPosition, Failure> {
         let Some(last) = &self.last else {
             return Ok(LedgerPosition::Extends);
         };
-        let why = match last.is_extended_by(&self.reader)? {
+        let extends = last.is_extended_by(&self.reader).map_err(fatal::at_start)?;
+        let why = match extends {
             Extends::Yes => return Ok(LedgerPosition::Extends),
             Extends::Compacted => return Ok(LedgerPosition::Unproven),
-            Extends::TooShort { .. } if self.rules.is_replica => return Ok(LedgerPosition::Behind),
+            Extends::TooShort { .. } if self.is_replica => return Ok(LedgerPosition::Behind),
             Extends::TooShort { last } => format!("it ends with sequence {last}"),
             Extends::Differs => "the chain hash there is another one".to_owned(),
         };
-        Err(StartError::Contradiction {
-            sequence: last.sequence,
-            path: self.rules.file.display().to_string(),
-            why,
-        })
+        let error = anyhow::anyhow!(
+            "the ledger does not extend the checkpoint of sequence {} in {}, signed before: {why}",
+            last.sequence,
+            self.file.display()
+        );
+        let exit = Exit::Damaged;
+        Err(Failure { exit, error })
     }
 
     /// Signs whenever a checkpoint is due, until `stop`; then once more if there are new entries. Delivers each
@@ -210,7 +149,7 @@ impl Signer {
     async fn catch_up(&mut self, stop: &CancellationToken) {
         if self.standing == LedgerPosition::Behind {
             tracing::warn!(
-                file = %self.rules.file.display(),
+                file = %self.file.display(),
                 "no checkpoints are signed until the replica has the entry of the last one"
             );
         }
@@ -220,7 +159,7 @@ impl Signer {
                 () = tokio::time::sleep(TICK) => {}
             }
             self.standing = tokio::task::block_in_place(|| self.compare())
-                .unwrap_or_else(|error| fatal::checkpoint_contradicted(&error.into()));
+                .unwrap_or_else(|failure| fatal::checkpoint_contradicted(&failure));
         }
     }
 
@@ -232,7 +171,7 @@ impl Signer {
             LedgerPosition::Unproven => {
                 metrics::checkpoint_failed();
                 tracing::error!(
-                    file = %self.rules.file.display(),
+                    file = %self.file.display(),
                     "no checkpoints are signed: the entry of the last one was compacted away, so that nothing proves that \
                      the ledger extends it; begin a new file"
                 );
@@ -248,8 +187,7 @@ impl Signer {
                 _ = ticks.tick() => false,
             };
             let new_entries = self.new_entries();
-            let is_due =
-                new_entries >= self.rules.every_entries || signed.elapsed() >= self.rules.every;
+            let is_due = new_entries >= self.every_entries || signed.elapsed() >= self.every;
             if new_entries > 0 && (is_due || stopped) {
                 signed = Instant::now();
                 match tokio::task::block_in_place(|| self.sign()) {
@@ -280,7 +218,7 @@ impl Signer {
 
     /// Signs the end of the ledger, and answers the checkpoint once it is durable itself. The entries are synced before:
     /// after a power loss a replica would lack the entries that were only written, and would contradict the checkpoint.
-    pub(super) fn sign(&mut self) -> Result<Signed, SignError> {
+    pub(super) fn sign(&mut self) -> anyhow::Result<Signed> {
         let synced = self.reader.sync()?;
         let checkpoint = Checkpoint::of(self.key.public().name(), &synced);
         let note = note::sign(&checkpoint, &self.key);
@@ -294,16 +232,4 @@ impl Signer {
         self.last = Some(checkpoint);
         Ok(signed)
     }
-}
-
-fn read_key(path: &Path) -> Result<PrivateKey, StartError> {
-    let name = || path.display().to_string();
-    let text = std::fs::read_to_string(path).map_err(|source| StartError::KeyFile {
-        path: name(),
-        source,
-    })?;
-    text.parse().map_err(|source| StartError::Key {
-        path: name(),
-        source,
-    })
 }

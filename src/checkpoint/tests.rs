@@ -6,7 +6,8 @@ use quota_journal::{
 };
 use quota_semantics::{Span, Timestamp};
 
-use super::signer::{LedgerPosition, Settings, Signer, StartError};
+use super::signer::{LedgerPosition, Signer};
+use crate::{config::Config, exit::Failure};
 
 fn key() -> PrivateKey {
     PrivateKey::generate("ledger.example.com").unwrap()
@@ -36,7 +37,7 @@ fn ledger(directory: &Path, batches: u64, salt: u8) -> (FileJournal, FileReader)
     (journal, reader)
 }
 
-fn signer(directory: &Path, key: &PrivateKey, reader: &FileReader) -> Result<Signer, StartError> {
+fn signer(directory: &Path, key: &PrivateKey, reader: &FileReader) -> Result<Signer, Failure> {
     signer_of(directory, key, reader, false)
 }
 
@@ -45,18 +46,13 @@ fn signer_of(
     key: &PrivateKey,
     reader: &FileReader,
     is_replica: bool,
-) -> Result<Signer, StartError> {
+) -> Result<Signer, Failure> {
+    let mut rules = Config::default().checkpoint;
     let key_file = directory.join("key");
     std::fs::write(&key_file, key.to_secret_text()).unwrap();
-    let file = directory.join("checkpoints");
-    let settings = Settings {
-        key_file,
-        file,
-        every_entries: 10,
-        every: std::time::Duration::from_secs(60),
-        is_replica,
-    };
-    Signer::open(settings, reader.clone())
+    rules.key_file = Some(key_file);
+    rules.file = Some(directory.join("checkpoints"));
+    Signer::open(&rules, is_replica, reader.clone()).map(Option::unwrap)
 }
 
 #[test]

@@ -30,6 +30,7 @@ use super::{disk::can_give, peers::Peers};
 use crate::{
     config::Config,
     exit::{Exit, Failure, OrExit as _},
+    fatal,
 };
 
 /// The position in the stream of the replica that a backup is made of: the text of its [`BookmarkFile`].
@@ -114,7 +115,7 @@ pub(crate) async fn before_opening(config: &Config, check: &Check) -> Result<(),
     }
     // Reading the ledger takes the lock itself.
     drop(locked);
-    let own = own_ledger(directory).map_err(journal_failure)?;
+    let own = own_ledger(directory).map_err(fatal::at_start)?;
     let _lock = lock(directory)?;
     let peers = Peers::load(&config.cluster).or_exit(Exit::Configuration)?;
     let own_name = config.cluster.node();
@@ -161,14 +162,7 @@ pub(crate) async fn before_opening(config: &Config, check: &Check) -> Result<(),
 fn lock(directory: &Path) -> Result<Box<dyn Lock>, Failure> {
     RealDisk
         .lock(&directory.join(LOCK))
-        .map_err(journal_failure)
-}
-
-fn journal_failure(error: quota_journal::Error) -> Failure {
-    Failure {
-        exit: crate::fatal::exit_at_start(&error),
-        error: error.into(),
-    }
+        .map_err(fatal::at_start)
 }
 
 fn remove(directory: &Path) -> io::Result<()> {

@@ -11,7 +11,8 @@ pub use quota_service::config::{
     Problems, Size, Sources, Task, load, parse, redact,
 };
 pub use schema::{
-    ALL_KINDS, Cluster, Config, Nats, RESERVATION_RESOURCES_MAX, Snapshot, WatermarkSource,
+    ALL_KINDS, Checkpoint, Cluster, Config, Nats, RESERVATION_RESOURCES_MAX, Snapshot,
+    WatermarkSource,
 };
 
 impl quota_service::config::Schema for Config {

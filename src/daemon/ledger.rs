@@ -81,11 +81,7 @@ pub(super) async fn open(config: &Arc<Config>, stop: CancellationToken) -> Resul
     let file = config.data_dir.join("denials.ndjson");
     let kept = denials::start(&file, bounds);
     let (denials, denials_thread) = kept.map_err(|source| {
-        let error = quota_journal::Error::io(file, Operation::Open, source);
-        Failure {
-            exit: fatal::exit_at_start(&error),
-            error: error.into(),
-        }
+        fatal::at_start(quota_journal::Error::io(file, Operation::Open, source))
     })?;
     let (state, journal, durable) = (recovered.state, recovered.journal, recovered.durable);
     let failed = |error: &_| fatal::journal_stopped(error);

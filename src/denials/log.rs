@@ -9,16 +9,12 @@ use std::{
     time::Duration,
 };
 
-use quota_core::event::Sequence;
+use quota_client::wire::{AsOf, Denial};
 use quota_semantics::{Name, Timestamp};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{
-    Bounds, Message, StoredDenial,
-    record::NewDenial,
-    store::{Remembered, Store},
-};
+use super::{Bounds, Message, StoredDenial, record, store::Store};
 use crate::clock::now;
 
 /// How often expired denials are removed.
@@ -39,13 +35,8 @@ const LINE_BYTES: usize = 1024 * 1024;
 struct StoredLine {
     id: u64,
     time: Timestamp,
-    namespace: String,
+    namespace: Name,
     as_of: AsOf,
-}
-
-#[derive(Deserialize)]
-struct AsOf {
-    sequence: Sequence,
 }
 
 pub(super) struct DenialLog {
@@ -102,24 +93,22 @@ impl DenialLog {
         }
     }
 
-    pub(super) fn keep(&mut self, noted: &NewDenial, now: Timestamp) {
+    pub(super) fn keep(&mut self, noted: &Denial, now: Timestamp) {
         let id = self.next;
-        let json = noted.to_json(id, now).and_then(RawValue::from_string);
+        let json = record::to_json(noted, id, now).and_then(RawValue::from_string);
         let Ok(json) = json else {
             return;
         };
         self.next = id.saturating_add(1);
         let line = format!("{json}\n");
-        let record = Remembered {
-            namespace: noted.0.namespace.clone(),
+        let denial = StoredDenial {
+            id,
+            sequence: noted.as_of.sequence,
+            namespace: noted.namespace.clone(),
             time: now,
-            kept: StoredDenial {
-                id,
-                sequence: noted.0.as_of.sequence,
-                json: json.into(),
-            },
+            json: json.into(),
         };
-        self.store.keep(record, &self.bounds);
+        self.store.keep(denial, &self.bounds);
         self.store.forget(&self.bounds, now);
         let written = self.file.write_all(line.as_bytes());
         self.lines += 1;
@@ -173,16 +162,14 @@ fn read(file: File, bounds: &Bounds, store: &mut Store) -> io::Result<()> {
         let Ok(json) = RawValue::from_string(text) else {
             continue;
         };
-        let record = Remembered {
-            namespace: Name::from(line.namespace),
+        let denial = StoredDenial {
+            id: line.id,
+            sequence: line.as_of.sequence,
+            namespace: line.namespace,
             time: line.time,
-            kept: StoredDenial {
-                id: line.id,
-                sequence: line.as_of.sequence,
-                json: json.into(),
-            },
+            json: json.into(),
         };
-        store.keep(record, bounds);
+        store.keep(denial, bounds);
     }
     Ok(())
 }
@@ -193,8 +180,8 @@ fn write_anew(path: &Path, store: &Store) -> io::Result<File> {
     }
     let temporary = path.with_extension("tmp");
     let mut output = io::BufWriter::new(File::create(&temporary)?);
-    for record in store.iter() {
-        writeln!(output, "{}", record.kept.json)?;
+    for denial in store.iter() {
+        writeln!(output, "{}", denial.json)?;
     }
     output
         .into_inner()

@@ -21,12 +21,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use quota_client::wire::Denial;
 use quota_core::{
     decide::{Refusal, Request},
     event::{Actor, Sequence},
     state::Head,
 };
-use quota_semantics::Name;
+use quota_semantics::{Name, Timestamp};
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
@@ -35,7 +36,6 @@ use crate::{
     metrics,
 };
 use log::DenialLog;
-use record::NewDenial;
 
 /// Denials that wait to be kept; further ones are only counted.
 const WAITING: usize = 4096;
@@ -62,6 +62,10 @@ pub struct StoredDenial {
     pub id: u64,
     /// The last entry of the ledger at the decision.
     pub sequence: Sequence,
+    /// The namespace of the request.
+    pub namespace: Name,
+    /// When the denial was kept.
+    pub time: Timestamp,
     /// The record, as JSON.
     pub json: Arc<RawValue>,
 }
@@ -108,7 +112,7 @@ impl Denied<'_> {
 }
 
 enum Message {
-    Note(Box<NewDenial>),
+    Note(Box<Denial>),
     List(Query, oneshot::Sender<Vec<StoredDenial>>),
     End,
 }
@@ -129,7 +133,7 @@ pub(crate) fn start(file: &Path, bounds: Bounds) -> std::io::Result<(Denials, Jo
 impl Denials {
     /// Keeps a refusal if it is a denial. Never blocks.
     pub fn note(&self, actor: &Arc<Actor>, request: &Request, refusal: &Refusal, head: Head) {
-        let Some(noted) = NewDenial::of(actor, request, refusal, head) else {
+        let Some(noted) = record::of(actor, request, refusal, head) else {
             return;
         };
         if let Err(TrySendError::Full(_)) = self.0.try_send(Message::Note(Box::new(noted))) {

@@ -31,70 +31,65 @@ const RECORD_BYTES: usize = 32 * 1024;
 /// Longest detail text of a record, in bytes.
 const DETAIL_BYTES: usize = 4096;
 
-/// A denial, before its record is written: without its id and time.
-pub(super) struct NewDenial(pub(super) Denial);
-
-impl NewDenial {
-    /// The record of a refusal; none if the refusal is not a denial.
-    pub(super) fn of(
-        actor: &Arc<Actor>,
-        request: &Request,
-        refusal: &Refusal,
-        Head { sequence, time }: Head,
-    ) -> Option<Self> {
-        let denied = match refusal {
-            Refusal::Denied(denied) => Some(denied),
-            Refusal::TooManyPending { .. } => None,
-            _ => return None,
-        };
-        let (quotas, lacks_limits) = denied
-            .map(|denied| wanted_of(&denied.quotas))
-            .unwrap_or_default();
-        let requested = &request.footprint.resources;
-        let lacks_amounts = requested.len() > REQUESTED;
-        Some(Self(Denial {
-            id: 0,
-            time,
-            namespace: request.namespace.clone(),
-            actor: (**actor).clone(),
-            object: DeniedObject {
-                uid: request.uid.clone(),
-                resource: request.resource.to_string(),
-                name: request.name.clone(),
-                requested: match lacks_amounts {
-                    true => ResourceList::new(),
-                    false => requested.clone(),
-                },
+/// The record of a refusal, still without its id and time; none if the refusal is not a denial.
+pub(super) fn of(
+    actor: &Arc<Actor>,
+    request: &Request,
+    refusal: &Refusal,
+    Head { sequence, time }: Head,
+) -> Option<Denial> {
+    let denied = match refusal {
+        Refusal::Denied(denied) => Some(denied),
+        Refusal::TooManyPending { .. } => None,
+        _ => return None,
+    };
+    let (quotas, lacks_limits) = denied
+        .map(|denied| wanted_of(&denied.quotas))
+        .unwrap_or_default();
+    let requested = &request.footprint.resources;
+    let lacks_amounts = requested.len() > REQUESTED;
+    Some(Denial {
+        id: 0,
+        time,
+        namespace: request.namespace.clone(),
+        actor: (**actor).clone(),
+        object: DeniedObject {
+            uid: request.uid.clone(),
+            resource: request.resource.to_string(),
+            name: request.name.clone(),
+            requested: match lacks_amounts {
+                true => ResourceList::new(),
+                false => requested.clone(),
             },
-            reason: Cow::Borrowed(of_refusal(refusal).as_str()),
-            detail: cut(&refusal.to_string(), DETAIL_BYTES).to_owned(),
-            quotas,
-            retry_after: denied.and_then(|denied| denied.retry_after),
-            fits_when_empty: denied.map(|denied| denied.fits_when_empty),
-            shortened: lacks_limits || lacks_amounts,
-            as_of: AsOf { sequence, time },
-        }))
-    }
+        },
+        reason: Cow::Borrowed(of_refusal(refusal).as_str()),
+        detail: cut(&refusal.to_string(), DETAIL_BYTES).to_owned(),
+        quotas,
+        retry_after: denied.and_then(|denied| denied.retry_after),
+        fits_when_empty: denied.map(|denied| denied.fits_when_empty),
+        shortened: lacks_limits || lacks_amounts,
+        as_of: AsOf { sequence, time },
+    })
+}
 
-    /// The record as JSON. Of a large one, quotas are dropped first, then the requested amounts.
-    pub(super) fn to_json(&self, id: u64, time: Timestamp) -> serde_json::Result<String> {
-        let mut denial = Denial {
-            id,
-            time,
-            ..self.0.clone()
-        };
-        let mut json = serde_json::to_string(&denial)?;
-        while json.len() > RECORD_BYTES {
-            match denial.quotas.len() {
-                0 if denial.object.requested.is_empty() => break,
-                0 => denial.object.requested = ResourceList::new(),
-                count => denial.quotas.truncate(count / 2),
-            }
-            denial.shortened = true;
-            json = serde_json::to_string(&denial)?;
+/// The record as JSON. Of a large one, quotas are dropped first, then the requested amounts.
+pub(super) fn to_json(denial: &Denial, id: u64, time: Timestamp) -> serde_json::Result<String> {
+    let mut denial = Denial {
+        id,
+        time,
+        ..denial.clone()
+    };
+    let mut json = serde_json::to_string(&denial)?;
+    while json.len() > RECORD_BYTES {
+        match denial.quotas.len() {
+            0 if denial.object.requested.is_empty() => break,
+            0 => denial.object.requested = ResourceList::new(),
+            count => denial.quotas.truncate(count / 2),
         }
-        Ok(json)
+        denial.shortened = true;
+        json = serde_json::to_string(&denial)?;
     }
+    Ok(json)
 }
 
 /// The limits that the request counts against, and whether there are more than are kept.

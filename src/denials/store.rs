@@ -3,33 +3,21 @@
 use std::collections::BTreeMap;
 
 use quota_core::shares::Shares;
-use quota_semantics::{Name, Span, Timestamp};
+use quota_semantics::{Span, Timestamp};
 
 use super::{Bounds, Query, StoredDenial};
 use crate::metrics;
 
-pub(super) struct Remembered {
-    pub(super) namespace: Name,
-    pub(super) time: Timestamp,
-    pub(super) kept: StoredDenial,
-}
-
-impl Remembered {
-    fn bytes(&self) -> usize {
-        self.kept.json.get().len()
-    }
-}
-
 /// Denials by number.
 #[derive(Default)]
 pub(super) struct Store {
-    records: BTreeMap<u64, Remembered>,
+    denials: BTreeMap<u64, StoredDenial>,
     shares: Shares<u64>,
 }
 
 impl Store {
     pub(super) fn len(&self) -> usize {
-        self.records.len()
+        self.denials.len()
     }
 
     pub(super) const fn bytes(&self) -> usize {
@@ -38,32 +26,33 @@ impl Store {
 
     /// The number of the latest denial.
     pub(super) fn last(&self) -> Option<u64> {
-        self.records.last_key_value().map(|(id, _)| *id)
+        self.denials.last_key_value().map(|(id, _)| *id)
     }
 
     /// The kept denials, oldest first.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Remembered> {
-        self.records.values()
+    pub(super) fn iter(&self) -> impl Iterator<Item = &StoredDenial> {
+        self.denials.values()
     }
 
     pub(super) fn list(&self, query: &Query) -> Vec<StoredDenial> {
         let before = query.before.unwrap_or(u64::MAX);
-        let earlier = self.records.range(..before).rev();
+        let earlier = self.denials.range(..before).rev();
         let namespace = query.namespace.as_ref();
         earlier
-            .map(|(_, record)| record)
-            .filter(|record| namespace.is_none_or(|namespace| record.namespace == *namespace))
+            .map(|(_, denial)| denial)
+            .filter(|denial| namespace.is_none_or(|namespace| denial.namespace == *namespace))
             .take(query.limit)
-            .map(|record| record.kept.clone())
+            .cloned()
             .collect()
     }
 
     /// Adds a denial; if there are too many, removes the oldest of the namespace that takes the most room.
-    pub(super) fn keep(&mut self, record: Remembered, bounds: &Bounds) {
-        let id = record.kept.id;
+    pub(super) fn keep(&mut self, denial: StoredDenial, bounds: &Bounds) {
+        let id = denial.id;
         self.remove(id);
-        self.shares.add(&record.namespace, id, record.bytes());
-        self.records.insert(id, record);
+        let bytes = denial.json.get().len();
+        self.shares.add(&denial.namespace, id, bytes);
+        self.denials.insert(id, denial);
         while self.len() > bounds.records || self.bytes() > bounds.bytes {
             if self.len() <= bounds.records {
                 metrics::limit_reached(metrics::Limit::DenialBytes);
@@ -79,7 +68,7 @@ impl Store {
     pub(super) fn forget(&mut self, bounds: &Bounds, now: Timestamp) {
         let age = i64::try_from(bounds.age.as_nanos()).unwrap_or(i64::MAX);
         let oldest = now.minus(Span::from_nanoseconds(age));
-        while let Some((&id, first)) = self.records.first_key_value()
+        while let Some((&id, first)) = self.denials.first_key_value()
             && first.time < oldest
         {
             self.remove(id);
@@ -87,8 +76,8 @@ impl Store {
     }
 
     fn remove(&mut self, id: u64) {
-        if let Some(record) = self.records.remove(&id) {
-            self.shares.remove(&record.namespace, id);
+        if let Some(denial) = self.denials.remove(&id) {
+            self.shares.remove(&denial.namespace, id);
         }
     }
 }

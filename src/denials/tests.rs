@@ -7,7 +7,8 @@ use quota_core::{
 };
 use quota_semantics::{Span, Timestamp, object::Footprint, uid::Uid};
 
-use super::{Bounds, Query, log::DenialLog, record::NewDenial};
+use super::{Bounds, Query, log::DenialLog, record};
+use quota_client::wire;
 use quota_core::decide::Refusal;
 use quota_semantics::admission::{CheckedLimit, CheckedQuota, Denial, LimitKind};
 
@@ -67,12 +68,12 @@ fn refusal() -> Refusal {
     }))
 }
 
-fn noted(namespace: &str, uid: &str) -> NewDenial {
+fn noted(namespace: &str, uid: &str) -> wire::Denial {
     let head = Head {
         sequence: 7,
         time: Timestamp::EPOCH,
     };
-    NewDenial::of(
+    record::of(
         &Actor::named("alice"),
         &request(namespace, uid),
         &refusal(),
@@ -201,12 +202,12 @@ fn the_file_does_not_grow_without_end() {
 fn only_denials_are_kept() {
     let request = request("a", "u");
     let refusal = Refusal::UidReused(request.uid.clone());
-    assert!(NewDenial::of(&Actor::named("alice"), &request, &refusal, Head::default()).is_none());
+    assert!(record::of(&Actor::named("alice"), &request, &refusal, Head::default()).is_none());
     let full = Refusal::TooManyPending {
         limit: "reservations.max_pending",
         pending: 9,
     };
-    assert!(NewDenial::of(&Actor::named("alice"), &request, &full, Head::default()).is_some());
+    assert!(record::of(&Actor::named("alice"), &request, &full, Head::default()).is_some());
 }
 
 #[tokio::test]
@@ -276,8 +277,8 @@ fn of_a_long_denial_less_is_kept() {
     let looked = denied.quotas[0].resources[0].clone();
     denied.quotas[0].resources = vec![looked; 1000];
     let refusal = Refusal::Denied(denied);
-    let noted = NewDenial::of(&Actor::named("alice"), &request, &refusal, Head::default()).unwrap();
-    let json = noted.to_json(1, at(0)).unwrap();
+    let noted = record::of(&Actor::named("alice"), &request, &refusal, Head::default()).unwrap();
+    let json = record::to_json(&noted, 1, at(0)).unwrap();
     assert!(json.len() < 32 * 1024, "{} bytes", json.len());
     let record: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(record["shortened"], true);
@@ -305,10 +306,10 @@ fn of_a_wide_denial_few_limits_wait_for_the_log() {
         let mut request = Request::clone(&request("a", "u"));
         request.footprint.resources = (0..requested).map(|n| (name(n), one.clone())).collect();
         let refusal = Refusal::Denied(denied);
-        NewDenial::of(&Actor::named("alice"), &request, &refusal, Head::default()).unwrap()
+        record::of(&Actor::named("alice"), &request, &refusal, Head::default()).unwrap()
     };
     for (each, kept, shortened) in [(128, 256, false), (129, 256, true), (300, 256, true)] {
-        let NewDenial(denial) = noted(vec![of_quota(each), of_quota(0), of_quota(each)], 1);
+        let denial = noted(vec![of_quota(each), of_quota(0), of_quota(each)], 1);
         let limits = denial.quotas.iter().map(|quota| quota.resources.len());
         assert_eq!(
             (limits.sum::<usize>(), denial.shortened),
@@ -316,6 +317,6 @@ fn of_a_wide_denial_few_limits_wait_for_the_log() {
             "{each}"
         );
     }
-    assert_eq!(noted(Vec::new(), 1025).0.object.requested.len(), 0);
-    assert!(noted(Vec::new(), 1025).0.shortened);
+    assert_eq!(noted(Vec::new(), 1025).object.requested.len(), 0);
+    assert!(noted(Vec::new(), 1025).shortened);
 }

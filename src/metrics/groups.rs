@@ -30,16 +30,16 @@ pub(super) fn render(text: &mut String, source: &dyn QuotaSource, most: usize) {
     });
     let (exported, mut left) = choose(&totals, most);
     let mut pages = Pages::default();
-    let mut place = 0;
+    let mut chosen = exported.iter();
     source.visit_groups(&mut |view| {
-        if exported.has(place) {
+        // There may be one more group than at the first visit.
+        if *chosen.next().unwrap_or(&true) {
             pages.write(view);
         }
-        place += 1;
     });
     let mut without_namespaces = 0;
-    for (place, (group, series)) in members.iter().enumerate() {
-        match left.checked_sub(*series).filter(|_| exported.has(place)) {
+    for ((group, series), exported) in members.iter().zip(&exported) {
+        match left.checked_sub(*series).filter(|_| *exported) {
             Some(rest) => {
                 left = rest;
                 source.visit_members(group, &mut |member| pages.write_member(group, member));
@@ -51,8 +51,9 @@ pub(super) fn render(text: &mut String, source: &dyn QuotaSource, most: usize) {
         limit_reached(Limit::MetricsSeries);
     }
     pages.finish(text);
+    let left_out = exported.iter().filter(|exported| !**exported).count();
     for (metric, left_out) in [
-        (&table::GROUPS_LEFT_OUT, exported.left_out(totals.len())),
+        (&table::GROUPS_LEFT_OUT, left_out),
         (&table::GROUP_NAMESPACES_LEFT_OUT, without_namespaces),
     ] {
         head(text, metric);

@@ -51,30 +51,6 @@ pub(super) fn largest_share<'a>(figures: impl Iterator<Item = (&'a Figure, f64)>
     shares.fold(0.0, f64::max)
 }
 
-/// The quotas or groups that have series.
-pub(super) enum Exported {
-    All,
-    /// Sorted indexes in the order of visits.
-    Only(Vec<usize>),
-}
-
-impl Exported {
-    pub(super) fn has(&self, place: usize) -> bool {
-        match self {
-            Self::All => true,
-            Self::Only(places) => places.binary_search(&place).is_ok(),
-        }
-    }
-
-    /// How many of `all` have no series.
-    pub(super) fn left_out(&self, all: usize) -> usize {
-        match self {
-            Self::All => 0,
-            Self::Only(places) => all - places.len(),
-        }
-    }
-}
-
 /// Writes whole quotas, the fullest first, while they have at most `most` series together. Reports how many are left
 /// out, in the metric and, when that begins, in the log. Answers how many series remain.
 pub(super) fn render(text: &mut String, source: &dyn QuotaSource, most: usize) -> usize {
@@ -86,21 +62,21 @@ pub(super) fn render(text: &mut String, source: &dyn QuotaSource, most: usize) -
         quotas.push((fullness, series));
     });
     let (exported, left) = choose(&quotas, most);
-    let left_out = exported.left_out(quotas.len());
+    let left_out = exported.iter().filter(|exported| !**exported).count();
     report(left_out, most);
     let mut amounts = String::new();
     let mut created = String::new();
     let mut open = String::new();
-    let mut place = 0;
+    let mut exported = exported.into_iter();
     source.visit(&mut |quota, figures| {
-        if exported.has(place) {
+        // There may be one more quota than at the first visit.
+        if exported.next().unwrap_or(true) {
             write(&mut amounts, &mut created, quota, figures);
             for figure in not_enforced(source, figures) {
                 let labels = [&*quota.name, &quota.namespace, &figure.resource];
                 sample(&mut open, &table::LIMIT_NOT_ENFORCED, &labels, 1.0);
             }
         }
-        place += 1;
     });
     head(text, &table::KUBE_RESOURCEQUOTA);
     text.push_str(&amounts);
@@ -114,27 +90,19 @@ pub(super) fn render(text: &mut String, source: &dyn QuotaSource, most: usize) -
 }
 
 /// Chooses what to export, given how full each item is and how many series it has: the fullest items, while they have
-/// at most `most` series together. Answers also how many series remain.
-pub(super) fn choose(all: &[(f64, usize)], most: usize) -> (Exported, usize) {
-    let total = all.iter().map(|(_, series)| series).sum();
-    if let Some(left) = most.checked_sub(total) {
-        return (Exported::All, left);
-    }
+/// at most `most` series together. Answers whether each item is exported, and how many series remain.
+pub(super) fn choose(all: &[(f64, usize)], most: usize) -> (Vec<bool>, usize) {
     let mut order: Vec<usize> = (0..all.len()).collect();
     order.sort_by(|a, b| all[*b].0.total_cmp(&all[*a].0));
+    let mut exported = vec![false; all.len()];
     let mut left = most;
-    let mut places: Vec<usize> = order
-        .into_iter()
-        .filter(|place| match left.checked_sub(all[*place].1) {
-            Some(rest) => {
-                left = rest;
-                true
-            }
-            None => false,
-        })
-        .collect();
-    places.sort_unstable();
-    (Exported::Only(places), left)
+    for place in order {
+        if let Some(rest) = left.checked_sub(all[place].1) {
+            left = rest;
+            exported[place] = true;
+        }
+    }
+    (exported, left)
 }
 
 fn report(left_out: usize, most: usize) {

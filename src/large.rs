@@ -30,7 +30,6 @@ use crate::{
 };
 use job::{CancelOnDrop, Job, Waiting};
 use queue::{Next, Queue};
-use turn::Accounts;
 pub(crate) use turn::Turn;
 
 /// Answers with at most this many amounts are made at once: that takes less than a millisecond.
@@ -245,9 +244,8 @@ impl Pool {
         job(&turn);
         turn.end();
     }
-}
 
-impl Accounts for Pool {
+    /// Charges a principal for the processor time of its answer. Returns how long it has to wait now.
     fn charge(&self, principal: &Name, work: Duration) -> Duration {
         if self.kind == Kind::Past {
             return Duration::ZERO;
@@ -256,9 +254,5 @@ impl Accounts for Pool {
         let mut queue = self.queue.lock();
         queue.accounts.charge(principal, work, &ACTIVITY, now);
         queue.wait_of(principal, now)
-    }
-
-    fn pauses_for_others_only(&self) -> bool {
-        self.kind == Kind::Past
     }
 }

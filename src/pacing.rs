@@ -75,7 +75,6 @@ impl Accounts {
 /// all others.
 pub(crate) struct Activity(Mutex<Lately>);
 
-#[derive(Debug, Default)]
 struct Lately {
     last: Option<(Option<Name>, Instant)>,
     other: Option<Instant>,
@@ -92,30 +91,22 @@ impl Activity {
 
     /// Records a request of a principal; none for work of the cluster, such as events and reviews.
     pub(crate) fn note(&self, principal: Option<&Name>, now: Instant) {
-        self.0.lock().note(principal, now);
-    }
-
-    /// Until when another principal counts as active; none if there is no other.
-    pub(crate) fn of_others_until(&self, principal: &Name, now: Instant) -> Option<Instant> {
-        self.0.lock().of_others_until(principal, now)
-    }
-}
-
-impl Lately {
-    fn note(&mut self, principal: Option<&Name>, now: Instant) {
-        match &mut self.last {
+        let lately = &mut *self.0.lock();
+        match &mut lately.last {
             Some((last, at)) if last.as_ref() == principal => *at = now,
             last => {
                 let before = last.replace((principal.cloned(), now));
-                self.other = before.map(|(_, at)| at);
+                lately.other = before.map(|(_, at)| at);
             }
         }
     }
 
-    fn of_others_until(&self, principal: &Name, now: Instant) -> Option<Instant> {
-        let at = match &self.last {
+    /// Until when another principal counts as active; none if there is no other.
+    pub(crate) fn of_others_until(&self, principal: &Name, now: Instant) -> Option<Instant> {
+        let lately = self.0.lock();
+        let at = match &lately.last {
             Some((last, at)) if last.as_ref() != Some(principal) => Some(*at),
-            _ => self.other,
+            _ => lately.other,
         };
         at.map(|at| at + ACTIVE).filter(|until| *until > now)
     }
@@ -183,7 +174,7 @@ mod tests {
     fn others_are_active_for_a_while() {
         let begin = Instant::now();
         let [a, b, c] = ["a", "b", "c"].map(Name::from);
-        let mut lately = Lately::default();
+        let lately = Activity::none();
         assert_eq!(lately.of_others_until(&a, begin), None);
         lately.note(Some(&a), begin);
         lately.note(Some(&a), begin + MS);

@@ -13,6 +13,7 @@ use std::{
 use quota_semantics::Name;
 use serde::Serialize;
 
+use super::{Kind, Pool};
 use crate::{
     cpu_throttle::{self, Meter},
     pacing::{ACTIVITY, LONGEST},
@@ -28,18 +29,9 @@ struct Cancelled;
 /// work that is long enough to pause cannot run elsewhere.
 pub(crate) struct Turn(Option<RefCell<Served>>);
 
-/// The accounts of the principals, which pay for the processor time of their answers.
-pub(super) trait Accounts: Sync {
-    /// Charges a principal for processor time. Answers how long it has to wait now.
-    fn charge(&self, principal: &Name, work: Duration) -> Duration;
-
-    /// Whether work pauses only while other principals are active.
-    fn pauses_for_others_only(&self) -> bool;
-}
-
 /// A running job: its principal, its request, and the processor time since the last charge.
 struct Served {
-    accounts: &'static dyn Accounts,
+    pool: &'static Pool,
     principal: Name,
     is_cancelled: Arc<AtomicBool>,
     meter: Meter,
@@ -53,12 +45,12 @@ impl Turn {
 
     /// A turn on a thread of the pool.
     pub(super) fn begin(
-        accounts: &'static dyn Accounts,
+        pool: &'static Pool,
         principal: &Name,
         is_cancelled: Arc<AtomicBool>,
     ) -> Self {
         Self(Some(RefCell::new(Served {
-            accounts,
+            pool,
             principal: principal.clone(),
             is_cancelled,
             meter: Meter::start(),
@@ -70,9 +62,7 @@ impl Turn {
     pub(super) fn end(self) {
         if let Some(served) = self.0 {
             let mut served = served.into_inner();
-            served
-                .accounts
-                .charge(&served.principal, served.meter.lap());
+            served.pool.charge(&served.principal, served.meter.lap());
         }
     }
 
@@ -83,11 +73,11 @@ impl Turn {
         let is_in_vain = {
             let served = &mut *served.borrow_mut();
             cpu_throttle::pause_for(|| {
-                let (accounts, principal) = (served.accounts, &served.principal);
-                let wait = accounts.charge(principal, served.meter.lap());
+                let (pool, principal) = (served.pool, &served.principal);
+                let wait = pool.charge(principal, served.meter.lap());
                 let wait = wait.min(LONGEST.saturating_sub(served.delayed));
                 served.delayed += wait;
-                let pauses = !accounts.pauses_for_others_only()
+                let pauses = pool.kind != Kind::Past
                     || ACTIVITY
                         .of_others_until(principal, Instant::now())
                         .is_some();

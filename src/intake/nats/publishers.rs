@@ -53,9 +53,37 @@ struct Pending {
     interval: Duration,
 }
 
+/// A cluster, and how often relists are requested of it.
 struct Cluster {
     kinds: Kinds,
-    throttle: Throttle,
+    /// The wait after the last request.
+    wait: Duration,
+    not_before: Option<Instant>,
+}
+
+impl Cluster {
+    const fn new(kinds: Kinds) -> Self {
+        Self {
+            kinds,
+            wait: Duration::ZERO,
+            not_before: None,
+        }
+    }
+
+    fn due_in(&self, now: Instant) -> Duration {
+        let not_before = self.not_before.unwrap_or(now);
+        not_before.saturating_duration_since(now)
+    }
+
+    fn sent(&mut self, now: Instant, interval: Duration) {
+        let longest = interval * LONGEST_WAIT;
+        let was_quiet = self.not_before.is_none_or(|time| now >= time + longest);
+        self.wait = match was_quiet {
+            true => interval,
+            false => (self.wait * 2).min(longest),
+        };
+        self.not_before = Some(now + self.wait);
+    }
 }
 
 impl Pending {
@@ -71,11 +99,8 @@ impl Pending {
     fn meet(&mut self, cluster: &str) -> bool {
         let is_new = self.clusters.len() < CLUSTERS_MAX && !self.clusters.contains_key(cluster);
         if is_new {
-            let cluster_state = Cluster {
-                kinds: std::mem::take(&mut self.for_first),
-                throttle: Throttle::new(self.interval),
-            };
-            self.clusters.insert(cluster.into(), cluster_state);
+            let kinds = std::mem::take(&mut self.for_first);
+            self.clusters.insert(cluster.into(), Cluster::new(kinds));
         }
         is_new
     }
@@ -91,9 +116,10 @@ impl Pending {
 
     /// Takes the requests that may be sent now.
     fn take(&mut self, now: Instant) -> Vec<(Name, Kinds)> {
-        let due = self.clusters.iter_mut().filter(|(_, cluster)| {
-            cluster.kinds != Kinds::None && cluster.throttle.due_in(now).is_zero()
-        });
+        let due = self
+            .clusters
+            .iter_mut()
+            .filter(|(_, cluster)| cluster.kinds != Kinds::None && cluster.due_in(now).is_zero());
         due.map(|(name, cluster)| (name.clone(), std::mem::take(&mut cluster.kinds)))
             .collect()
     }
@@ -101,13 +127,13 @@ impl Pending {
     /// How long until one of the pending requests may be sent; none: there are none.
     fn due_in(&self, now: Instant) -> Option<Duration> {
         let pending = self.clusters.values().filter(|it| it.kinds != Kinds::None);
-        pending.map(|cluster| cluster.throttle.due_in(now)).min()
+        pending.map(|cluster| cluster.due_in(now)).min()
     }
 
     /// Records that a request was sent. Without a subscriber it stays pending.
     fn sent(&mut self, cluster: &str, kinds: Kinds, is_heard: bool, now: Instant) {
         if let Some(cluster) = self.clusters.get_mut(cluster) {
-            cluster.throttle.sent(now);
+            cluster.sent(now, self.interval);
             if !is_heard {
                 cluster.kinds.add(kinds);
             }
@@ -145,39 +171,6 @@ impl Kinds {
             Self::Some(some) => some.iter().map(|name| &**name).collect(),
             Self::None | Self::All => Vec::new(),
         }
-    }
-}
-
-/// Limits how often relists are requested.
-#[derive(Debug)]
-struct Throttle {
-    interval: Duration,
-    wait: Duration,
-    not_before: Option<Instant>,
-}
-
-impl Throttle {
-    const fn new(interval: Duration) -> Self {
-        Self {
-            interval,
-            wait: interval,
-            not_before: None,
-        }
-    }
-
-    fn due_in(&self, now: Instant) -> Duration {
-        let not_before = self.not_before.unwrap_or(now);
-        not_before.saturating_duration_since(now)
-    }
-
-    fn sent(&mut self, now: Instant) {
-        let longest = self.interval * LONGEST_WAIT;
-        let was_quiet = self.not_before.is_none_or(|time| now >= time + longest);
-        self.wait = match was_quiet {
-            true => self.interval,
-            false => (self.wait * 2).min(longest),
-        };
-        self.not_before = Some(now + self.wait);
     }
 }
 
@@ -240,7 +233,7 @@ impl Publishers {
     pub(super) fn may_request(&self) -> bool {
         let (now, pending) = (Instant::now(), self.0.pending.lock());
         let mut clusters = pending.clusters.values();
-        clusters.any(|cluster| cluster.throttle.due_in(now).is_zero())
+        clusters.any(|cluster| cluster.due_in(now).is_zero())
     }
 
     fn want(&self, kinds: &Kinds) {
@@ -253,7 +246,7 @@ impl Publishers {
         let (clusters, wait) = {
             let (now, pending) = (Instant::now(), self.0.pending.lock());
             let clusters = pending.clusters.values();
-            let waits = clusters.map(|cluster| cluster.throttle.due_in(now));
+            let waits = clusters.map(|cluster| cluster.due_in(now));
             let wait = waits.max().unwrap_or_default();
             (pending.clusters.keys().cloned().collect(), wait)
         };
@@ -396,19 +389,19 @@ mod tests {
     #[test]
     fn whoever_is_asked_again_and_again_is_asked_more_and_more_rarely() {
         let interval = Duration::from_secs(10);
-        let mut throttle = Throttle::new(interval);
+        let mut cluster = Cluster::new(Kinds::None);
         let mut now = Instant::now();
-        assert_eq!(throttle.due_in(now), Duration::ZERO);
+        assert_eq!(cluster.due_in(now), Duration::ZERO);
         let mut waits = Vec::new();
         for _ in 0..9 {
-            throttle.sent(now);
-            let wait = throttle.due_in(now);
+            cluster.sent(now, interval);
+            let wait = cluster.due_in(now);
             waits.push(wait.as_secs());
             now += wait;
         }
         assert_eq!(waits, [10, 20, 40, 80, 160, 320, 600, 600, 600]);
-        throttle.sent(now + interval * LONGEST_WAIT);
-        assert_eq!(throttle.wait, interval, "it was quiet for a while");
+        cluster.sent(now + interval * LONGEST_WAIT, interval);
+        assert_eq!(cluster.wait, interval, "it was quiet for a while");
     }
 
     #[test]

@@ -196,13 +196,6 @@ impl Status {
         })
     }
 
-    /// Waits until the stream has been fully consumed once.
-    pub async fn caught_up_once(&self) {
-        let mut stream = self.stream.subscribe();
-        // This fails only without a sender, and `self` holds it.
-        let _ = stream.wait_for(StreamStatus::caught_up_once).await;
-    }
-
     pub(super) fn set_connected(&self, connected: bool) {
         self.stream
             .send_modify(|stream| stream.connected = connected);

@@ -16,7 +16,7 @@ use quota_semantics::{
     admission::Charging,
     object::{GroupResource, NoContext},
 };
-use quotad::intake::payload::Reader;
+use quotad::intake::payload::{Content, Reader};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -212,10 +212,13 @@ fn reading(events: &[Bytes], measured: fn(&mut dyn FnMut())) {
 fn observing(measured: fn(&mut dyn FnMut())) {
     let reader = Arc::new(Reader::new(&BTreeMap::new(), true));
     let read = |number| reader.read(plain_event(number), Timestamp::EPOCH);
-    let sightings = (0..TIMES).flat_map(read).map(|event| {
-        let sighting = event.ok().and_then(|event| event.sighting);
-        Item::Sighting(sighting.expect("an object"))
-    });
+    let sightings =
+        (0..TIMES)
+            .flat_map(read)
+            .map(|event| match event.expect("it is read").content {
+                Content::Sighting(sighting) => Item::Sighting(sighting),
+                other => panic!("no object: {other:?}"),
+            });
     let mut items = Some(sightings.collect());
     let (mut state, mut open) = (fold(&entries()), OpenBatch::default());
     let now = state.head().time;

@@ -18,7 +18,7 @@ use quota_core::{
 use quota_semantics::{Span, Timestamp, admission::Charging};
 use quotad::intake::{
     nats,
-    payload::{Listed, Reader},
+    payload::{Content, Listed, Reader},
 };
 
 /// Reads the input as a message. Its first line holds the headers, `NAME: VALUE`, separated by tabs; an HTTP body is a
@@ -50,7 +50,7 @@ pub fn run(data: &[u8]) {
                 line = rejected.line;
             }
             Ok(incoming) => {
-                let Some(sighting) = incoming.sighting else {
+                let Content::Sighting(sighting) = incoming.content else {
                     continue;
                 };
                 if let Verdict::Accepted(events) = decide::observe(&state, sighting.clone()) {

@@ -108,7 +108,7 @@ impl Recorded {
         WriteTransaction::new(&mut self.state, &mut open, now).record(&actor, due);
         for line in lines {
             for event in understood.read(Bytes::copy_from_slice(line.as_bytes()), now) {
-                let Some(sighting) = event.unwrap().sighting else {
+                let payload::Content::Sighting(sighting) = event.unwrap().content else {
                     continue;
                 };
                 if let Verdict::Accepted(events) = decide::observe(&self.state, sighting) {

@@ -12,7 +12,7 @@ use quota_core::{
 use quota_semantics::{Name, Timestamp};
 
 use super::{
-    payload::{Incoming, Rejected, SIGHTING_MAX_BYTES},
+    payload::{Content, Incoming, Rejected, SIGHTING_MAX_BYTES},
     relist,
     retry::until_decided,
 };
@@ -67,23 +67,17 @@ impl Chunk {
 
     fn take(&mut self, incoming: Incoming, received: impl FnOnce() -> Option<(Name, Timestamp)>) {
         self.size += incoming.size;
-        let Incoming {
-            sighting,
-            relist,
-            bookmark,
-            ..
-        } = incoming;
-        let item = match (sighting, relist, bookmark) {
-            (Some(sighting), ..) => Item::Sighting(sighting),
-            (None, Some(relist), _) => Item::Relist {
+        let item = match incoming.content {
+            Content::Sighting(sighting) => Item::Sighting(sighting),
+            Content::Relist(relist) => Item::Relist {
                 relist,
                 received: received(),
             },
-            (None, None, Some(bookmark)) => Item::Bookmark {
+            Content::Bookmark(bookmark) => Item::Bookmark {
                 bookmark,
                 received: received().map(|(_, time)| time),
             },
-            (None, None, None) => {
+            Content::Nothing => {
                 self.ignored += 1;
                 return;
             }

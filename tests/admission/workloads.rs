@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use quota_core::decide::Sighting;
 use quota_semantics::admission::Charging;
-use quotad::{clock::now, intake::payload::Reader};
+use quotad::{
+    clock::now,
+    intake::payload::{Content, Reader},
+};
 use serde_json::{Value, json};
 
 use super::harness::{World, pod, recorded};
@@ -119,8 +122,10 @@ fn what_is_observed_is_charged_in_the_same_way() {
         let read = Arc::new(reader)
             .read(event.to_string().into(), now())
             .next();
-        match read.unwrap().unwrap().sighting {
-            Some(Sighting::Alive { object, .. }) => object.footprint.resources.pretty(),
+        match read.unwrap().unwrap().content {
+            Content::Sighting(Sighting::Alive { object, .. }) => {
+                object.footprint.resources.pretty()
+            }
             other => panic!("{other:?}"),
         }
     };

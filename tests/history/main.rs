@@ -17,7 +17,7 @@ use quota_core::{
     transaction::{OpenBatch, WriteTransaction},
 };
 use quota_semantics::{Span, Timestamp};
-use quotad::intake::payload::Reader;
+use quotad::intake::payload::{Content, Reader};
 
 use recording::{Recording, compare};
 
@@ -43,7 +43,7 @@ impl Ledger {
             .read(Bytes::copy_from_slice(line.as_bytes()), now)
         {
             let incoming = event.expect("every recorded event is understood");
-            let Some(sighting) = incoming.sighting else {
+            let Content::Sighting(sighting) = incoming.content else {
                 continue;
             };
             if let Verdict::Accepted(events) = decide::observe(&self.state, sighting) {

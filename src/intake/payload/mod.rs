@@ -68,12 +68,8 @@ pub struct Reader {
 /// One parsed event.
 #[derive(Clone, Debug)]
 pub struct Incoming {
-    /// The fact about an object; none if the event does not matter to quotas (a bookmark, a cluster-scoped object).
-    pub sighting: Option<Sighting>,
-    /// The step of a relist.
-    pub relist: Option<Relist>,
-    /// The time up to which the publisher has reported each kind.
-    pub bookmark: Option<Bookmark>,
+    /// What it says.
+    pub content: Content,
     /// Approximate size in bytes, as received or as an entry, whichever is larger.
     pub size: usize,
 }
@@ -88,12 +84,15 @@ pub struct Listed {
 }
 
 /// The content of an event.
-#[derive(Debug)]
-enum Content {
-    /// Nothing that matters to quotas.
+#[derive(Clone, Debug)]
+pub enum Content {
+    /// Nothing that matters to quotas, such as a cluster-scoped object.
     Nothing,
+    /// The fact about an object.
     Sighting(Sighting),
+    /// The step of a relist.
     Relist(Relist),
+    /// The time up to which the publisher has reported each kind.
     Bookmark(Bookmark),
 }
 
@@ -352,22 +351,11 @@ impl Iterator for Events {
 
 impl Incoming {
     fn of(content: Content, length: usize) -> Self {
-        let mut incoming = Self {
-            sighting: None,
-            relist: None,
-            bookmark: None,
-            size: length,
+        let size = match &content {
+            Content::Sighting(sighting) => length.max(check::size(sighting)),
+            _ => length,
         };
-        match content {
-            Content::Nothing => {}
-            Content::Sighting(sighting) => {
-                incoming.size = length.max(check::size(&sighting));
-                incoming.sighting = Some(sighting);
-            }
-            Content::Relist(relist) => incoming.relist = Some(relist),
-            Content::Bookmark(bookmark) => incoming.bookmark = Some(bookmark),
-        }
-        incoming
+        Self { content, size }
     }
 }
 

@@ -6,25 +6,19 @@ use quota_core::{decide::Sighting, event::Observed};
 use quota_semantics::{Name, object::Footprint, quantity::Quantity, resource::ResourceList};
 use serde_json::value::RawValue;
 
-use super::{Fault, Reader, check, field::Field, text::Text, wire::Change};
+use super::{
+    Fault, Reader, check,
+    field::Field,
+    text::Text,
+    wire::{Change, Wire},
+};
 use crate::metrics::Rejection;
-
-/// The fields of a plain event.
-#[derive(Debug)]
-pub(super) struct Fields<'a> {
-    pub(super) namespace: Option<Field<'a>>,
-    pub(super) resource: Option<Field<'a>>,
-    pub(super) name: Option<Field<'a>>,
-    pub(super) uid: Option<Field<'a>>,
-    pub(super) resource_version: Option<Field<'a>>,
-    pub(super) usage: Option<Field<'a>>,
-}
 
 /// The content of a plain event.
 pub(super) fn sighting(
     reader: &Reader,
     change: Change,
-    event: &Fields<'_>,
+    event: &Wire<'_>,
 ) -> Result<Sighting, Fault> {
     if event.resource.is_none() && event.uid.is_none() {
         return Err(Fault::shape(

@@ -42,7 +42,7 @@ pub(super) fn read_object(
     kubernetes::sighting(reader, change, None, serde_json::from_str(text)?, now).map(Content::of)
 }
 
-fn event(reader: &Reader, wire: Wire<'_>, now: Timestamp) -> Result<Content, Fault> {
+fn event(reader: &Reader, mut wire: Wire<'_>, now: Timestamp) -> Result<Content, Fault> {
     let event_type = wire
         .event_type
         .as_ref()
@@ -63,17 +63,9 @@ fn event(reader: &Reader, wire: Wire<'_>, now: Timestamp) -> Result<Content, Fau
         "ERROR" => return Err(Fault::shape("the watch ended with an error")),
         other => return Err(Fault::shape(format!("unknown type {other:?}"))),
     };
-    if let Some(object) = wire.object {
+    if let Some(object) = wire.object.take() {
         let resource = wire.resource.as_ref();
         return kubernetes::sighting(reader, change, resource, object, now).map(Content::of);
     }
-    let fields = plain::Fields {
-        namespace: wire.namespace,
-        resource: wire.resource,
-        name: wire.name,
-        uid: wire.uid,
-        resource_version: wire.resource_version,
-        usage: wire.usage,
-    };
-    plain::sighting(reader, change, &fields).map(Content::Sighting)
+    plain::sighting(reader, change, &wire).map(Content::Sighting)
 }

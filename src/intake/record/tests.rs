@@ -22,14 +22,12 @@ fn sighting(uid: &str, version: u64) -> Incoming {
         lapse: None,
         ends_reservation: false,
     };
-    let sighting = Some(Sighting::Alive {
+    let sighting = Sighting::Alive {
         object: Box::new(object),
         quota: None,
-    });
+    };
     Incoming {
-        sighting,
-        relist: None,
-        bookmark: None,
+        content: Content::Sighting(sighting),
         size: 100,
     }
 }
@@ -83,9 +81,7 @@ fn a_chunk_its_gaps_and_its_cursor_are_recorded_together() {
     chunk.add_gap(&source, 5..=5);
     chunk.add(sighting("a", 1));
     chunk.add(Incoming {
-        sighting: None,
-        relist: None,
-        bookmark: None,
+        content: Content::Nothing,
         size: 10,
     });
     chunk.add_rejected(&"OBJECTS".into(), 6, rejected("x"));
@@ -162,9 +158,7 @@ fn a_chunk_is_full_by_entries_or_by_size() {
     chunk.add(sighting("a", 1));
     assert!(chunk.is_full(1) && !chunk.is_full(2));
     chunk.add(Incoming {
-        sighting: None,
-        relist: None,
-        bookmark: None,
+        content: Content::Nothing,
         size: CHUNK_BYTES,
     });
     assert!(chunk.is_full(usize::MAX));
@@ -343,9 +337,7 @@ fn versions_that_went_back_are_replaced_by_what_is_listed() {
         quota: None,
     };
     before.add(Incoming {
-        sighting: Some(deleted),
-        relist: None,
-        bookmark: None,
+        content: Content::Sighting(deleted),
         size: 100,
     });
     decided(&mut state, &before, None);

@@ -64,7 +64,11 @@ fn what_does_not_count_is_passed_over_and_what_is_no_object_refused() {
             r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"n","namespace":"a"}}"#,
             "no uid",
         ),
-        (r#"{"type":"ADDED","object":{}}"#, "neither"),
+        (r#"{"type":"ADDED","object":{}}"#, "apiVersion and kind"),
+        (
+            r#"{"type":"ADDED","object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"n","namespace":"a","uid":"u"}}}"#,
+            "neither",
+        ),
     ] {
         let error = listed(text).unwrap_err();
         assert!(error.contains(why), "{text}: {error}");

@@ -7,9 +7,11 @@ use super::*;
 fn relist(payload: &str) -> Option<Relist> {
     let mut events = read(payload);
     assert_eq!(events.len(), 1);
-    let incoming = events.remove(0).unwrap();
-    assert!(incoming.sighting.is_none());
-    incoming.relist
+    match events.remove(0).unwrap().content {
+        Content::Relist(relist) => Some(relist),
+        Content::Nothing | Content::Bookmark(_) => None,
+        Content::Sighting(sighting) => panic!("{sighting:?}"),
+    }
 }
 
 fn finish() -> Finish {

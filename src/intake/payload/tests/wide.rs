@@ -62,7 +62,7 @@ fn a_charged_workload_is_shortened_with_the_pod_of_its_template() {
             "template":{{"spec":{{"containers":[{{"name":"c","resources":{{"limits":{{{amounts}}}}}}}]}}}}}}}}}}"#
     );
     let event = reader.read(Bytes::from(deployment), NOW).next().unwrap();
-    let Some(Sighting::Alive { object, .. }) = event.unwrap().sighting else {
+    let Some(Sighting::Alive { object, .. }) = sighting(event.unwrap()) else {
         panic!("not alive");
     };
     assert!(check::size_of(&object, None) <= SIGHTING_MAX_BYTES);

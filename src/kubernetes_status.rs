@@ -5,23 +5,13 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusCause, StatusDetails};
 
-use crate::problem::{NotDecided, OutcomeUnknown};
+use crate::problem::Undecided;
 
 /// Why a request was not carried out.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     status: Box<Status>,
-    /// What was not decided, since another node leads.
     undecided: Option<Undecided>,
-}
-
-/// What of a request was not decided, since another node leads.
-#[derive(Clone, Copy, Debug)]
-enum Undecided {
-    /// Nothing was: the request can be sent to that node instead.
-    All,
-    /// Perhaps only a part was.
-    Part,
 }
 
 impl Failure {
@@ -40,15 +30,9 @@ impl Failure {
         }
     }
 
-    /// The same failure, marked: another node of the cluster leads, and nothing was decided.
-    pub(crate) const fn not_decided(mut self) -> Self {
-        self.undecided = Some(Undecided::All);
-        self
-    }
-
-    /// The same failure, marked: another node of the cluster leads, and perhaps only a part was decided.
-    pub(crate) const fn outcome_unknown(mut self) -> Self {
-        self.undecided = Some(Undecided::Part);
+    /// The same failure, marked with what was not decided.
+    pub(crate) const fn undecided(mut self, undecided: Undecided) -> Self {
+        self.undecided = Some(undecided);
         self
     }
 
@@ -106,10 +90,8 @@ impl IntoResponse for Failure {
             .and_then(|details| details.retry_after_seconds);
         let code = code.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = (code, axum::Json(self.to_json())).into_response();
-        match self.undecided {
-            Some(Undecided::All) => _ = response.extensions_mut().insert(NotDecided),
-            Some(Undecided::Part) => _ = response.extensions_mut().insert(OutcomeUnknown),
-            None => {}
+        if let Some(undecided) = self.undecided {
+            response.extensions_mut().insert(undecided);
         }
         if let Some(seconds) = retry {
             response

@@ -15,17 +15,17 @@ use crate::{metrics::Limit, reason, writer::Unavailable};
 pub(crate) use crate::reason::Reason;
 pub(crate) use quota_client::wire::FieldProblem;
 
-/// Marks responses that say that nothing was decided, since another node leads.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct NotDecided;
-
-/// Marks responses that say that perhaps only a part was decided, since another node leads.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct OutcomeUnknown;
-
-/// Marks responses that say that nothing was decided, since the ledger has not caught up with the sources.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct NotReady;
+/// What of a request was not decided, for a reason that may not hold on another node or a little later: an extension of
+/// the response that says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Undecided {
+    /// Nothing was, since another node leads: the request can be sent to that node instead.
+    All,
+    /// Perhaps only a part was, since another node leads.
+    Part,
+    /// Nothing was, since the ledger has not caught up with the sources.
+    NotReady,
+}
 
 /// The media type of a problem.
 pub(crate) const CONTENT_TYPE: &str = "application/problem+json";
@@ -282,11 +282,14 @@ impl IntoResponse for Problem {
         let status = reason::status(self.0.reason);
         let content_type = [(header::CONTENT_TYPE, CONTENT_TYPE)];
         let mut response = (status, content_type, self.to_text()).into_response();
-        match self.0.reason {
-            Reason::NotLeader => _ = response.extensions_mut().insert(NotDecided),
-            Reason::NotReady => _ = response.extensions_mut().insert(NotReady),
-            Reason::OutcomeUnknown => _ = response.extensions_mut().insert(OutcomeUnknown),
-            _ => {}
+        let undecided = match self.0.reason {
+            Reason::NotLeader => Some(Undecided::All),
+            Reason::OutcomeUnknown => Some(Undecided::Part),
+            Reason::NotReady => Some(Undecided::NotReady),
+            _ => None,
+        };
+        if let Some(undecided) = undecided {
+            response.extensions_mut().insert(undecided);
         }
         if matches!(
             status,

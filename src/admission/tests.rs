@@ -1,9 +1,8 @@
 //! A node of a cluster that does not know whether it still leads, and a listener without memory.
 
-use std::{
-    future::Future, net::SocketAddr, pin::Pin, sync::atomic::AtomicBool, sync::atomic::Ordering,
-};
+use std::{net::SocketAddr, sync::atomic::AtomicBool, sync::atomic::Ordering};
 
+use futures::FutureExt as _;
 use http::{StatusCode, header};
 use quota_core::decide::{Policy, QuotaChange};
 use quota_journal::{Batch, Durable, Error, Journal};
@@ -20,7 +19,7 @@ use crate::{
     router::Router,
     routes::with_state,
     server::{BodyBudget, Options, serve_stream},
-    writer::{self, Lease, Threads, Watermark},
+    writer::{self, Threads, Watermark},
 };
 
 /// A journal that accepts everything.
@@ -40,19 +39,6 @@ impl Journal for Memory {
             sequence: self.last,
             ..Durable::NOTHING
         })
-    }
-}
-
-/// A lease that is valid or not.
-struct Switch(Arc<AtomicBool>);
-
-impl Lease for Switch {
-    fn confirm(&self) -> Pin<Box<dyn Future<Output = Result<(), Unavailable>> + Send + '_>> {
-        let confirmed = match self.0.load(Ordering::Relaxed) {
-            true => Ok(()),
-            false => Err(Unavailable::NotLeader),
-        };
-        Box::pin(std::future::ready(confirmed))
     }
 }
 
@@ -208,7 +194,14 @@ async fn an_answer_is_small_whatever_the_notices_are() {
 async fn a_leader_that_is_cut_off_does_not_take_a_namespace_for_unlimited() {
     let (ledger, threads) = ledger();
     let leads = Arc::new(AtomicBool::new(true));
-    ledger.confirm_reads_by(Box::new(Switch(leads.clone())));
+    let switch = Arc::clone(&leads);
+    ledger.confirm_reads_by(move || {
+        let confirmed = match switch.load(Ordering::Relaxed) {
+            true => Ok(()),
+            false => Err(Unavailable::NotLeader),
+        };
+        std::future::ready(confirmed).boxed()
+    });
     let router = router(&ledger);
     let send = async |object: &str| {
         let body = Body::from(REVIEW.replace("OBJECT", object));

@@ -27,11 +27,7 @@ impl From<Error> for Problem {
             Error::NotTaken(_) => Reason::OutcomeUnknown,
             Error::Busy => Reason::Overloaded,
             Error::UnknownNode(_) => Reason::Invalid,
-            Error::Unfit(_)
-            | Error::WasReplica
-            | Error::StillRuns(_)
-            | Error::Healing(_)
-            | Error::Stream(_) => Reason::Conflict,
+            Error::Refused(_) => Reason::Conflict,
         };
         Self::new(reason, error.to_string())
     }

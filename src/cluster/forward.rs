@@ -13,13 +13,13 @@ use quota_replication::NodeName;
 
 use super::{
     Cluster,
-    peers::{Actor, Failed, FromNode, Undecided, mark, marked},
+    peers::{Actor, Failed, FromNode, mark, marked},
 };
 use crate::{
     auth::Access,
     foreign_page::is_foreign_page,
     metrics,
-    problem::{NotDecided, NotReady, OutcomeUnknown, Problem, Reason},
+    problem::{Problem, Reason, Undecided},
     routes::{BodyLimit, Handle, ResponseFuture, RouteState, Spec},
     whole_body::whole_or_broken,
 };
@@ -186,7 +186,7 @@ impl Cluster {
                 let response = here().await;
                 match self.undecided(&response) {
                     None => return response,
-                    Some(Undecided::All) => asked += 1,
+                    Some(Undecided::All | Undecided::NotReady) => asked += 1,
                     Some(Undecided::Part) if !is_idempotent => return response,
                     Some(Undecided::Part) => is_unknown = true,
                 }
@@ -283,7 +283,7 @@ impl Cluster {
         };
         match marked(answer.headers()) {
             None => {}
-            Some(Undecided::All) => return Ok(None),
+            Some(Undecided::All | Undecided::NotReady) => return Ok(None),
             Some(Undecided::Part) => return Err(Failed::Unknown),
         }
         let (mut parts, body) = answer.into_parts();
@@ -325,16 +325,13 @@ fn pause_after(asked: u32) -> Duration {
 /// that may soon change: another node leads, but this node, still a follower, failed on its sources before it learned of
 /// the leader; or this node has just begun to lead.
 fn undecided(response: &Response, may_change: impl FnOnce() -> bool) -> Option<Undecided> {
-    let reasons = response.extensions();
     if response.status() != StatusCode::SERVICE_UNAVAILABLE {
         return None;
     }
-    if reasons.get::<OutcomeUnknown>().is_some() {
-        return Some(Undecided::Part);
+    match response.extensions().get::<Undecided>()? {
+        Undecided::NotReady => may_change().then_some(Undecided::All),
+        undecided => Some(*undecided),
     }
-    let is_none = reasons.get::<NotDecided>().is_some()
-        || reasons.get::<NotReady>().is_some() && may_change();
-    is_none.then_some(Undecided::All)
 }
 
 /// Whether the handler keeps the whole body in memory; any other body can be sent only once.

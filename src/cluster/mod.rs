@@ -9,7 +9,6 @@ mod disk;
 mod forward;
 mod heal;
 mod join;
-mod lease;
 mod peers;
 mod purge;
 mod status;
@@ -28,7 +27,7 @@ use std::{
 
 use anyhow::Context as _;
 use async_nats::Client;
-use futures::future::join_all;
+use futures::future::{FutureExt as _, join_all};
 use parking_lot::Mutex;
 use quota_cluster::{BookmarkFile, Handle, Names, stream};
 use quota_journal::{FileJournal, FileReader};
@@ -48,7 +47,7 @@ use crate::{
     exit::{Exit, Failure, OrExit as _},
     intake::nats,
     metrics,
-    writer::{Ledger, PendingDecisions, Replica},
+    writer::{Ledger, PendingDecisions, Replica, Unavailable},
 };
 
 /// How long pending decisions may take to become durable before a handover is cancelled, or a stop no longer waits for
@@ -131,24 +130,15 @@ pub enum Error {
     /// Pending appends did not become durable in time; this node goes on leading.
     #[error("decisions are on their way since {DRAIN:?}: this node goes on leading")]
     Busy,
-    /// Servers, or the stream, are not fit for a ledger.
+    /// It is not needed, or could lose entries, or the servers or the stream are not fit for it: says why.
     #[error("{0}")]
-    Unfit(String),
-    /// This replica has been part of a ledger before.
-    #[error(
-        "this node already has a replica of a ledger. A new ledger would split it in two: if its stream is gone, run \
-         `quotactl cluster heal`; for another ledger, start with another data_dir"
-    )]
-    WasReplica,
-    /// A node that is to be removed still answers.
-    #[error("{0} answers: stop it before it is removed")]
-    StillRuns(NodeName),
-    /// The stream is not made anew.
-    #[error(transparent)]
-    Healing(#[from] heal::Refused),
-    /// The stream holds another ledger.
-    #[error(transparent)]
-    Stream(#[from] stream::Error),
+    Refused(String),
+}
+
+impl From<stream::Error> for Error {
+    fn from(error: stream::Error) -> Self {
+        Self::Refused(error.to_string())
+    }
 }
 
 impl Cluster {
@@ -196,10 +186,9 @@ impl Cluster {
             transfer: tokio::sync::Mutex::default(),
             term_began: Mutex::new(None),
         }));
-        cluster
-            .0
-            .ledger
-            .confirm_reads_by(Box::new(lease::Leading(cluster.clone())));
+        let leading = cluster.clone();
+        let confirm = move || leading.clone().confirm_read().boxed();
+        cluster.0.ledger.confirm_reads_by(confirm);
         Ok(cluster)
     }
 
@@ -207,6 +196,22 @@ impl Cluster {
     #[must_use]
     pub fn node(&self) -> &NodeName {
         &self.0.node
+    }
+
+    /// Confirms a read of a leader, which is answered only if no other node can have led before. A follower does not
+    /// wait.
+    async fn confirm_read(self) -> Result<(), Unavailable> {
+        let ledger = &self.0.ledger;
+        if !ledger.decides() {
+            return Ok(());
+        }
+        let member = self.member().ok_or(Unavailable::NotLeader)?;
+        match member.confirm().await {
+            Ok(()) => Ok(()),
+            // The data read is durable: after a handover this is a valid read of a follower.
+            Err(_) if !ledger.decides() => Ok(()),
+            Err(_) => Err(Unavailable::NotLeader),
+        }
     }
 
     fn member(&self) -> Option<Handle> {
@@ -262,15 +267,17 @@ impl Cluster {
     /// Makes the stream, and begins the ledger in it after the entries of this node.
     ///
     /// # Errors
-    /// [`Error`]. After [`stream::Error::Server`], a repeated call resumes where the last one failed.
+    /// [`Error`]. After a failed request for the stream, a repeated call resumes where the last one failed.
     pub async fn initialise(&self) -> Result<LedgerId, Error> {
         let shared = &self.0;
         if !matches!(shared.bookmark_file.read(), Ok(None)) {
-            return Err(Error::WasReplica);
+            let why = "this node already has a replica of a ledger. A new ledger would split it in two: if its stream is \
+                       gone, run `quotactl cluster heal`; for another ledger, start with another data_dir";
+            return Err(Error::Refused(why.to_owned()));
         }
         checks::servers(&shared.settings, true)
             .await
-            .map_err(Error::Unfit)?;
+            .map_err(Error::Refused)?;
         let id = LedgerId::from_bytes(*Uuid::new_v4().as_bytes());
         let begin = (&self.identity(), id, shared.ledger.durable());
         let replicas = shared.settings.replicas;

@@ -4,6 +4,7 @@ mod credentials;
 
 use std::{collections::BTreeMap, future::Future, time::Duration};
 
+use anyhow::anyhow;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri, header};
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -22,7 +23,7 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 
 pub(crate) use credentials::FromNode;
-pub(super) use credentials::{Actor, Credentials, Error, Undecided, mark, marked};
+pub(super) use credentials::{Actor, Credentials, mark, marked};
 
 use crate::config;
 
@@ -82,13 +83,13 @@ impl Peers {
     ///
     /// # Errors
     /// A file cannot be read or used.
-    pub(super) fn load(settings: &config::Cluster) -> Result<Self, Error> {
+    pub(super) fn load(settings: &config::Cluster) -> anyhow::Result<Self> {
         let mut nodes = BTreeMap::new();
         for (name, url) in &settings.peers {
-            let url: Uri = url.parse().map_err(|_| Error::Address(url.clone()))?;
-            let address = || Error::Address(url.to_string());
-            let authority = url.authority().ok_or_else(address)?;
-            let name = name.parse().map_err(|_| Error::Address(name.clone()))?;
+            let no_address = |text: &str| anyhow!("cluster.peers: {text:?} is no address");
+            let address: Uri = url.parse().map_err(|_| no_address(url))?;
+            let authority = address.authority().ok_or_else(|| no_address(url))?;
+            let name = name.parse().map_err(|_| no_address(name))?;
             let default_port = match settings.tls_cert {
                 Some(_) => 443,
                 None => 80,

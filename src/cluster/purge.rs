@@ -95,7 +95,9 @@ impl Cluster {
         let shared = &self.0;
         let name = self.other(node)?;
         if self.query(&name).await.role != "unreachable" {
-            return Err(Error::StillRuns(name));
+            return Err(Error::Refused(format!(
+                "{name} answers: stop it before it is removed"
+            )));
         }
         let add = |removed: &mut BTreeSet<String>| removed.insert(node.to_owned());
         stream::change_removed(&shared.client, &shared.names, add).await?;

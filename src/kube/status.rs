@@ -9,6 +9,7 @@ use super::kind::Kind;
 pub(super) use crate::kubernetes_status::Failure;
 use crate::{
     metrics::{Limit, limit_reached},
+    problem::Undecided,
     writer::Unavailable,
 };
 
@@ -241,8 +242,8 @@ impl From<Unavailable> for Failure {
         let not_served = |message| Self::new(code, "ServiceUnavailable", message).retry_after(1);
         match unavailable {
             Unavailable::Overloaded => Self::too_many(message),
-            Unavailable::NotLeader => not_served(message).not_decided(),
-            Unavailable::OutcomeUnknown => not_served(message).outcome_unknown(),
+            Unavailable::NotLeader => not_served(message).undecided(Undecided::All),
+            Unavailable::OutcomeUnknown => not_served(message).undecided(Undecided::Part),
             Unavailable::DiskLow | Unavailable::Stopped => not_served(message),
         }
     }
@@ -253,24 +254,26 @@ mod tests {
     use axum::response::IntoResponse as _;
     use serde_json::json;
 
-    use crate::problem::{NotDecided, OutcomeUnknown};
-
     use super::*;
 
     #[test]
     fn what_was_not_decided_may_be_decided_by_the_next_leader() {
-        let response = Failure::from(Unavailable::NotLeader).into_response();
-        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
-        assert!(response.extensions().get::<NotDecided>().is_some());
-        let response = Failure::from(Unavailable::Stopped).into_response();
-        assert!(response.extensions().get::<NotDecided>().is_none());
-
+        let undecided = |failure: Failure| {
+            failure
+                .into_response()
+                .extensions()
+                .get::<Undecided>()
+                .copied()
+        };
         let not_leader = || Failure::from(Unavailable::NotLeader);
-        let response = not_leader().with_part_made(false).into_response();
-        assert!(response.extensions().get::<NotDecided>().is_some());
-        let response = not_leader().with_part_made(true).into_response();
-        assert!(response.extensions().get::<NotDecided>().is_none());
-        assert!(response.extensions().get::<OutcomeUnknown>().is_some());
+        let status = not_leader().into_response().status();
+        assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(undecided(not_leader()), Some(Undecided::All));
+        assert_eq!(undecided(Failure::from(Unavailable::Stopped)), None);
+        let not_made = not_leader().with_part_made(false);
+        assert_eq!(undecided(not_made), Some(Undecided::All));
+        let part_made = not_leader().with_part_made(true);
+        assert_eq!(undecided(part_made), Some(Undecided::Part));
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! The handle to the writer: submits decisions, and reads the state.
 
 use std::{
-    pin::Pin,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -9,7 +8,7 @@ use std::{
     time::Instant,
 };
 
-use futures::TryFutureExt as _;
+use futures::{TryFutureExt as _, future::BoxFuture};
 use parking_lot::RwLock;
 use quota_core::{
     decide::Policy,
@@ -50,21 +49,15 @@ pub struct Ledger {
     pub(super) policy: Arc<Policy>,
     /// How often the state was rebuilt without decisions that it had held.
     pub(super) rebuilt: Arc<AtomicU64>,
-    pub(super) lease: Arc<OnceLock<Box<dyn Lease>>>,
+    pub(super) confirm_read: Arc<OnceLock<ConfirmRead>>,
 }
 
 /// How often the state had been rebuilt before a peek: what the state holds may have been dropped if that has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BeforePeeks(u64);
 
-/// Confirms that no other node can have decided anything meanwhile.
-pub trait Lease: Send + Sync {
-    /// Waits until it is certain that this node led at the time of the call. A follower does not wait.
-    ///
-    /// # Errors
-    /// [`Unavailable::NotLeader`]: another node may have led.
-    fn confirm(&self) -> Pin<Box<dyn Future<Output = Result<(), Unavailable>> + Send + '_>>;
-}
+/// Confirms that no other node can have decided anything meanwhile: see [`Ledger::confirm_reads_by`].
+type ConfirmRead = Box<dyn Fn() -> BoxFuture<'static, Result<(), Unavailable>> + Send + Sync>;
 
 impl Ledger {
     /// The same handle, with a store of denials.
@@ -350,15 +343,19 @@ impl Ledger {
         if self.before_peeks() != before {
             return Err(Unavailable::NotLeader);
         }
-        match self.lease.get() {
-            Some(lease) => lease.confirm().await,
+        match self.confirm_read.get() {
+            Some(confirm_read) => confirm_read().await,
             None => Ok(()),
         }
     }
 
-    /// Makes reads wait for a confirmed lease from now on. Set once.
-    pub(crate) fn confirm_reads_by(&self, lease: Box<dyn Lease>) {
-        let _ = self.lease.set(lease);
+    /// Makes reads wait from now on until it is certain that this node led at the time of the call, unless it follows.
+    /// The function answers [`Unavailable::NotLeader`] if another node may have led. Set once.
+    pub(crate) fn confirm_reads_by(
+        &self,
+        confirm_read: impl Fn() -> BoxFuture<'static, Result<(), Unavailable>> + Send + Sync + 'static,
+    ) {
+        let _ = self.confirm_read.set(Box::new(confirm_read));
     }
 
     /// Whether decisions are made on this node: always, except on a follower.

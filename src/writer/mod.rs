@@ -30,7 +30,7 @@ use tokio::{
     sync::{broadcast, watch},
 };
 
-pub use ledger::{Lease, Ledger};
+pub use ledger::Ledger;
 pub use marks::Marked;
 pub use recent::{Batch, Recent};
 pub use replica::{PendingDecisions, Replica};
@@ -224,7 +224,7 @@ fn start_at<J: Journal + 'static>(
         coverage: Arc::new(Coverage::everything()),
         policy,
         rebuilt: Arc::default(),
-        lease: Arc::default(),
+        confirm_read: Arc::default(),
     };
     let threads = Threads {
         decider,

@@ -1,11 +1,8 @@
 //! Authenticates nodes to each other, and names the caller of a forwarded request.
 
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{fs, path::Path, sync::Arc};
 
+use anyhow::{Context as _, ensure};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD as BASE64};
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, header};
 use rustls::pki_types::pem::PemObject as _;
@@ -17,6 +14,7 @@ use crate::{
     auth::{Pattern, Principal, Role},
     config,
     peer::Peer,
+    problem::Undecided,
 };
 
 /// The caller of a forwarded request.
@@ -30,21 +28,6 @@ const OUTCOME_UNKNOWN: HeaderName = HeaderName::from_static("quotad-outcome-unkn
 
 /// A shorter secret is refused.
 const SECRET_BYTES_MIN: usize = 32;
-
-/// Why requests between nodes cannot be sent or authenticated.
-#[derive(Debug, thiserror::Error)]
-pub(in crate::cluster) enum Error {
-    #[error("cluster.peers: {0:?} is no address")]
-    Address(String),
-    #[error("cannot read {0}: {1}")]
-    Read(PathBuf, #[source] io::Error),
-    #[error(
-        "cluster.token_file: the secret has fewer than {SECRET_BYTES_MIN} bytes, or is no line of ASCII"
-    )]
-    Secret,
-    #[error("cluster.tls_ca cannot be used: {0}")]
-    Authority(String),
-}
 
 /// The secret of the cluster.
 pub(in crate::cluster) struct Credentials {
@@ -69,15 +52,6 @@ struct Caller {
     namespaces: Vec<Pattern>,
 }
 
-/// What a node has not decided of a request, since another one leads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::cluster) enum Undecided {
-    /// All of it.
-    All,
-    /// Perhaps a part of it.
-    Part,
-}
-
 /// An extension of requests that another node has forwarded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FromNode;
@@ -98,18 +72,21 @@ impl Actor {
 }
 
 impl Credentials {
-    pub(super) fn load(file: Option<&Path>) -> Result<Self, Error> {
-        let file = file.ok_or(Error::Secret)?;
-        let text = fs::read_to_string(file).map_err(|error| Error::Read(file.to_owned(), error))?;
+    pub(super) fn load(file: Option<&Path>) -> anyhow::Result<Self> {
+        let text = match file {
+            Some(file) => fs::read_to_string(file).with_context(|| cannot_read(file))?,
+            None => String::new(),
+        };
         Self::new(text.trim())
     }
 
-    fn new(secret: &str) -> Result<Self, Error> {
-        if secret.len() < SECRET_BYTES_MIN || !secret.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(Error::Secret);
-        }
+    fn new(secret: &str) -> anyhow::Result<Self> {
+        ensure!(
+            secret.len() >= SECRET_BYTES_MIN && secret.bytes().all(|byte| byte.is_ascii_graphic()),
+            "cluster.token_file: the secret has fewer than {SECRET_BYTES_MIN} bytes, or is no line of ASCII"
+        );
         let text = format!("Bearer {secret}");
-        let mut bearer = HeaderValue::from_str(&text).map_err(|_| Error::Secret)?;
+        let mut bearer = HeaderValue::from_str(&text)?;
         bearer.set_sensitive(true);
         Ok(Self {
             bearer,
@@ -161,7 +138,7 @@ impl Credentials {
 /// Marks a response to another node.
 pub(in crate::cluster) fn mark(headers: &mut HeaderMap, undecided: Undecided) {
     let mark = match undecided {
-        Undecided::All => NOT_LEADER,
+        Undecided::All | Undecided::NotReady => NOT_LEADER,
         Undecided::Part => OUTCOME_UNKNOWN,
     };
     headers.insert(mark, HeaderValue::from_static("true"));
@@ -182,26 +159,30 @@ pub(super) fn is_reserved(name: &HeaderName) -> bool {
 }
 
 /// Connects to the other nodes over TLS, if they use it.
-pub(super) fn connector(settings: &config::Cluster) -> Result<Option<TlsConnector>, Error> {
+pub(super) fn connector(settings: &config::Cluster) -> anyhow::Result<Option<TlsConnector>> {
     let Some(file) = &settings.tls_ca else {
         return Ok(None);
     };
-    let pem = fs::read(file).map_err(|error| Error::Read(file.clone(), error))?;
-    let unusable = |error: &dyn std::fmt::Display| Error::Authority(error.to_string());
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(&pem) {
-        let certificate = certificate.map_err(|error| unusable(&error))?;
-        roots.add(certificate).map_err(|error| unusable(&error))?;
-    }
-    if roots.is_empty() {
-        return Err(unusable(&"it holds no certificate"));
-    }
+    let pem = fs::read(file).with_context(|| cannot_read(file))?;
+    let roots = roots(&pem).context("cluster.tls_ca cannot be used")?;
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| unusable(&error))?
+        .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)
         .with_no_client_auth();
     Ok(Some(TlsConnector::from(Arc::new(config))))
+}
+
+fn roots(pem: &[u8]) -> anyhow::Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(pem) {
+        roots.add(certificate?)?;
+    }
+    ensure!(!roots.is_empty(), "it holds no certificate");
+    Ok(roots)
+}
+
+fn cannot_read(file: &Path) -> String {
+    format!("cannot read {}", file.display())
 }
 
 #[cfg(test)]

@@ -62,7 +62,7 @@ use crate::{
     request_headers::media_type,
     routes::{BodyLimit, Route, RouteState, post},
     whole_body::{is_not_kept, not_arrived},
-    writer::{DecisionContext, Ledger, Unavailable},
+    writer::{DecisionContext, For, Ledger, Unavailable},
 };
 
 /// The path that receives reviews.
@@ -385,7 +385,7 @@ impl Hook {
                 hold,
             })
         };
-        let decided = ledger.decide_about(None, Arc::new(review), decision);
+        let decided = ledger.decide_about(For::Cluster, Arc::new(review), decision);
         decided.await?.ok_or(Failure::Late)
     }
 }

@@ -31,7 +31,7 @@ use crate::{
     denials::Denials,
     large::{self, AMOUNTS_AT_ONCE, Permit, Turn},
     metrics::{self, AuthRefusal},
-    writer::DecisionContext,
+    writer::{DecisionContext, For},
 };
 
 /// Most reservations of one call.
@@ -236,7 +236,7 @@ async fn together(
         (results, context.transaction.state().head())
     };
     let ledger = &app.ledger;
-    let decision = ledger.decide_about(Some(&principal), requests.clone(), decide);
+    let decision = ledger.decide_about(For::Principal(&principal), requests.clone(), decide);
     let (results, head) = decision.await?;
     match results {
         Ok(results) => Ok((results, head)),

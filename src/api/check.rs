@@ -28,7 +28,7 @@ use crate::{
     clock,
     large::{self, AMOUNTS_AT_ONCE, BYTES_PER_AMOUNT, Turn},
     server::warn,
-    writer::DecisionContext,
+    writer::{DecisionContext, For},
 };
 
 /// `POST /v1/namespaces/{namespace}/check`: writes nothing.
@@ -63,7 +63,7 @@ pub(super) async fn check(
                 (checked, state.head())
             };
             let (ledger, request) = (&app.ledger, Arc::new(request));
-            let decided = ledger.ask_about(&actor.principal, request, decided);
+            let decided = ledger.decide_about(For::Always(&actor.principal), request, decided);
             decided.await?
         };
         let checked = checked.map(|checked| {

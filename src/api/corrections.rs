@@ -26,7 +26,7 @@ use crate::{
     clock::now,
     intake::payload::Listed,
     metrics::{self, Correction, CorrectionCause},
-    writer::DecisionContext,
+    writer::{DecisionContext, For},
 };
 
 /// Most corrections of one call.
@@ -167,7 +167,8 @@ async fn record(
         let decision = move |context: &mut DecisionContext<'_>| {
             put_right(context, &by, repairs.iter().skip(from).take(most))
         };
-        let made = app.ledger.decide_for(&actor.principal, decision).await;
+        let principal = For::Principal(&actor.principal);
+        let made = app.ledger.decide_for(principal, decision).await;
         let is_part_made = !outcomes.is_empty();
         let made = made.map_err(|refused| refused.with_part_made(is_part_made))?;
         report(actor, &made);

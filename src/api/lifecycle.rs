@@ -25,7 +25,7 @@ use super::{
     reservations::show,
     reserve_request::{Amounts, read_ttl},
 };
-use crate::auth::Principal;
+use crate::{auth::Principal, writer::For};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -167,7 +167,7 @@ async fn change<R: Send + 'static>(
     let uid = parse_uid(&uid)?;
     let by = caller::by(&actor, principal, &namespace);
     let name = actor.principal.clone();
-    let decided = app.ledger.decide_always(&name, move |context| {
+    let decided = app.ledger.decide_for(For::Always(&name), move |context| {
         let transaction = &mut context.transaction;
         let events = decision(Change {
             state: transaction.state(),

@@ -35,7 +35,7 @@ use crate::{
     label_selector::LabelSelector,
     large::{BYTES_PER_AMOUNT, Permit, Turn, make_sized},
     server::warn,
-    writer::DecisionContext,
+    writer::{DecisionContext, For},
 };
 
 /// `PUT /v1/namespaces/{namespace}/quotas/{name}`
@@ -52,7 +52,8 @@ pub(super) async fn put(
         let (reading, amounts) = (app.clone(), text.text.len() / BYTES_PER_AMOUNT);
         let read = move |_: &Turn| read(&reading, &text, &namespace, &name);
         let (sent, warnings) = make_sized(&principal, amounts, read).await??;
-        let decision = app.ledger.decide_for(&principal, move |context| {
+        let ledger = &app.ledger;
+        let decision = ledger.decide_for(For::Principal(&principal), move |context| {
             let set = set(context, &actor, sent, precondition);
             (set, context.transaction.state().head())
         });

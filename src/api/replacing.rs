@@ -17,7 +17,7 @@ use super::{
     precondition,
     problem::{FieldProblem, Problem, Reason},
 };
-use crate::writer::DecisionContext;
+use crate::writer::{DecisionContext, For};
 
 /// Takes a name from the path; the manifest may repeat the name.
 pub(super) fn take_from_path(field: &str, own: &mut Name, path: &str) -> Result<(), Problem> {
@@ -114,7 +114,8 @@ pub(super) async fn delete(
     let deleted = measured(Operation::Quota, async {
         let precondition = precondition::of(headers)?;
         let principal = actor.principal.clone();
-        let decision = app.ledger.decide_always(&principal, move |context| {
+        let ledger = &app.ledger;
+        let decision = ledger.decide_for(For::Always(&principal), move |context| {
             let transaction = &mut context.transaction;
             let events = deletion(transaction.state(), precondition);
             let events = events.and_then(|events| {

@@ -36,7 +36,7 @@ use crate::{
     large::{self, AMOUNTS_AT_ONCE, BYTES_PER_AMOUNT, Turn},
     metrics,
     server::warn,
-    writer::DecisionContext,
+    writer::{DecisionContext, For},
 };
 
 pub(super) use body::{LAGGING, holder, whole, write_fields, write_head};
@@ -162,7 +162,7 @@ pub(super) async fn create(
             (granted, context.transaction.state().head())
         };
         let ledger = &app.ledger;
-        let decision = ledger.decide_about(Some(&principal), request.clone(), decide);
+        let decision = ledger.decide_about(For::Principal(&principal), request.clone(), decide);
         let (granted, head) = decision.await?;
         match granted {
             Ok(granted) => Ok((granted, head)),

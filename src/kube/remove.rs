@@ -28,6 +28,7 @@ use super::{
 use crate::{
     clock::now,
     large::{Permit, Turn},
+    writer::For,
     yaml,
 };
 
@@ -164,7 +165,7 @@ impl Removal {
             };
             let (key, actor, dry_run) = (key.clone(), self.actor.clone(), self.dry_run);
             let ledger = &self.kube.0.ledger;
-            let decided = ledger.decide_always(&self.actor.principal, move |context| {
+            let decided = ledger.decide_for(For::Always(&self.actor.principal), move |context| {
                 change.carry_out(context, &key, &actor, dry_run)
             });
             match decided.await.map_err(Failure::from)? {

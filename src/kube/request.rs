@@ -32,7 +32,7 @@ use crate::{
     large::{BYTES_PER_AMOUNT, Permit, Turn, make_sized},
     routes::RouteState,
     server::warn,
-    writer::Unavailable,
+    writer::{For, Unavailable},
 };
 
 /// How often a change is retried after a concurrent change.
@@ -235,7 +235,7 @@ impl Request {
     async fn belongs_to_source(&self) -> Result<bool> {
         let key = self.key.clone();
         let ledger = &self.kube.0.ledger;
-        let decided = ledger.decide_for(&self.actor.principal, move |context| {
+        let decided = ledger.decide_for(For::Principal(&self.actor.principal), move |context| {
             key.belongs_to_source(context.transaction.state(), context.policy)
         });
         decided.await.map_err(Failure::from)
@@ -319,7 +319,7 @@ impl Request {
         };
         let (actor, dry_run) = (self.actor.clone(), self.dry_run);
         let ledger = &self.kube.0.ledger;
-        let decided = ledger.decide_for(&self.actor.principal, move |context| {
+        let decided = ledger.decide_for(For::Principal(&self.actor.principal), move |context| {
             change.carry_out(context, &key, &actor, dry_run)
         });
         let decided = decided.await.map_err(Failure::from)?;

@@ -35,7 +35,7 @@ impl<R> Future for Handed<R> {
 pub(super) fn while_held<S, R, D>(
     subject: &Arc<S>,
     decision: D,
-) -> impl FnOnce(&mut DecisionContext<'_>) -> Option<(R, bool)> + Send + use<S, R, D>
+) -> impl FnOnce(&mut DecisionContext<'_>) -> Option<R> + Send + use<S, R, D>
 where
     S: Send + Sync + 'static,
     D: FnOnce(&mut DecisionContext<'_>, &S) -> R + Send + 'static,
@@ -43,7 +43,7 @@ where
     let subject = Arc::downgrade(subject);
     move |context| {
         let subject = subject.upgrade()?;
-        Some((decision(context, &subject), false))
+        Some(decision(context, &subject))
     }
 }
 
@@ -51,14 +51,13 @@ where
 pub(super) fn job<R, D>(decision: D) -> (Job, oneshot::Receiver<(R, Durable)>)
 where
     R: Send + 'static,
-    D: FnOnce(&mut DecisionContext<'_>) -> Option<(R, bool)> + Send + 'static,
+    D: FnOnce(&mut DecisionContext<'_>) -> Option<R> + Send + 'static,
 {
     let (answer, answered) = oneshot::channel();
     let job = move |context: &mut DecisionContext<'_>| -> Answer {
-        let Some((result, closes)) = decision(context) else {
+        let Some(result) = decision(context) else {
             return Box::new(|_| {});
         };
-        context.closes |= closes;
         Box::new(move |durable: &Durable| {
             // The caller may no longer wait. The decision is valid all the same.
             let _ = answer.send((result, *durable));

@@ -52,6 +52,18 @@ pub struct Ledger {
     pub(super) confirm_read: Arc<OnceLock<ConfirmRead>>,
 }
 
+/// For whom a decision is made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum For<'a> {
+    /// The cluster, before decisions for principals.
+    Cluster,
+    /// A principal, in turn with others.
+    Principal(&'a Name),
+    /// A principal, in turn with others, also while the disk is low: for changes of existing reservations, for decisions
+    /// that end something, and for what writes nothing.
+    Always(&'a Name),
+}
+
 /// How often the state had been rebuilt before a peek: what the state holds may have been dropped if that has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BeforePeeks(u64);
@@ -105,36 +117,36 @@ impl Ledger {
         R: Send + 'static,
         D: FnOnce(&mut DecisionContext<'_>) -> R + Send + 'static,
     {
-        let turn = self.unless_disk_low().map(|()| Turn::First);
-        self.decide_one(turn, decision)
+        self.decide_for(For::Cluster, decision)
     }
 
-    /// As [`Ledger::decide`], for a principal, in turn with others.
+    /// As [`Ledger::decide`], for the cluster or for a principal.
     ///
     /// # Errors
     /// [`Unavailable`].
     pub(crate) fn decide_for<R, D>(
         &self,
-        principal: &Name,
+        whom: For<'_>,
         decision: D,
     ) -> impl Future<Output = Result<R, Unavailable>> + Send + use<R, D>
     where
         R: Send + 'static,
         D: FnOnce(&mut DecisionContext<'_>) -> R + Send + 'static,
     {
-        let turn = self.unless_disk_low().map(|()| Turn::Of(principal.clone()));
-        self.decide_one(turn, decision)
+        let turn = self.turn(whom);
+        let decided = self.decide_at(turn, |context| Some(decision(context)));
+        decided.map_ok(|(result, _)| result)
     }
 
-    /// As [`Ledger::decide_for`], about a subject that may be large: for a principal, or else for the cluster. The job
-    /// does not keep the subject in memory. If the caller stops waiting before the decision is made, the subject is
-    /// freed at once, and nothing is decided: nobody would learn of the decision, and the caller may repeat the request.
+    /// As [`Ledger::decide_for`], about a subject that may be large. The job does not keep the subject in memory. If the
+    /// caller stops waiting before the decision is made, the subject is freed at once, and nothing is decided: nobody
+    /// would learn of the decision, and the caller may repeat the request.
     ///
     /// # Errors
     /// [`Unavailable`].
     pub(crate) fn decide_about<S, R, D>(
         &self,
-        principal: Option<&Name>,
+        whom: For<'_>,
         subject: Arc<S>,
         decision: D,
     ) -> impl Future<Output = Result<R, Unavailable>> + Send + use<S, R, D>
@@ -143,62 +155,11 @@ impl Ledger {
         R: Send + 'static,
         D: FnOnce(&mut DecisionContext<'_>, &S) -> R + Send + 'static,
     {
-        let turn = principal.map_or(Turn::First, |principal| Turn::Of(principal.clone()));
-        let turn = self.unless_disk_low().map(|()| turn);
-        self.decide_held(turn, subject, decision)
-    }
-
-    /// As [`Ledger::decide_about`] for a principal, but also while the disk is low: for what writes nothing.
-    ///
-    /// # Errors
-    /// [`Unavailable`], but not because of low disk space.
-    pub(crate) fn ask_about<S, R, D>(
-        &self,
-        principal: &Name,
-        subject: Arc<S>,
-        question: D,
-    ) -> impl Future<Output = Result<R, Unavailable>> + Send + use<S, R, D>
-    where
-        S: Send + Sync + 'static,
-        R: Send + 'static,
-        D: FnOnce(&mut DecisionContext<'_>, &S) -> R + Send + 'static,
-    {
-        self.decide_held(Ok(Turn::Of(principal.clone())), subject, question)
-    }
-
-    fn decide_held<S, R, D>(
-        &self,
-        turn: Result<Turn, Unavailable>,
-        subject: Arc<S>,
-        decision: D,
-    ) -> impl Future<Output = Result<R, Unavailable>> + Send + use<S, R, D>
-    where
-        S: Send + Sync + 'static,
-        R: Send + 'static,
-        D: FnOnce(&mut DecisionContext<'_>, &S) -> R + Send + 'static,
-    {
-        let decided = self.decide_at(turn, while_held(&subject, decision));
+        let decided = self.decide_at(self.turn(whom), while_held(&subject, decision));
         decided.map_ok(move |(result, _)| {
             drop(subject);
             result
         })
-    }
-
-    /// As [`Ledger::decide_for`], but also while the disk is low: for changes of existing reservations, and for
-    /// decisions that end something.
-    ///
-    /// # Errors
-    /// [`Unavailable`], but not because of low disk space.
-    pub(crate) fn decide_always<R, D>(
-        &self,
-        principal: &Name,
-        decision: D,
-    ) -> impl Future<Output = Result<R, Unavailable>> + Send + use<R, D>
-    where
-        R: Send + 'static,
-        D: FnOnce(&mut DecisionContext<'_>) -> R + Send + 'static,
-    {
-        self.decide_one(Ok(Turn::Of(principal.clone())), decision)
     }
 
     /// As [`Ledger::decide_about`], for several decisions in order. Other jobs may be decided between them, so that they
@@ -221,8 +182,8 @@ impl Ledger {
         let decisions = decisions.into_iter();
         let jobs = decisions.map(|decision| job(while_held(&subject, decision)));
         let (jobs, answered): (Vec<_>, Vec<_>) = jobs.unzip();
-        let handed = self.unless_disk_low();
-        let handed = handed.and_then(|()| self.push(&Turn::Of(principal.clone()), jobs));
+        let turn = self.turn(For::Principal(principal));
+        let handed = turn.and_then(|turn| self.push(&turn, jobs));
         let inbox = self.inbox.clone();
         async move {
             let _held = subject;
@@ -249,21 +210,16 @@ impl Ledger {
         })
     }
 
-    fn decide_one<R, D>(
-        &self,
-        turn: Result<Turn, Unavailable>,
-        decision: D,
-    ) -> impl Future<Output = Result<R, Unavailable>> + Send + use<R, D>
-    where
-        R: Send + 'static,
-        D: FnOnce(&mut DecisionContext<'_>) -> R + Send + 'static,
-    {
-        let decided = self.decide_at(turn, |context| Some((decision(context), false)));
-        decided.map_ok(|(result, _)| result)
+    fn turn(&self, whom: For<'_>) -> Result<Turn, Unavailable> {
+        match whom {
+            For::Cluster => self.unless_disk_low().map(|()| Turn::First),
+            For::Principal(name) => self.unless_disk_low().map(|()| Turn::Of(name.clone())),
+            For::Always(name) => Ok(Turn::Of(name.clone())),
+        }
     }
 
-    /// Makes a decision, and answers with the position of the ledger when the decision became durable. The decision can
-    /// request that its batch ends with it. It returns nothing if it is not made, since nobody waits for it any more.
+    /// Makes a decision, and answers with the position of the ledger when the decision became durable. The decision
+    /// returns nothing if it is not made, since nobody waits for it any more.
     ///
     /// The decision is handed in at once, unless it has no turn: a future that held it would be moved about with it.
     fn decide_at<R, D>(
@@ -273,7 +229,7 @@ impl Ledger {
     ) -> impl Future<Output = Result<(R, Durable), Unavailable>> + Send + use<R, D>
     where
         R: Send + 'static,
-        D: FnOnce(&mut DecisionContext<'_>) -> Option<(R, bool)> + Send + 'static,
+        D: FnOnce(&mut DecisionContext<'_>) -> Option<R> + Send + 'static,
     {
         let handed = turn.and_then(|turn| {
             let (job, answered) = job(decision);
@@ -403,7 +359,8 @@ impl Ledger {
             return self.image_of_follower();
         }
         self.decide_at(Ok(Turn::First), |context| {
-            Some((context.transaction.state().image(), true))
+            context.closes = true;
+            Some(context.transaction.state().image())
         })
         .await
     }

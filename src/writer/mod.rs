@@ -30,6 +30,7 @@ use tokio::{
     sync::{broadcast, watch},
 };
 
+pub(crate) use ledger::For;
 pub use ledger::Ledger;
 pub use marks::Marked;
 pub use recent::{Batch, Recent};
@@ -119,6 +120,7 @@ pub struct DecisionContext<'a> {
     pub transaction: WriteTransaction<'a>,
     /// The rules of all decisions.
     pub policy: &'a Policy,
+    /// Whether the batch ends with this decision.
     closes: bool,
 }
 

@@ -158,7 +158,7 @@ fn a_flood_queues_behind_itself() {
     let (held, go) = held(&ledger);
     let [flood, other] = ["flood", "other"].map(Name::from);
     let flood = decide_each(&ledger, &flood, vec![record; 20]);
-    let other = ledger.decide_for(&other, record);
+    let other = ledger.decide_for(For::Principal(&other), record);
     let cluster = ledger.decide(record);
     go.send(()).unwrap();
     let all = async { tokio::join!(held, cluster, other, flood) };
@@ -194,7 +194,7 @@ fn whose_decisions_were_expensive_waits_while_others_are_active() {
     assert_eq!(flood.unwrap(), [1, 6]);
     assert_eq!(other.unwrap(), [2, 3, 4, 5]);
     // At the end all delays end.
-    let last = ledger.decide_for(&Name::from("an expensive flood"), record);
+    let last = ledger.decide_for(For::Principal(&Name::from("an expensive flood")), record);
     ledger.close();
     assert_eq!(block_on(last), Ok(7));
     threads.join().unwrap();
@@ -230,11 +230,15 @@ fn of_several_decisions_that_nobody_waits_for_any_more_the_rest_is_not_made() {
     let name = Name::from("gone");
     let subject = Arc::new(());
     drop(decide_each(&ledger, &name, vec![record; 5]));
-    drop(ledger.decide_about(Some(&name), subject.clone(), |context, ()| record(context)));
+    drop(
+        ledger.decide_about(For::Principal(&name), subject.clone(), |context, ()| {
+            record(context)
+        }),
+    );
     assert_eq!(Arc::strong_count(&subject), 1, "no job keeps the subject");
     drop(subject);
-    drop(ledger.decide_for(&name, record));
-    let last = ledger.decide_for(&name, record);
+    drop(ledger.decide_for(For::Principal(&name), record));
+    let last = ledger.decide_for(For::Principal(&name), record);
     go.send(()).unwrap();
     let (held, last) = block_on(async { tokio::join!(held, last) });
     held.unwrap();

@@ -32,7 +32,7 @@ use super::{
 use crate::{
     large::{BYTES_PER_AMOUNT, Permit, Turn, make_sized},
     server::warn,
-    writer::DecisionContext,
+    writer::{DecisionContext, For},
 };
 use read::{Form, Sent};
 
@@ -55,7 +55,8 @@ pub(super) async fn put(
         let (reading, amounts) = (app.clone(), text.text.len() / BYTES_PER_AMOUNT);
         let read = move |_: &Turn| read(&reading, &text, &name);
         let (sent, warnings) = make_sized(&principal, amounts, read).await??;
-        let decision = app.ledger.decide_for(&principal, move |context| {
+        let ledger = &app.ledger;
+        let decision = ledger.decide_for(For::Principal(&principal), move |context| {
             let set = set(context, &actor, sent, precondition);
             (set, context.transaction.state().head())
         });

@@ -7,9 +7,15 @@ use std::{
     pin::pin,
     sync::Arc,
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 
-use tokio::{io::Interest, net::TcpStream, sync::Semaphore};
+use tokio::{
+    io::Interest,
+    net::TcpStream,
+    sync::Semaphore,
+    time::{Instant, sleep, timeout},
+};
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
@@ -18,11 +24,19 @@ use super::{
     context::RequestContext,
     ends::Ends,
     http1, http2,
-    preface::Begun,
-    timed::Timed,
     tls::{HTTP2, Tls},
 };
-use crate::{peer::Peer, router::Router};
+use crate::{
+    metrics::{self, Limit},
+    peer::Peer,
+    router::Router,
+};
+
+/// The beginning of every HTTP/2 connection, which no HTTP/1 request has (RFC 9113, section 3.4).
+const PREFACE: [u8; 24] = *b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// The first wait for the rest of the preface.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Serves one connection to its end. `slots` counts the connections.
 pub(super) async fn serve(
@@ -46,13 +60,26 @@ pub(super) async fn serve(
         options: options.clone(),
     };
     let Some(tls) = tls else {
+        let began = Instant::now();
+        // Without a handshake only the first bytes tell the version.
+        let is_http2 = tokio::select! {
+            is_http2 = timeout(options.header_timeout, speaks_http2(&stream)) => is_http2,
+            () = stop.cancelled() => return,
+        };
+        let requests = requests(Arc::new([]));
         let ends = Ends {
             stop,
             invalid: pending(),
         };
-        return plain(stream, requests(Arc::new([])), slots, ends).await;
+        match is_http2 {
+            Ok(Ok(true)) => http2::serve(stream, requests, slots, ends).await,
+            Ok(Ok(false)) => http1::serve(stream, is_gone, began, requests, ends).await,
+            Ok(Err(error)) => tracing::debug!(%address, %error, "connection lost"),
+            Err(_) => metrics::limit_reached(Limit::HeaderTimeout),
+        }
+        return;
     };
-    match tokio::time::timeout(options.header_timeout, tls.accept(stream)).await {
+    match timeout(options.header_timeout, tls.accept(stream)).await {
         Ok(Ok((stream, shown))) => {
             let requests = requests(shown.names.clone());
             let ends = Ends {
@@ -63,33 +90,27 @@ pub(super) async fn serve(
                 return http2::serve(stream, requests, slots, ends).await;
             }
             let is_gone = |stream: &TlsStream<TcpStream>| is_gone(stream.get_ref().0);
-            http1::serve(stream, is_gone, requests, ends).await;
+            http1::serve(stream, is_gone, Instant::now(), requests, ends).await;
         }
         Ok(Err(error)) => tracing::debug!(%address, %error, "handshake failed"),
         Err(_) => tracing::debug!(%address, error = %io::ErrorKind::TimedOut, "handshake failed"),
     }
 }
 
-/// Serves the requests of a stream without TLS, in the HTTP version of its first bytes.
-async fn plain<F: Future<Output = ()>>(
-    stream: TcpStream,
-    requests: RequestContext,
-    slots: Arc<Semaphore>,
-    ends: Ends<F>,
-) {
-    let address = requests.peer.address;
-    let (stream, phase) = http1::timed(stream, is_gone, &requests.options);
-    let begun = tokio::select! {
-        begun = Begun::read(stream) => begun,
-        () = ends.stop.cancelled() => return,
-    };
-    match begun {
-        Ok(stream) if stream.is_http2() => {
-            let stream = stream.map(Timed::into_inner);
-            http2::serve(stream, requests, slots, ends).await;
+/// Whether a connection begins with HTTP/2. The bytes stay in the stream, for those who serve it.
+async fn speaks_http2(stream: &TcpStream) -> io::Result<bool> {
+    let mut pause = PAUSE;
+    loop {
+        let mut first = [0; PREFACE.len()];
+        let count = stream.peek(&mut first).await?;
+        let may_follow = (1..PREFACE.len()).contains(&count) && first[..count] == PREFACE[..count];
+        if !may_follow || is_gone(stream) {
+            return Ok(first == PREFACE);
         }
-        Ok(stream) => http1::serve_timed(stream, phase, requests, ends).await,
-        Err(error) => tracing::debug!(%address, %error, "connection lost"),
+        // A stream with unread bytes is always ready, so there is nothing that tells when more arrive. The waits get
+        // longer, so that a peer that sends no more causes few of them.
+        sleep(pause).await;
+        pause *= 2;
     }
 }
 

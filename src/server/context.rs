@@ -1,13 +1,12 @@
 //! The data that all requests of a connection share, in either version of HTTP.
 
-use std::{future::Future, net::IpAddr, sync::Arc};
+use std::{net::IpAddr, sync::Arc};
 
-use axum::response::Response;
 use hyper::{Request, body::Incoming};
 
 use super::{
-    Options, dispatch,
-    guard::{Bounds, RouteBounds},
+    Options,
+    guard::{self, Bounds, Guarded, RouteBounds},
     hosts::LocalHost,
     timed::Clock,
 };
@@ -43,11 +42,7 @@ impl RequestContext {
     }
 
     /// Answers one request.
-    pub(super) fn answer(
-        &self,
-        request: Request<Incoming>,
-        bounds: &Arc<Bounds>,
-    ) -> impl Future<Output = Response> + Send + use<> {
-        dispatch::answer(&self.router, request, &self.peer, bounds)
+    pub(super) fn answer(&self, request: Request<Incoming>, bounds: &Arc<Bounds>) -> Guarded {
+        guard::answer(&self.router, &self.peer, bounds, request)
     }
 }

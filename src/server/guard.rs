@@ -1,4 +1,5 @@
-//! Applies to every request: an id, a span, limits of size and time, a handler for panics, and metrics.
+//! The path of a request to its response: host check, route, handler. Every request gets an id, a span, limits of size
+//! and time, a handler for panics, and metrics.
 
 use std::{
     future::Future,
@@ -10,17 +11,15 @@ use std::{
 };
 
 use axum::{
-    BoxError,
-    body::{Body, HttpBody},
-    extract::Request,
+    body::{Body, HttpBody as _},
     response::{IntoResponse as _, Response},
 };
-use bytes::Bytes;
 use futures::{
     FutureExt as _,
     future::{BoxFuture, CatchUnwind},
 };
-use http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Version, header};
+use hyper::body::Incoming;
 use quota_semantics::Name;
 use quota_service::traces;
 use tracing::{Instrument as _, Span, instrument::Instrumented};
@@ -38,9 +37,10 @@ use super::{
 use crate::{
     log_limiter::shortened,
     metrics::{self, Limit},
+    peer::Peer,
     problem::{Problem, Reason},
     request_headers,
-    router::Found,
+    router::{Found, PendingResponse, Router},
     routes::BodyLimit,
 };
 
@@ -83,7 +83,7 @@ impl RouteBounds {
 }
 
 /// The answer to a request for a host that is not served.
-pub(super) fn misdirected(host: &str) -> Response {
+fn misdirected(host: &str) -> Response {
     let detail = format!(
         "{:?} is not served here; http.allowed_hosts lists the names that are",
         shortened(host)
@@ -92,7 +92,7 @@ pub(super) fn misdirected(host: &str) -> Response {
 }
 
 /// A request whose head has arrived.
-pub(super) struct StartedRequest {
+struct StartedRequest {
     at: Instant,
     method: Method,
     version: Version,
@@ -102,7 +102,7 @@ pub(super) struct StartedRequest {
 }
 
 impl StartedRequest {
-    pub(super) fn now<B>(request: &Request<B>, route: &RouteBounds) -> Self {
+    fn now(request: &Request<Incoming>, route: &RouteBounds) -> Self {
         let (method, route) = (request.method().clone(), route.label);
         let id = request_id(request.headers());
         // Below the default level, since a span costs as much as a decision. Failures are logged with the id in any
@@ -136,29 +136,29 @@ impl StartedRequest {
 ///
 /// Not an `async` function: of one, each step would hold its own copy of what it awaits, and all of it is moved several
 /// times with each request.
-pub(super) struct Guarded<F> {
+pub(super) struct Guarded {
     bounds: Arc<Bounds>,
     route: RouteBounds,
     started: StartedRequest,
     /// The caller, if it has a name of its own.
     principal: Option<Name>,
-    step: Step<F>,
+    step: Step,
 }
 
-enum Step<F> {
-    Handling(Handling<F>),
+enum Step {
+    Handling(Handling),
     Refused(Option<Box<Response>>),
     /// Boxed, since few responses are compressed.
     Compressing(BoxFuture<'static, Response>),
 }
 
 /// The pending response of a handler, and the progress of the request's body.
-struct Handling<F> {
-    answered: CatchUnwind<AssertUnwindSafe<Instrumented<F>>>,
+struct Handling {
+    answered: CatchUnwind<AssertUnwindSafe<Instrumented<PendingResponse>>>,
     progress: Progress,
 }
 
-impl<F: Future<Output = Response> + Unpin> Future for Guarded<F> {
+impl Future for Guarded {
     type Output = Response;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Response> {
@@ -187,7 +187,7 @@ impl<F: Future<Output = Response> + Unpin> Future for Guarded<F> {
     }
 }
 
-impl<F> Guarded<F> {
+impl Guarded {
     /// The response with the headers of every response, logged and counted.
     fn finish(&self, mut response: Response) -> Response {
         let StartedRequest {
@@ -240,7 +240,7 @@ fn with_vary(mut response: Response) -> Response {
     response
 }
 
-impl<F: Future<Output = Response> + Unpin> Handling<F> {
+impl Handling {
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -273,22 +273,26 @@ impl<F: Future<Output = Response> + Unpin> Handling<F> {
     }
 }
 
-/// Passes a request to its handler, unless its announced body is too large. `answer` also returns the caller, if it has a
-/// name of its own. All steps that need not wait run at once.
-pub(super) fn answer<B, F>(
+/// Answers a request. Every request passes through here. All steps that need not wait run at once.
+pub(super) fn answer(
+    router: &Router,
+    peer: &Peer,
     bounds: &Arc<Bounds>,
-    route: RouteBounds,
-    started: StartedRequest,
-    request: Request<B>,
-    answer: impl FnOnce(Request) -> (F, Option<Name>),
-) -> Guarded<F>
-where
-    F: Future<Output = Response>,
-    B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
-{
+    request: Request<Incoming>,
+) -> Guarded {
+    let options = &bounds.options;
+    let hosts = options.hosts.as_ref();
+    let host = hosts.map_or(Ok(()), |hosts| hosts.check(&request, &bounds.host));
+    let found = match &host {
+        Ok(()) => router.find(request.method(), request.uri().path()),
+        Err(_) => router.nothing(),
+    };
+    let route = RouteBounds::of(&found, options);
+    let started = StartedRequest::now(&request, &route);
     let span = started.span.clone();
-    let handled = || match handled(&bounds.options, &route, request, answer) {
-        Ok((answered, principal, progress)) => {
+    let handled = || match handled(options, &route, host, found, peer, request) {
+        Ok((answered, progress)) => {
+            let principal = answered.principal().cloned();
             let handling = Handling {
                 answered: AssertUnwindSafe(answered.in_current_span()).catch_unwind(),
                 progress,
@@ -307,15 +311,15 @@ where
     }
 }
 
-fn handled<B, F>(
+/// Passes a request to its handler, unless its announced body is too large or encoded, or it is for another host.
+fn handled(
     options: &Options,
     route: &RouteBounds,
-    request: Request<B>,
-    answer: impl FnOnce(Request) -> (F, Option<Name>),
-) -> Result<(F, Option<Name>, Progress), Box<Response>>
-where
-    B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
-{
+    host: Result<(), String>,
+    found: Found<'_>,
+    peer: &Peer,
+    request: Request<Incoming>,
+) -> Result<(PendingResponse, Progress), Box<Response>> {
     // A body whose announced length is too large is refused before a byte is read, and before a caller that waits for
     // 100 Continue sends one.
     if request.body().size_hint().lower() > route.lengths.most {
@@ -326,16 +330,17 @@ where
     {
         return Err(Box::new(encoded(coding)));
     }
+    host.map_err(|host| Box::new(misdirected(&host)))?;
     let (parts, body) = request.into_parts();
     let (body, progress) = Bounded::new(body, route.lengths, options.body_timeout, &options.budget);
     let request = Request::from_parts(parts, Body::new(body));
-    let answered = catch_unwind(AssertUnwindSafe(|| answer(request)));
-    let (answered, principal) = answered.map_err(|_| Box::new(panicked()))?;
+    let answered = catch_unwind(AssertUnwindSafe(|| found.answer(request, peer)));
+    let answered = answered.map_err(|_| Box::new(panicked()))?;
     // The handler has not run yet, so the body is unread.
-    if let Some(principal) = &principal {
+    if let Some(principal) = answered.principal() {
         progress.belongs_to(principal.clone());
     }
-    Ok((answered, principal, progress))
+    Ok((answered, progress))
 }
 
 fn panicked() -> Response {

@@ -21,7 +21,6 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{
-    Options,
     body::ResponseBody,
     context::{HEAD_BYTES_MAX, RequestContext},
     ends::{Drain, Ends},
@@ -32,39 +31,11 @@ use super::{
 const HEADERS_MAX: usize = 100;
 
 /// Serves the requests of a stream to its end; `is_gone` checks whether the peer has closed it, although unread bytes
-/// remain.
+/// remain. The time for the first head began at `began`.
 pub(super) async fn serve<S, F>(
     stream: S,
     is_gone: fn(&S) -> bool,
-    requests: RequestContext,
-    ends: Ends<F>,
-) where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    F: Future<Output = ()>,
-{
-    let (stream, phase) = timed(stream, is_gone, &requests.options);
-    serve_timed(stream, phase, requests, ends).await;
-}
-
-/// A stream with the deadlines of a new connection.
-pub(super) fn timed<S>(stream: S, is_gone: fn(&S) -> bool, options: &Options) -> (Timed<S>, Phase) {
-    let phase = Phase::new();
-    let stream = Timed::new(stream, is_gone, phase.clone(), timeouts(options));
-    (stream, phase)
-}
-
-fn timeouts(options: &Options) -> Timeouts {
-    Timeouts {
-        head: options.header_timeout,
-        idle: options.keep_alive,
-        answer: options.request_timeout,
-    }
-}
-
-/// Serves the requests of a stream with the deadlines of this phase.
-pub(super) async fn serve_timed<S, F>(
-    stream: S,
-    phase: Phase,
+    began: tokio::time::Instant,
     requests: RequestContext,
     ends: Ends<F>,
 ) where
@@ -72,7 +43,14 @@ pub(super) async fn serve_timed<S, F>(
     F: Future<Output = ()>,
 {
     let (address, options) = (requests.peer.address, requests.options.clone());
-    let shorter = timeouts(&options).shorter();
+    let timeouts = Timeouts {
+        head: options.header_timeout,
+        idle: options.keep_alive,
+        answer: options.request_timeout,
+    };
+    let shorter = timeouts.shorter();
+    let phase = Phase::new();
+    let stream = Timed::new(stream, is_gone, began, phase.clone(), timeouts);
     let bounds = requests.bounds();
     let service = service_fn(move |request: Request<Incoming>| {
         phase.busy();

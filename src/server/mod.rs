@@ -8,14 +8,12 @@ mod body_budget;
 mod connection;
 mod context;
 pub mod descriptors;
-mod dispatch;
 mod ends;
 mod guard;
 mod gzip;
 mod hosts;
 mod http1;
 mod http2;
-mod preface;
 mod problem;
 mod timed;
 pub mod tls;
@@ -31,6 +29,7 @@ use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
     sync::Semaphore,
     task::JoinSet,
+    time::Instant,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -207,7 +206,7 @@ where
         stop: CancellationToken::new(),
         invalid: pending(),
     };
-    http1::serve(stream, |_| false, requests, ends).await;
+    http1::serve(stream, |_| false, Instant::now(), requests, ends).await;
 }
 
 /// The next connection; none when the listener stops.

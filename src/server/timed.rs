@@ -24,7 +24,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    time::{Instant, Sleep, sleep},
+    time::{Instant, Sleep, sleep, sleep_until},
 };
 
 use crate::metrics::{self, Limit};
@@ -114,9 +114,9 @@ struct CoarseTimer {
 }
 
 impl CoarseTimer {
-    fn new(least: Duration) -> Self {
+    fn new(began: Instant, least: Duration) -> Self {
         Self {
-            sleep: Box::pin(sleep(least)),
+            sleep: Box::pin(sleep_until(began + least)),
             least,
         }
     }
@@ -144,7 +144,10 @@ pub(super) struct Clock(Arc<Mutex<CoarseTimer>>);
 
 impl Clock {
     pub(super) fn new(limit: Duration) -> Self {
-        Self(Arc::new(Mutex::new(CoarseTimer::new(limit))))
+        Self(Arc::new(Mutex::new(CoarseTimer::new(
+            Instant::now(),
+            limit,
+        ))))
     }
 
     /// Whether a request that began at this time has taken longer than allowed.
@@ -176,30 +179,27 @@ pub(super) struct Timed<S> {
 }
 
 impl<S> Timed<S> {
+    /// A stream that has waited for its first head since `began`.
     pub(super) fn new(
         stream: S,
         is_gone: fn(&S) -> bool,
+        began: Instant,
         phase: Phase,
         timeouts: Timeouts,
     ) -> Self {
-        let reading = CoarseTimer::new(timeouts.shorter());
+        let reading = CoarseTimer::new(began, timeouts.shorter());
         Self {
             stream,
             is_gone,
             phase,
             timeouts,
             seen: HEAD,
-            deadline: None,
+            deadline: Some(began + timeouts.head),
             reading,
             gathered: Vec::new(),
             writing: None,
             answering: None,
         }
-    }
-
-    /// Removes the deadlines.
-    pub(super) fn into_inner(self) -> S {
-        self.stream
     }
 
     fn enter(&mut self, phase: u8) {

@@ -14,26 +14,13 @@ const LOOK: Duration = Duration::from_secs(60);
 pub(in crate::server) struct ClientCertificates {
     /// The names that identify the caller.
     pub(in crate::server) names: Arc<[String]>,
-    chain: Vec<CertificateDer<'static>>,
-    tls: Tls,
-    changes: watch::Receiver<()>,
+    pub(super) chain: Vec<CertificateDer<'static>>,
+    pub(super) tls: Tls,
+    /// Notified when new files are in force.
+    pub(super) changes: watch::Receiver<()>,
 }
 
 impl ClientCertificates {
-    pub(super) fn new(
-        names: Arc<[String]>,
-        chain: Vec<CertificateDer<'static>>,
-        tls: Tls,
-        changes: watch::Receiver<()>,
-    ) -> Self {
-        Self {
-            names,
-            chain,
-            tls,
-            changes,
-        }
-    }
-
     /// Ends when the certificates become invalid: one has expired, or their CA was removed. Never ends without
     /// certificates.
     pub(in crate::server) async fn until_invalid(mut self) {

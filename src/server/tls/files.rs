@@ -96,7 +96,7 @@ impl Files {
             Some(own) => certificate::expiration(own),
             None => return Err(Error::Pem("tls.cert", pem::Error::NoItemsFound)),
         }
-        .map_err(|error| Error::Certificate(error.to_string()))?;
+        .map_err(Error::Certificate)?;
         let late = now().saturating_sub(expiration);
         if late > 0 {
             return Err(Error::Expired(late));

@@ -96,7 +96,12 @@ impl Tls {
         let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
         let names = self.names(chain)?;
         let chain = chain.iter().cloned().map(CertificateDer::into_owned);
-        let shown = ClientCertificates::new(names.into(), chain.collect(), self.clone(), changes);
+        let shown = ClientCertificates {
+            names: names.into(),
+            chain: chain.collect(),
+            tls: self.clone(),
+            changes,
+        };
         Ok((stream, shown))
     }
 

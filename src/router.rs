@@ -17,7 +17,7 @@ use http::{HeaderValue, Method, header};
 use quota_semantics::Name;
 
 use crate::{
-    auth::{Access, Admitted, Authenticator, Needed, Principal, Request as AccessRequest},
+    auth::{Access, Admitted, Authenticator, Principal, Scope},
     cluster::Cluster,
     peer::Peer,
     problem::{Problem, Reason},
@@ -238,32 +238,30 @@ impl Found<'_> {
     #[must_use]
     pub fn answer(self, request: Request, peer: &Peer) -> PendingResponse {
         let is_head = *request.method() == Method::HEAD;
-        let begun = self.begin(request, peer).unwrap_or_else(|response| Begun {
+        let begun = self.begin(request, peer, is_head);
+        begun.unwrap_or_else(|response| PendingResponse {
             answering: Box::pin(ready(*response)),
             admitted: None,
             principal: None,
-        });
-        PendingResponse {
-            begun,
             is_head,
             retry_after: self.retry_after(),
-        }
+        })
     }
 
-    fn begin(&self, request: Request, peer: &Peer) -> Result<Begun, Box<Response>> {
+    fn begin(
+        &self,
+        request: Request,
+        peer: &Peer,
+        is_head: bool,
+    ) -> Result<PendingResponse, Box<Response>> {
         let (mut parts, body) = request.into_parts();
         let needed = self.needed();
         let mut admitted = None;
         match &self.shared.authenticator {
-            Some(authenticator) if needed != Needed::Role(Access::Public) => {
+            Some(authenticator) if needed != Access::Public => {
                 let uri = authenticator.is_required().then(|| parts.uri.clone());
                 let namespace = uri.as_ref().and_then(|uri| self.namespace(uri.path()));
-                let request = AccessRequest {
-                    needed,
-                    namespace: namespace.as_deref(),
-                    peer,
-                };
-                let caller = authenticator.admit(&request, &mut parts)?;
+                let caller = authenticator.admit(needed, namespace.as_deref(), peer, &mut parts)?;
                 // Without tokens every caller is the same one.
                 if authenticator.is_required() {
                     parts.extensions.insert(caller.principal.clone());
@@ -294,16 +292,18 @@ impl Found<'_> {
             Some(cluster) => cluster.answer(&route.spec, request, call, &route.handle),
             None => (route.handle)(request, call),
         };
-        Ok(Begun {
+        Ok(PendingResponse {
             answering,
             admitted,
             principal,
+            is_head,
+            retry_after: self.retry_after(),
         })
     }
 
-    fn needed(&self) -> Needed {
+    fn needed(&self) -> Access {
         match (self.path, self.route) {
-            (_, Some(route)) => Needed::Role(route.spec.access),
+            (_, Some(route)) => route.spec.access,
             // A file of a public page.
             (Some(path), None)
                 if path
@@ -311,10 +311,12 @@ impl Found<'_> {
                     .iter()
                     .all(|route| route.spec.access == Access::Public) =>
             {
-                Needed::Role(Access::Public)
+                Access::Public
             }
-            (Some(_), None) => Needed::Unlisted,
-            (None, None) => Needed::Nothing,
+            // The path exists, but not with this method: no role is enough.
+            (Some(_), None) => Access::Role(&[], Scope::Everywhere),
+            // Every authenticated caller may learn that the path does not exist.
+            (None, None) => Access::Authenticated,
         }
     }
 
@@ -340,17 +342,12 @@ impl Found<'_> {
     }
 }
 
-/// A request that its handler has.
-struct Begun {
+/// The pending response to a matched request.
+pub struct PendingResponse {
     answering: ResponseFuture,
     admitted: Option<Admitted>,
     /// The caller, if it is known and not anonymous.
     principal: Option<Name>,
-}
-
-/// The pending response to a matched request.
-pub struct PendingResponse {
-    begun: Begun,
     is_head: bool,
     retry_after: bool,
 }
@@ -359,7 +356,7 @@ impl PendingResponse {
     /// The caller, if it has a name of its own: without tokens all callers are anonymous.
     #[must_use]
     pub(crate) const fn principal(&self) -> Option<&Name> {
-        self.begun.principal.as_ref()
+        self.principal.as_ref()
     }
 }
 
@@ -367,9 +364,8 @@ impl Future for PendingResponse {
     type Output = Response;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Response> {
-        let begun = &mut self.begun;
-        let mut response = ready!(begun.answering.as_mut().poll(cx));
-        if let Some(admitted) = begun.admitted.take() {
+        let mut response = ready!(self.answering.as_mut().poll(cx));
+        if let Some(admitted) = self.admitted.take() {
             response = admitted.until_revoked(response);
         }
         if !self.retry_after {

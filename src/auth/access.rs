@@ -9,7 +9,7 @@ pub enum Access {
     Public,
     /// Every authenticated caller: the answer reveals nothing about a namespace.
     Authenticated,
-    /// Callers that have any of these roles in this scope.
+    /// Callers that have any of these roles in this scope; without roles, nobody.
     Role(&'static [Role], Scope),
 }
 

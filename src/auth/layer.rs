@@ -19,28 +19,6 @@ use crate::{
     request_headers::rare,
 };
 
-/// The access that a request needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Needed {
-    /// The path does not exist: every authenticated caller may learn that.
-    Nothing,
-    /// The access that the route requires.
-    Role(Access),
-    /// The path exists, but not with this method: no caller may use it.
-    Unlisted,
-}
-
-/// A request as its router describes it.
-#[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
-    /// The access that the request needs.
-    pub needed: Needed,
-    /// The namespace of the path; none if it is not valid UTF-8, which handlers reject as well.
-    pub namespace: Option<&'a str>,
-    /// The peer of the connection.
-    pub peer: &'a Peer,
-}
-
 /// A caller who is authorized for the request.
 pub struct Admitted {
     /// The authenticated caller.
@@ -67,14 +45,17 @@ impl Admitted {
 }
 
 impl Authenticator {
-    /// Authenticates the caller and authorizes the request. Removes the token from the headers, so that later code
-    /// cannot log it.
+    /// Authenticates the caller and authorizes the request, which needs this access. `namespace` is that of the path;
+    /// none if it is not valid UTF-8, which handlers reject as well. Removes the token from the headers, so that later
+    /// code cannot log it.
     ///
     /// # Errors
     /// The response to a caller that is not authorized.
     pub fn admit(
         &self,
-        request: &Request<'_>,
+        needed: Access,
+        namespace: Option<&str>,
+        peer: &Peer,
         parts: &mut Parts,
     ) -> Result<Admitted, Box<Response>> {
         let Some(mut registers) = self.registers() else {
@@ -87,7 +68,7 @@ impl Authenticator {
             });
         };
         let register = registers.borrow_and_update().clone();
-        let credential = register.credential(&parts.headers, &request.peer.names);
+        let credential = register.credential(&parts.headers, &peer.names);
         parts.headers.remove(header::AUTHORIZATION);
         let holder = credential.and_then(|credential| {
             let holder = register.holder(&credential, now())?;
@@ -96,12 +77,12 @@ impl Authenticator {
         let (principal, credential) = match holder {
             Ok(holder) => holder,
             Err(reason) => {
-                turned_away(self, reason, request.peer, None);
+                turned_away(self, reason, peer, None);
                 return Err(Box::new(refusal::unauthenticated(parts.uri.path())));
             }
         };
-        if let Err(denied) = authorize(&principal, request, parts) {
-            turned_away(self, denied.reason, request.peer, Some(&principal));
+        if let Err(denied) = authorize(&principal, needed, namespace, parts) {
+            turned_away(self, denied.reason, peer, Some(&principal));
             let namespace = denied.namespace.as_deref();
             let response = refusal::forbidden(parts, &principal, denied.roles, namespace);
             return Err(Box::new(response));
@@ -126,25 +107,25 @@ struct Denied {
     namespace: Option<String>,
 }
 
-fn authorize(principal: &Principal, request: &Request<'_>, parts: &Parts) -> Result<(), Denied> {
-    let (roles, scope) = match request.needed {
-        Needed::Nothing | Needed::Role(Access::Public | Access::Authenticated) => return Ok(()),
-        Needed::Role(Access::Role(roles, scope)) => (roles, scope),
-        Needed::Unlisted => {
-            return Err(Denied {
-                reason: AuthRefusal::Unlisted,
-                roles: &[],
-                namespace: None,
-            });
-        }
+fn authorize(
+    principal: &Principal,
+    needed: Access,
+    namespace: Option<&str>,
+    parts: &Parts,
+) -> Result<(), Denied> {
+    let Access::Role(roles, scope) = needed else {
+        return Ok(());
     };
     let has_role = || roles.iter().any(|role| principal.has(*role));
     let may = |namespace: &str| roles.iter().any(|role| principal.may(*role, namespace));
     let may_everywhere = || roles.iter().any(|role| principal.may_everywhere(*role));
     let denied = |namespace| {
-        let reason = match has_role() {
-            true => AuthRefusal::Namespace,
-            false => AuthRefusal::Role,
+        let reason = if roles.is_empty() {
+            AuthRefusal::Unlisted
+        } else if has_role() {
+            AuthRefusal::Namespace
+        } else {
+            AuthRefusal::Role
         };
         Err(Denied {
             reason,
@@ -155,7 +136,7 @@ fn authorize(principal: &Principal, request: &Request<'_>, parts: &Parts) -> Res
     let namespaces = match scope {
         Scope::Items if has_role() => return Ok(()),
         Scope::Items | Scope::Everywhere => Vec::new(),
-        Scope::Path => request.namespace.map(str::to_owned).into_iter().collect(),
+        Scope::Path => namespace.map(str::to_owned).into_iter().collect(),
         Scope::Query => of_query(parts),
     };
     if namespaces.is_empty() && !may_everywhere() {

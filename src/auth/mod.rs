@@ -17,7 +17,7 @@ mod tests;
 
 pub use access::{Access, Scope};
 pub use authenticator::{Authenticator, Error, Follower};
-pub use layer::{Admitted, Needed, Request};
+pub use layer::Admitted;
 pub use principal::Principal;
 pub use quota_tokens::{Certificate, File, FileError, Issued, Pattern, Role, Token, issue};
 pub(crate) use refusal::is_of_kubernetes;

@@ -37,14 +37,6 @@ const ANNOTATION_BYTES_MAX: usize = 4096;
 /// Denials that are logged in a second.
 static DENIED: LogLimiter = LogLimiter::new(10);
 
-/// Facts beside the decision that the response mentions.
-pub(super) struct AnswerContext {
-    /// The ledger has not caught up with the sources of events.
-    pub(super) behind: bool,
-    /// The object's name in messages.
-    pub(super) name: String,
-}
-
 /// Allows a request that does not count against quotas.
 pub(super) fn pass(request: &Request<'_>) -> Response {
     send(&Answer {
@@ -85,17 +77,19 @@ pub(super) fn undecidable(request: &Request<'_>, fault: &Fault) -> Response {
     })
 }
 
-/// The answer to a review that was decided.
+/// The answer to a review that was decided. `name` is the object's name in messages; `behind` says that the ledger has
+/// not caught up with the sources of events.
 pub(super) fn decided(
     request: &Request<'_>,
+    name: &str,
+    behind: bool,
     decided: &Decided,
-    context: &AnswerContext,
     rules: &Rules,
     seal: &Seal,
 ) -> Response {
     let mut annotations = BTreeMap::from([("sequence", decided.sequence.to_string())]);
     let mut warnings = Vec::new();
-    if context.behind {
+    if behind {
         warnings.push("quotas were checked against usage that is not complete yet".to_owned());
         annotations.insert("behind", "true".to_owned());
     }
@@ -140,10 +134,10 @@ pub(super) fn decided(
                 annotate(&mut annotations, &denied.quotas);
                 warnings.extend(denied.reserved.as_deref().map(about_reservations));
             }
-            Some(status(request, &context.name, refusal))
+            Some(status(request, name, refusal))
         }
     };
-    log(request, context, decided);
+    log(request, name, decided);
     send(&Answer {
         uid: &request.uid,
         allowed: status.is_none(),
@@ -253,9 +247,9 @@ fn details<'a>(request: &'a Request<'_>, name: &'a str) -> Details<'a> {
     }
 }
 
-fn log(request: &Request<'_>, context: &AnswerContext, decided: &Decided) {
+fn log(request: &Request<'_>, name: &str, decided: &Decided) {
     let (namespace, resource) = (&*request.namespace, &*request.resource.resource);
-    let (name, sequence) = (&*context.name, decided.sequence);
+    let sequence = decided.sequence;
     match &decided.outcome {
         Ok(admitted) => {
             let entries = admitted.events.len();

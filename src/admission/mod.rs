@@ -45,9 +45,8 @@ use quota_semantics::{
 use serde::Deserialize;
 
 use self::{
-    answer::AnswerContext,
     audit::{Hold, Plugin, Seal},
-    question::{DecisionRequest, Fault, Question},
+    question::{DecisionRequest, Fault},
     skeleton::Skeleton,
 };
 use crate::{
@@ -166,57 +165,29 @@ async fn admit(
     let began = Instant::now();
     let deadline = began + hook.time_for(parameters.timeout.as_deref());
     let answered = tokio::time::timeout_at(deadline.into(), hook.answer(request, deadline));
-    let answer = answered.await.unwrap_or(Err(Failure::Late));
+    let answer = answered.await.unwrap_or_else(|_| Err(late()));
     metrics::decision_duration(Operation::Admit, began.elapsed());
-    answer.unwrap_or_else(Failure::response)
+    answer.unwrap_or_else(|problem| undecided(&problem))
 }
 
-/// Why a review cannot be decided.
-enum Failure {
-    /// The body is not a review, or not even its uid can be read.
-    Malformed(String),
-    /// The body did not arrive.
-    NotArrived(Problem),
-    /// The body is not sent as JSON. Pages of other origins cannot send JSON without a CORS preflight.
-    NotJson,
-    /// The ledger has not caught up with the sources.
-    Behind,
-    /// The ledger does not answer.
-    Unavailable(Unavailable),
-    /// The deadline has passed.
-    Late,
+/// The body is not sent as JSON. Pages of other origins cannot send JSON without a CORS preflight.
+fn not_json() -> Problem {
+    let detail = "reviews and audit events are sent as application/json";
+    Problem::new(Reason::UnsupportedMediaType, detail)
 }
 
-impl From<Unavailable> for Failure {
-    fn from(unavailable: Unavailable) -> Self {
-        Self::Unavailable(unavailable)
-    }
+/// The deadline has passed.
+fn late() -> Problem {
+    metrics::limit_reached(metrics::Limit::RequestTimeout);
+    Problem::new(Reason::Timeout, "there was no time left to decide")
 }
 
-impl Failure {
-    fn response(self) -> Response {
-        let (reason, detail) = self.problem();
-        metrics::decisions(Decision::Error, Some(reason));
-        log_undecided(reason, &detail);
-        Problem::new(reason, shortened(&detail)).into_response()
-    }
-
-    fn problem(self) -> (Reason, String) {
-        let behind = "the sources of events have not been caught up with";
-        let late = "there was no time left to decide";
-        let not_json = "reviews and audit events are sent as application/json";
-        match self {
-            Self::Malformed(detail) => (Reason::Malformed, detail),
-            Self::NotArrived(problem) => (problem.reason(), problem.detail().to_owned()),
-            Self::NotJson => (Reason::UnsupportedMediaType, not_json.to_owned()),
-            Self::Behind => (Reason::NotReady, behind.to_owned()),
-            Self::Late => {
-                metrics::limit_reached(metrics::Limit::RequestTimeout);
-                (Reason::Timeout, late.to_owned())
-            }
-            Self::Unavailable(unavailable) => (unavailable.into(), unavailable.to_string()),
-        }
-    }
+/// The response to a review that was not decided.
+fn undecided(problem: &Problem) -> Response {
+    let (reason, detail) = (problem.reason(), problem.detail());
+    metrics::decisions(Decision::Error, Some(reason));
+    log_undecided(reason, detail);
+    Problem::new(reason, shortened(detail)).into_response()
 }
 
 fn log_undecided(reason: Reason, detail: &str) {
@@ -248,10 +219,10 @@ impl Hook {
         time - MARGIN.min(time / 2)
     }
 
-    async fn answer(&self, request: Request, deadline: Instant) -> Result<Response, Failure> {
+    async fn answer(&self, request: Request, deadline: Instant) -> Result<Response, Problem> {
         let (parts, body) = request.into_parts();
         if !is_json(&parts.headers) {
-            return Err(Failure::NotJson);
+            return Err(not_json());
         }
         let (body, not_kept) = gather(body).await?;
         let understood = match not_kept {
@@ -259,8 +230,8 @@ impl Hook {
             Some(fault) => Err(fault),
         };
         let (review, question) = match understood {
-            Ok((review, Question::None)) => return Ok(answer::pass(&review)),
-            Ok((review, Question::Decide(question))) => (review, question),
+            Ok((review, None)) => return Ok(answer::pass(&review)),
+            Ok((review, Some(question))) => (review, question),
             Err(fault) => return self.undecidable(&body, fault).await,
         };
         let behind = self.is_behind()?;
@@ -269,31 +240,39 @@ impl Hook {
             review: admission,
             name,
         } = *question;
-        let context = AnswerContext { behind, name };
         let decided = self.decide(&actor, admission, deadline).await?;
         let Shared { rules, seal, .. } = &*self.0;
-        Ok(answer::decided(&review, &decided, &context, rules, seal))
+        Ok(answer::decided(
+            &review, &name, behind, &decided, rules, seal,
+        ))
     }
 
-    fn understand<'a>(&self, body: &'a [u8]) -> Result<(wire::Request<'a>, Question), Fault> {
+    /// The review, and the decision that it needs.
+    fn understand<'a>(
+        &self,
+        body: &'a [u8],
+    ) -> Result<(wire::Request<'a>, Option<Box<DecisionRequest>>), Fault> {
         let review = wire::read(body)?;
         let question = question::of(&review, &self.0.rules.charging, now())?;
         Ok((review, question))
     }
 
     /// Whether the ledger has not caught up with the sources and decides nevertheless.
-    fn is_behind(&self) -> Result<bool, Failure> {
+    fn is_behind(&self) -> Result<bool, Problem> {
         let behind = !self.0.sources.are_caught_up();
         match behind && !self.0.rules.allow_when_behind {
-            true => Err(Failure::Behind),
+            true => {
+                let behind = "the sources of events have not been caught up with";
+                Err(Problem::new(Reason::NotReady, behind))
+            }
             false => Ok(behind),
         }
     }
 
     /// The answer to a review that cannot be decided, as far as the request is readable.
-    async fn undecidable(&self, body: &[u8], fault: Fault) -> Result<Response, Failure> {
+    async fn undecidable(&self, body: &[u8], fault: Fault) -> Result<Response, Problem> {
         let Some(review) = wire::head(body) else {
-            return Err(Failure::Malformed(fault.detail));
+            return Err(Problem::new(Reason::Malformed, fault.detail));
         };
         if question::is_none_of_ours(&review, &self.0.rules.charging) {
             return Ok(answer::pass(&review));
@@ -318,7 +297,7 @@ impl Hook {
 
     /// The ledger's sequence if nothing limits a namespace: then a review needs no decision. It is certain that no other
     /// node can have set a limit before.
-    async fn unlimited(&self, namespace: &str) -> Result<Option<Sequence>, Failure> {
+    async fn unlimited(&self, namespace: &str) -> Result<Option<Sequence>, Problem> {
         // The writer confirms its own decisions. So only a state without limits has to be confirmed here.
         if self.has_limits(namespace) {
             return Ok(None);
@@ -341,7 +320,7 @@ impl Hook {
         actor: &Arc<Actor>,
         review: Review,
         deadline: Instant,
-    ) -> Result<Decided, Failure> {
+    ) -> Result<Decided, Problem> {
         let ledger = &self.0.ledger;
         if let Some(sequence) = self.unlimited(&review.request.namespace).await? {
             return Ok(Decided {
@@ -386,13 +365,13 @@ impl Hook {
             })
         };
         let decided = ledger.decide_about(For::Cluster, Arc::new(review), decision);
-        decided.await?.ok_or(Failure::Late)
+        decided.await?.ok_or_else(late)
     }
 }
 
 /// Reads the body. Of a body above [`BODY_BYTES_MAX`], and of one for which other bodies leave no room, only the
 /// skeleton is kept; then also why.
-async fn gather(mut body: Body) -> Result<(Vec<u8>, Option<Fault>), Failure> {
+async fn gather(mut body: Body) -> Result<(Vec<u8>, Option<Fault>), Problem> {
     let too_large = || Fault::too_large("the review", BODY_BYTES_MAX);
     let (mut whole, mut skeleton) = (Vec::new(), Skeleton::default());
     let mut not_kept = (body.size_hint().lower() > BODY_BYTES_MAX as u64).then(too_large);
@@ -405,7 +384,7 @@ async fn gather(mut body: Body) -> Result<(Vec<u8>, Option<Fault>), Failure> {
                 Bytes::new()
             }
             // The listener answers a body that arrives too slowly or is far too large.
-            Err(error) => return Err(Failure::NotArrived(not_arrived(&error))),
+            Err(error) => return Err(not_arrived(&error)),
         };
         if not_kept.is_none() && whole.len() + bytes.len() > BODY_BYTES_MAX {
             not_kept = Some(too_large());
@@ -452,9 +431,9 @@ fn held(state: &LedgerState, request: &FingerprintedRequest, events: &[Event]) -
 }
 
 /// The API server, and the user on whose behalf it acts.
-fn actor(parts: &Parts, user: &str) -> Result<Arc<Actor>, Failure> {
+fn actor(parts: &Parts, user: &str) -> Result<Arc<Actor>, Problem> {
     let caller = api::actor(&parts.headers, Principal::actor_of(&parts.extensions))
-        .map_err(|problem| Failure::Malformed(problem.detail().to_owned()))?;
+        .map_err(|problem| Problem::new(Reason::Malformed, problem.detail()))?;
     let user = Name::from(cut(user, USER_BYTES_MAX));
     Ok(Arc::new(Actor {
         user: Some(user).filter(|user| !user.is_empty()),

@@ -25,14 +25,7 @@ use crate::reason::Reason;
 /// Largest footprint of an object, in bytes of its names: an entry holds the footprint.
 const FOOTPRINT_BYTES_MAX: usize = 256 * 1024;
 
-/// The decision that a review needs.
-pub(super) enum Question {
-    /// No decision is needed: the request is allowed.
-    None,
-    /// Whether the object may be stored.
-    Decide(Box<DecisionRequest>),
-}
-
+/// The decision that a review needs: whether the object may be stored.
 pub(super) struct DecisionRequest {
     pub(super) review: Review,
     /// The object's name in messages.
@@ -89,17 +82,17 @@ pub(super) fn is_none_of_ours(request: &wire::Request<'_>, charging: &Charging) 
     !request.namespace.is_empty() && operation.is_ok_and(|operation| !may_count(operation))
 }
 
-/// The decision that a review needs; or what is wrong with the review.
+/// The decision that a review needs; none if the request is allowed without one; or what is wrong with the review.
 pub(super) fn of(
     request: &wire::Request<'_>,
     charging: &Charging,
     now: Timestamp,
-) -> Result<Question, Fault> {
+) -> Result<Option<Box<DecisionRequest>>, Fault> {
     let operation = request.operation.parse::<Operation>();
     let operation = operation.map_err(|error| error.to_string())?;
     let kind = GroupResource::new(&request.resource.group, &request.resource.resource);
     if !may_count(operation, request, &kind, charging) {
-        return Ok(Question::None);
+        return Ok(None);
     }
     if request.sub_resource == "scale" {
         return scale(request, kind);
@@ -125,7 +118,7 @@ pub(super) fn of(
             old_traits.as_ref(),
         );
     if !counts {
-        return Ok(Question::None);
+        return Ok(None);
     }
 
     // An object that is not stored yet is created by the update.
@@ -137,14 +130,14 @@ pub(super) fn of(
     };
     let footprint = charging.footprint(&kind, &object, now, &NoContext);
     let before = stored.map(|old| charging.footprint(&kind, &old, now, &NoContext));
-    let name = name_in_messages(&request.name, Some(object.metadata())).to_owned();
-    let subject = Subject::of(request, kind, object.metadata(), basis)?;
-    subject.ask(name, Measure::Given, |request| Request {
+    let object = Arc::new(object);
+    let subject = Request {
         footprint,
         before,
-        object: Some(Arc::new(object)),
-        ..request
-    })
+        object: Some(object.clone()),
+        ..subject(request, kind, object.metadata(), basis)?
+    };
+    decision(request, object.metadata(), subject, Measure::Given)
 }
 
 /// Whether the request can matter to quotas, judged before the objects are read.
@@ -183,7 +176,10 @@ struct Replicas {
     replicas: i64,
 }
 
-fn scale(request: &wire::Request<'_>, kind: GroupResource) -> Result<Question, Fault> {
+fn scale(
+    request: &wire::Request<'_>,
+    kind: GroupResource,
+) -> Result<Option<Box<DecisionRequest>>, Fault> {
     let read = |json: Option<&RawValue>| {
         let json = json.ok_or("the review's request lacks an object or the old object")?;
         serde_json::from_str::<Scale>(json.get())
@@ -191,87 +187,84 @@ fn scale(request: &wire::Request<'_>, kind: GroupResource) -> Result<Question, F
     };
     let (new, old) = (read(request.object)?, read(request.old_object)?);
     if new.spec.replicas <= old.spec.replicas {
-        return Ok(Question::None);
+        return Ok(None);
     }
     let replicas = u64::try_from(new.spec.replicas).unwrap_or(0);
-    let name = name_in_messages(&request.name, Some(&new.metadata)).to_owned();
-    let subject = Subject::of(request, kind, &new.metadata, updates(&old.metadata))?;
-    subject.ask(name, Measure::Scaled { replicas }, |request| request)
+    let subject = subject(request, kind, &new.metadata, updates(&old.metadata))?;
+    decision(
+        request,
+        &new.metadata,
+        subject,
+        Measure::Scaled { replicas },
+    )
 }
 
-/// The request without its footprint.
-struct Subject {
-    request: Request,
-    holds: bool,
+/// The request to the ledger, without a footprint.
+fn subject(
+    request: &wire::Request<'_>,
+    kind: GroupResource,
+    metadata: &Metadata,
+    basis: Basis,
+) -> Result<Request, String> {
+    let own_name = match request.name.is_empty() {
+        true => &*metadata.name,
+        false => &*request.name,
+    };
+    check(&kind, &request.namespace, own_name)?;
+    let uid = match has_uid(metadata) {
+        true => &*metadata.uid,
+        false => &*request.uid,
+    };
+    let wire::Kind {
+        group,
+        version,
+        kind: type_name,
+    } = &request.kind;
+    let api_version = match group.is_empty() {
+        true => Name::from(&**version),
+        false => Name::from(format!("{group}/{version}")),
+    };
+    Ok(Request {
+        uid: Uid::new(uid).map_err(|error| format!("uid {uid:?}: {error}"))?,
+        namespace: Name::from(&*request.namespace),
+        resource: kind,
+        name: own_name.into(),
+        api_version,
+        kind: Name::from(&**type_name),
+        basis,
+        subresource: Name::from(&*request.sub_resource),
+        footprint: Footprint::default(),
+        before: None,
+        object: None,
+        ttl: None,
+    })
 }
 
-impl Subject {
-    fn of(
-        request: &wire::Request<'_>,
-        kind: GroupResource,
-        metadata: &Metadata,
-        basis: Basis,
-    ) -> Result<Self, String> {
-        let own_name = match request.name.is_empty() {
-            true => &*metadata.name,
-            false => &*request.name,
-        };
-        check(&kind, &request.namespace, own_name)?;
-        // An object without a uid cannot be recognized when a source reports it: the decision uses the review's own
-        // uid, and no reservation is made.
-        let has_uid = !metadata.uid.is_empty();
-        let uid = if has_uid {
-            &*metadata.uid
-        } else {
-            &*request.uid
-        };
-        let wire::Kind {
-            group,
-            version,
-            kind: type_name,
-        } = &request.kind;
-        let api_version = match group.is_empty() {
-            true => Name::from(&**version),
-            false => Name::from(format!("{group}/{version}")),
-        };
-        let subject = Request {
-            uid: Uid::new(uid).map_err(|error| format!("uid {uid:?}: {error}"))?,
-            namespace: Name::from(&*request.namespace),
-            resource: kind,
-            name: own_name.into(),
-            api_version,
-            kind: Name::from(&**type_name),
-            basis,
-            subresource: Name::from(&*request.sub_resource),
-            footprint: Footprint::default(),
-            before: None,
-            object: None,
-            ttl: None,
-        };
-        Ok(Self {
-            request: subject,
-            holds: has_uid && request.dry_run != Some(true),
-        })
+/// An object without a uid cannot be recognized when a source reports it: the decision uses the review's own uid, and no
+/// reservation is made.
+fn has_uid(metadata: &Metadata) -> bool {
+    !metadata.uid.is_empty()
+}
+
+/// The decision on the object with this metadata.
+fn decision(
+    request: &wire::Request<'_>,
+    metadata: &Metadata,
+    subject: Request,
+    measure: Measure,
+) -> Result<Option<Box<DecisionRequest>>, Fault> {
+    if size::of_names_in(&subject.footprint) > FOOTPRINT_BYTES_MAX {
+        let names = "the list of what the object counts for";
+        return Err(Fault::too_large(names, FOOTPRINT_BYTES_MAX));
     }
-
-    fn ask(
-        self,
-        name: String,
-        measure: Measure,
-        complete: impl FnOnce(Request) -> Request,
-    ) -> Result<Question, Fault> {
-        let request = complete(self.request);
-        if size::of_names_in(&request.footprint) > FOOTPRINT_BYTES_MAX {
-            let names = "the list of what the object counts for";
-            return Err(Fault::too_large(names, FOOTPRINT_BYTES_MAX));
-        }
-        let review = Review {
-            request: request.into(),
+    Ok(Some(Box::new(DecisionRequest {
+        review: Review {
+            request: subject.into(),
             measure,
-            holds: self.holds,
-        };
-        Ok(Question::Decide(Box::new(DecisionRequest { review, name })))
-    }
+            holds: has_uid(metadata) && request.dry_run != Some(true),
+        },
+        name: name_in_messages(&request.name, Some(metadata)).to_owned(),
+    })))
 }
 
 /// Checks names before they reach entries and logs.

@@ -164,10 +164,6 @@ async fn an_answer_is_small_whatever_the_notices_are() {
     };
     let body = REVIEW.replace("OBJECT", POD);
     let review = wire::read(body.as_bytes()).unwrap();
-    let context = AnswerContext {
-        behind: true,
-        name: "a".to_owned(),
-    };
     let decided = Decided {
         outcome: Ok(Admitted {
             notices: notices(2000),
@@ -176,7 +172,7 @@ async fn an_answer_is_small_whatever_the_notices_are() {
         sequence: 1,
         hold: None,
     };
-    let answer = answer::decided(&review, &decided, &context, &rules(), &Seal::new());
+    let answer = answer::decided(&review, "a", true, &decided, &rules(), &Seal::new());
     let body = answer.into_body().collect().await.unwrap().to_bytes();
     assert!(body.len() < 16 << 10, "{}", body.len());
     let answer: Value = serde_json::from_slice(&body).unwrap();

@@ -32,12 +32,12 @@ pub(super) use plugin::Plugin;
 pub(super) use seal::{Hold, Seal};
 
 use self::wire::Event;
-use super::{Failure, Hook, USER_BYTES_MAX, actor, is_json};
+use super::{Hook, USER_BYTES_MAX, actor, is_json, not_json};
 use crate::{
     clock::now,
     log_limiter::{LogLimiter, cut, shortened},
     metrics::{self, AuditEvent},
-    problem::Problem,
+    problem::{Problem, Reason},
     whole_body::whole_body,
     writer::{DecisionContext, Unavailable},
 };
@@ -73,25 +73,25 @@ pub(super) async fn audit(State(hook): State<Hook>, request: Request) -> Respons
     let answered = hook.record(request).await;
     match answered {
         Ok(answer) => Json(answer).into_response(),
-        Err(failure) => {
-            let (reason, detail) = failure.problem();
+        Err(problem) => {
+            let (reason, detail) = (problem.reason(), shortened(problem.detail()));
             if let Some(held_back) = REFUSED.pass(Instant::now()) {
-                let (reason, detail) = (reason.as_str(), shortened(&detail));
+                let reason = reason.as_str();
                 tracing::warn!(reason, detail, held_back, "audit events were rejected");
             }
-            Problem::new(reason, shortened(&detail)).into_response()
+            Problem::new(reason, detail).into_response()
         }
     }
 }
 
 impl Hook {
-    async fn record(&self, request: Request) -> Result<AuditResponse, Failure> {
+    async fn record(&self, request: Request) -> Result<AuditResponse, Problem> {
         let (parts, body) = request.into_parts();
         if !is_json(&parts.headers) {
-            return Err(Failure::NotJson);
+            return Err(not_json());
         }
-        let body = whole_body(body).await.map_err(Failure::NotArrived)?;
-        let items = wire::items(&body).map_err(Failure::Malformed)?;
+        let body = whole_body(body).await?;
+        let items = wire::items(&body).map_err(|why| Problem::new(Reason::Malformed, why))?;
         let caller = actor(&parts, "")?;
         let mut failed = Vec::new();
         for item in &items {

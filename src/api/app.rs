@@ -23,6 +23,9 @@ use crate::{
     writer::Ledger,
 };
 
+/// Requests that read the journal at the same time, at most half of them of one principal; others wait.
+const JOURNAL_READERS: usize = 8;
+
 /// The components of the API.
 pub struct Parts {
     /// The writer, and the state that it has written.
@@ -37,8 +40,8 @@ pub struct Parts {
     pub sources: Arc<dyn Sources>,
     /// Most items on a page of a list.
     pub page: usize,
-    /// Limits on open watches.
-    pub watch_streams: WatchLimits,
+    /// The open watches.
+    pub watches: Arc<Watches>,
     /// Plural names of kinds that the built-in rules would get wrong, by `Kind.group` (`Kind` in the core group).
     pub kinds: BTreeMap<String, String>,
     /// Parses events.
@@ -49,6 +52,8 @@ pub struct Parts {
     pub stop: CancellationToken,
     /// The cluster of this node; none if the node is alone.
     pub cluster: Option<Cluster>,
+    /// The turns to read the journal.
+    pub(super) readers: Readers,
 }
 
 impl Parts {
@@ -73,22 +78,23 @@ impl Parts {
             reader: Arc::new(reader),
             sources,
             page: config.limits.page.get(),
-            watch_streams: WatchLimits {
+            watches: Watches::new(WatchLimits {
                 all: config.limits.watch_streams.get(),
                 of_principal: config.limits.watch_streams_per_principal.get(),
-            },
+            }),
             kinds: config.kinds.clone(),
             events,
             max_batch_entries: config.journal.max_batch_entries.get(),
             stop,
             cluster: None,
+            readers: Readers::new(JOURNAL_READERS),
         }
     }
 }
 
 /// The state of the API. Cheap to clone.
 #[derive(Clone)]
-pub struct App(Arc<Shared>);
+pub struct App(Arc<Parts>);
 
 impl FromRef<RouteState<App>> for App {
     fn from_ref(placed: &RouteState<Self>) -> Self {
@@ -96,34 +102,11 @@ impl FromRef<RouteState<App>> for App {
     }
 }
 
-struct Shared {
-    parts: Parts,
-    watches: Arc<Watches>,
-    readers: Readers,
-}
-
-/// Requests that read the journal at the same time, at most half of them of one principal; others wait.
-const JOURNAL_READERS: usize = 8;
-
 impl App {
     /// Assembles the components.
     #[must_use]
     pub fn new(parts: Parts) -> Self {
-        let watches = Watches::new(parts.watch_streams);
-        Self(Arc::new(Shared {
-            parts,
-            watches,
-            readers: Readers::new(JOURNAL_READERS),
-        }))
-    }
-
-    pub(super) fn watches(&self) -> &Arc<Watches> {
-        &self.0.watches
-    }
-
-    /// The turns to read the journal.
-    pub(super) fn readers(&self) -> &Readers {
-        &self.0.readers
+        Self(Arc::new(parts))
     }
 
     /// A page of a list, of the state at this head.
@@ -158,6 +141,6 @@ impl App {
 impl Deref for App {
     type Target = Parts;
     fn deref(&self) -> &Parts {
-        &self.0.parts
+        &self.0
     }
 }

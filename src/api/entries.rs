@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::{
     App, Caller, answer,
-    history::{Namespaced, Walk, walk, walk_back},
+    history::{Namespaced, Order, Walk, walk},
     page::{self, PageQuery, Params, token},
     problem::Problem,
 };
@@ -30,15 +30,6 @@ pub(super) struct EntriesQuery {
     after: Option<String>,
 }
 
-/// The order in which entries are listed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Order {
-    #[default]
-    Asc,
-    Desc,
-}
-
 /// `GET /v1/entries`: in order, from `from` on; with `order=desc` the newest first, from `from` back. A page
 /// may be shorter than requested, and even empty, while there is more.
 pub(super) async fn list(
@@ -54,19 +45,12 @@ pub(super) async fn list(
     let head = app.ledger.read(quota_core::state::State::head).await?;
     let wanted = Namespaced::new(query.namespace, &caller);
     let pick = move |entry| wanted.keeps(&entry).then(|| wanted.shown(entry));
-    let walked = match query.order {
-        Order::Asc => {
-            let from = from.unwrap_or_else(|| app.reader.first_sequence());
-            walk(&app, &actor.principal, from, limit, pick).await?
-        }
-        Order::Desc => {
-            let from = from.unwrap_or(head.sequence).min(head.sequence);
-            walk_back(&app, &actor.principal, from, limit, pick).await?
-        }
+    let from = match query.order {
+        Order::Asc => from.unwrap_or_else(|| app.reader.first_sequence()),
+        Order::Desc => from.unwrap_or(head.sequence).min(head.sequence),
     };
-    let Walk {
-        found, next, turn, ..
-    } = walked;
+    let walked = walk(&app, &actor.principal, (from, query.order), limit, pick);
+    let (Walk { found, next, .. }, turn) = walked.await?;
     let next = next.map(|next| token(&next)).transpose()?;
     let bytes: usize = found.iter().map(|entry| size::of_event(&entry.event)).sum();
     let make = move |turn: &Turn| answer::large(turn, &app.page_of(found, next, head));
@@ -91,14 +75,13 @@ pub(super) async fn dead_letters(
         (older.take(limit + 1).collect::<Vec<_>>(), state.head())
     });
     let (mut sequences, head) = read.await?;
-    let more = sequences.len() > limit;
-    sequences.truncate(limit);
-    let next = sequences.last().filter(|_| more).map(token).transpose()?;
+    let next = page::cut(&mut sequences, limit, token)?;
     let mut items: Vec<DeadLetter> = Vec::with_capacity(sequences.len());
     for sequence in sequences {
         // Compacted entries are no longer available.
         if sequence >= app.reader.first_sequence() {
-            let read = walk(&app, &actor.principal, sequence, 1, letter).await?;
+            let place = (sequence, Order::Asc);
+            let (read, _) = walk(&app, &actor.principal, place, 1, letter).await?;
             items.extend(read.found);
         }
     }

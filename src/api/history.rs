@@ -9,6 +9,7 @@ use quota_core::{
 };
 use quota_journal::{Reader, StoredBatch};
 use quota_semantics::Name;
+use serde::Deserialize;
 
 use super::{App, problem::Problem, readers::Reading};
 use crate::{
@@ -47,16 +48,23 @@ impl From<usize> for Most {
     }
 }
 
-/// The result of a walk over entries. It counts as a reader until it is dropped, so that the number of readers bounds
-/// the memory of what they have found, too.
+/// The order in which entries are walked over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Order {
+    #[default]
+    Asc,
+    Desc,
+}
+
+/// What a walk over entries has found so far, and in the end.
+#[derive(Debug)]
 pub(super) struct Walk<T> {
     pub(super) found: Vec<T>,
     /// Where to continue; none if the durable end was reached.
     pub(super) next: Option<Sequence>,
     /// The last entry that was looked at; none if there was none.
     pub(super) last: Option<Sequence>,
-    /// Ends with the walk.
-    pub(super) turn: Reading,
 }
 
 /// Selects the entries of one namespace, or all, for a caller.
@@ -91,61 +99,26 @@ impl Namespaced {
     }
 }
 
-/// Walks over entries from `from` on, in the turn of the principal. Keeps the results of `pick`.
+/// Walks over entries from `from` on in this order, in the turn of the principal. Keeps the results of `pick`. The turn
+/// is answered, too: as long as the caller holds it, the bound on readers is also a bound on what they have found.
 pub(super) async fn walk<T: Send + 'static>(
     app: &App,
     principal: &Name,
-    from: Sequence,
+    (from, order): (Sequence, Order),
     most: impl Into<Most>,
     pick: impl FnMut(Entry) -> Option<T> + Send + 'static,
-) -> Result<Walk<T>, Problem> {
+) -> Result<(Walk<T>, Reading), Problem> {
     let search = Search::new(most.into(), pick);
-    walked(app, principal, move |reader| {
-        scan(reader, from.max(1), search)
-    })
-    .await
-}
-
-/// Walks back over entries from `from` on, the newest first.
-pub(super) async fn walk_back<T: Send + 'static>(
-    app: &App,
-    principal: &Name,
-    from: Sequence,
-    most: impl Into<Most>,
-    pick: impl FnMut(Entry) -> Option<T> + Send + 'static,
-) -> Result<Walk<T>, Problem> {
-    let search = Search::new(most.into(), pick);
-    walked(app, principal, move |reader| {
-        scan_back(reader, from, search)
-    })
-    .await
-}
-
-async fn walked<T: Send + 'static>(
-    app: &App,
-    principal: &Name,
-    scan: impl FnOnce(&dyn Reader) -> Result<Found<T>, Problem> + Send + 'static,
-) -> Result<Walk<T>, Problem> {
-    let turn = app.readers().turn(principal).await?;
+    let turn = app.readers.turn(principal).await?;
     let reader = app.reader.clone();
     let walked = tokio::task::spawn_blocking(move || {
-        let Found { found, next, last } = scan(&*reader)?;
-        Ok(Walk {
-            found,
-            next,
-            last,
-            turn,
-        })
+        let walk = match order {
+            Order::Asc => scan(&*reader, from.max(1), search)?,
+            Order::Desc => scan_back(&*reader, from, search)?,
+        };
+        Ok((walk, turn))
     });
     walked.await.map_err(|error| Problem::internal(&error))?
-}
-
-/// What a walk has found so far, and in the end.
-#[derive(Debug)]
-struct Found<T> {
-    found: Vec<T>,
-    next: Option<Sequence>,
-    last: Option<Sequence>,
 }
 
 /// A walk that is under way.
@@ -154,12 +127,12 @@ struct Search<T, P> {
     pick: P,
     scanned: usize,
     bytes: usize,
-    so_far: Found<T>,
+    so_far: Walk<T>,
 }
 
 impl<T, P: FnMut(Entry) -> Option<T>> Search<T, P> {
     const fn new(most: Most, pick: P) -> Self {
-        let so_far = Found {
+        let so_far = Walk {
             found: Vec::new(),
             next: None,
             last: None,
@@ -198,7 +171,7 @@ fn scan<T>(
     reader: &dyn Reader,
     from: Sequence,
     mut search: Search<T, impl FnMut(Entry) -> Option<T>>,
-) -> Result<Found<T>, Problem> {
+) -> Result<Walk<T>, Problem> {
     for batch in reader.read(from) {
         let entries = decode(&batch?)?.into_iter();
         let mut entries = entries.filter(|entry| entry.sequence >= from);
@@ -216,7 +189,7 @@ fn scan_back<T>(
     reader: &dyn Reader,
     from: Sequence,
     mut search: Search<T, impl FnMut(Entry) -> Option<T>>,
-) -> Result<Found<T>, Problem> {
+) -> Result<Walk<T>, Problem> {
     let first = reader.first_sequence().max(1);
     let (mut width, widest) = WINDOWS;
     let mut end = from;
@@ -322,7 +295,7 @@ mod tests {
             self.batches.last().unwrap().batch.last_sequence()
         }
 
-        fn sequences_back(&self, from: Sequence, most: impl Into<Most>) -> Found<Sequence> {
+        fn sequences_back(&self, from: Sequence, most: impl Into<Most>) -> Walk<Sequence> {
             scan_back(
                 self,
                 from,

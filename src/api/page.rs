@@ -87,6 +87,19 @@ fn read_token<K: DeserializeOwned>(token: &str) -> Result<K, Problem> {
     key.ok_or_else(|| Problem::new(Reason::Malformed, "continue is not a token of this list"))
 }
 
+/// Cuts a list that was read up to one item beyond its page; answers the token for the next page, if there is one.
+pub(super) fn cut<T>(
+    items: &mut Vec<T>,
+    limit: usize,
+    token: impl FnOnce(&T) -> Result<String, Problem>,
+) -> Result<Option<String>, Problem> {
+    if items.len() <= limit {
+        return Ok(None);
+    }
+    items.truncate(limit);
+    items.last().map(token).transpose()
+}
+
 /// The token for the page after `key`.
 pub(super) fn token(key: &impl Serialize) -> Result<String, Problem> {
     let json = serde_json::to_vec(key).map_err(|error| Problem::internal(&error))?;

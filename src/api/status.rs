@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use super::{
     App, answer,
-    history::{Walk, walk},
+    history::{Order, Walk, walk},
     problem::Problem,
 };
 use crate::{
@@ -38,7 +38,7 @@ pub(super) async fn status(State(app): State<App>, caller: Principal) -> Result<
     let read = app.ledger.read(|state| (sources(state), state.head()));
     let (sources, as_of) = read.await?;
     let first: Sequence = app.reader.first_sequence();
-    let oldest = walk(&app, caller.name(), first, 1, |entry| {
+    let oldest = walk(&app, caller.name(), (first, Order::Asc), 1, |entry| {
         Some(AsOf {
             sequence: entry.sequence,
             time: entry.time,
@@ -55,7 +55,7 @@ pub(super) async fn status(State(app): State<App>, caller: Principal) -> Result<
                 .collect(),
             reads_all_namespaces: caller.may_everywhere(Role::Read),
         },
-        oldest: oldest_of(oldest.await),
+        oldest: oldest_of(oldest.await.map(|(walk, _)| walk)),
         caught_up: app.sources.are_caught_up(),
         disk_low: app.ledger.is_disk_low(),
         sources,

@@ -24,7 +24,7 @@ use tokio::{
 
 use super::{
     App, Caller,
-    history::{Most, Namespaced, walk},
+    history::{Most, Namespaced, Order, walk},
     page::Params,
     problem::{Problem, Reason},
 };
@@ -58,7 +58,7 @@ pub(super) async fn watch(
     caller: Principal,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let slot = app.watches().open(&actor);
+    let slot = app.watches.open(&actor);
     let slot = slot.map_err(|full| Problem::new(Reason::TooManyWatches, full.to_string()))?;
     let last = match headers.get("last-event-id") {
         None => None,
@@ -201,8 +201,9 @@ impl Follower {
     async fn read(&mut self) -> Option<Vec<Entry>> {
         let wanted = self.wanted.clone();
         let pick = move |entry| wanted.keeps(&entry).then(|| wanted.shown(entry));
-        let walked = walk(&self.app, &self.actor.principal, self.next, PAGE, pick);
-        let walked = walked.await.ok()?;
+        let place = (self.next, Order::Asc);
+        let walked = walk(&self.app, &self.actor.principal, place, PAGE, pick);
+        let (walked, _turn) = walked.await.ok()?;
         self.next = walked.last? + 1;
         Some(walked.found)
     }

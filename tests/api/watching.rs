@@ -3,6 +3,7 @@
 use axum::body::{Body, BodyDataStream};
 use futures::StreamExt as _;
 use http::Request;
+use quotad::watches::Watches;
 use serde_json::{Value, json};
 
 use crate::world::{World, pods, widget};
@@ -203,7 +204,7 @@ async fn a_watch_takes_the_entries_of_a_long_batch_in_parts() {
 
 #[tokio::test]
 async fn watches_are_counted_and_end_with_the_daemon() {
-    let world = World::with(|parts| parts.watch_streams = 1.into());
+    let world = World::with(|parts| parts.watches = Watches::new(1.into()));
     let mut first = Watching::open(&world, "/v1/watch", None).await;
     world
         .get("/v1/watch")

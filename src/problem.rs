@@ -70,6 +70,15 @@ fn truncate_causes(causes: Vec<FieldProblem>) -> Vec<FieldProblem> {
     shown
 }
 
+/// Refuses a list in this field that has more than `most` of `what`.
+pub(crate) fn at_most(field: &str, count: usize, most: usize, what: &str) -> Result<(), Problem> {
+    if count <= most {
+        return Ok(());
+    }
+    let wrong = format!("at most {most} {what}");
+    Err(FieldProblem::invalid(field, &count.to_string(), &wrong).into())
+}
+
 /// Why a request was not carried out.
 #[derive(Clone, Debug)]
 pub struct Problem(Box<Content>);
@@ -208,6 +217,12 @@ impl Problem {
     }
 }
 
+impl From<FieldProblem> for Problem {
+    fn from(cause: FieldProblem) -> Self {
+        Self::invalid(vec![cause])
+    }
+}
+
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         let detail = refusal.to_string();
@@ -236,11 +251,11 @@ impl From<Refusal> for Problem {
             Refusal::Invalid(errors) => {
                 Self::invalid(errors.into_iter().map(FieldProblem::from).collect())
             }
-            Refusal::InvalidTtl { .. } => Self::invalid(vec![FieldProblem {
+            Refusal::InvalidTtl { .. } => Self::from(FieldProblem {
                 field: "ttl".to_owned(),
                 message: detail,
                 kind: Cow::Borrowed("FieldValueInvalid"),
-            }]),
+            }),
             _ => Self::new(reason, detail),
         };
         problem.0.is_refusal = true;

@@ -19,7 +19,7 @@ use super::{
     body::JsonText,
     caller,
     measure::{Operation, decided, limited, log_denied, measured},
-    problem::{FieldProblem, Problem, Reason},
+    problem::{FieldProblem, Problem, Reason, at_most},
     reservations::{
         Granted, LAGGING, grant, note, remembered, warnings, whole, write_fields, write_head,
     },
@@ -120,13 +120,7 @@ fn requests(app: &App, principal: &Principal, text: &JsonText) -> Result<Request
         true => (ATOMIC_ITEMS_MAX, "items that are granted together"),
         false => (ITEMS_MAX, "items"),
     };
-    if batch.items.len() > most {
-        let count = batch.items.len().to_string();
-        let wrong = format!("at most {most} {kind}");
-        return Err(Problem::invalid(vec![FieldProblem::invalid(
-            "items", &count, &wrong,
-        )]));
-    }
+    at_most("items", batch.items.len(), most, kind)?;
     let mut names = SharedNames::default();
     let requests = batch.items.iter_mut().map(|item| {
         names.share_of(item);
@@ -148,10 +142,7 @@ fn request(
     item: &ReserveRequest<'_>,
 ) -> Result<FingerprintedRequest, Problem> {
     let Some(namespace) = &item.namespace else {
-        return Err(Problem::invalid(vec![FieldProblem::required(
-            "namespace",
-            "it is not in the path",
-        )]));
+        return Err(FieldProblem::required("namespace", "it is not in the path").into());
     };
     if !principal.may(Role::Reserve, namespace) {
         metrics::auth_refused(AuthRefusal::Namespace);

@@ -24,20 +24,11 @@ const YAML: [&str; 3] = ["application/yaml", "text/yaml", "application/x-yaml"];
 #[derive(Clone, Debug)]
 pub(super) struct JsonText(Bytes);
 
-/// A body of JSON text, or of YAML text if its media type is YAML.
-#[derive(Clone, Debug)]
-pub(super) struct ObjectText {
-    text: JsonText,
-    yaml: bool,
-}
-
-/// The text of a manifest, in JSON or YAML.
+/// The text of a manifest or another object, in JSON or YAML.
 #[derive(Clone, Debug)]
 pub(super) struct ManifestText {
-    /// The text.
-    pub text: Bytes,
-    /// Whether it is YAML.
-    pub yaml: bool,
+    text: JsonText,
+    yaml: bool,
 }
 
 impl<S: Send + Sync> FromRequest<S> for JsonText {
@@ -53,21 +44,7 @@ impl<S: Send + Sync> FromRequest<S> for JsonText {
     }
 }
 
-impl<S: Send + Sync> FromRequest<S> for ObjectText {
-    type Rejection = Problem;
-
-    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
-        let yaml = YAML.contains(&&*media_type(request.headers()));
-        if !yaml {
-            must_be_json(request.headers())?;
-        }
-        let bytes = whole_body(request.into_body()).await?;
-        let text = JsonText(bytes);
-        Ok(Self { text, yaml })
-    }
-}
-
-impl ObjectText {
+impl ManifestText {
     /// Its bytes.
     pub(super) fn len(&self) -> usize {
         self.text.len()
@@ -77,10 +54,10 @@ impl ObjectText {
     ///
     /// # Errors
     /// `Malformed` if it is not YAML.
-    pub(super) fn into_json(self) -> Result<JsonText, Problem> {
+    pub(super) fn to_json(&self) -> Result<JsonText, Problem> {
         match self.yaml {
             true => Ok(JsonText(from_yaml(&self.text.0)?)),
-            false => Ok(self.text),
+            false => Ok(self.text.clone()),
         }
     }
 }
@@ -89,7 +66,7 @@ impl ObjectText {
 ///
 /// # Errors
 /// `Malformed` if it is not YAML, or repeats too much.
-pub(super) fn from_yaml(text: &[u8]) -> Result<Bytes, Problem> {
+fn from_yaml(text: &[u8]) -> Result<Bytes, Problem> {
     let Object(value) = yaml::read(text).map_err(|error| {
         Problem::new(Reason::Malformed, format!("cannot read the YAML: {error}"))
     })?;
@@ -111,7 +88,10 @@ impl<S: Send + Sync> FromRequest<S> for ManifestText {
         }
         let text = whole_body(request.into_body()).await?;
         let yaml = is_yaml || (unspecified && !text.trim_ascii_start().starts_with(b"{"));
-        Ok(Self { text, yaml })
+        Ok(Self {
+            text: JsonText(text),
+            yaml,
+        })
     }
 }
 
@@ -126,6 +106,12 @@ impl JsonText {
     #[must_use]
     pub(super) fn len(&self) -> usize {
         self.0.len()
+    }
+
+    /// The text.
+    #[must_use]
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        &self.0
     }
 
     /// Reads the body.

@@ -15,7 +15,7 @@ use quota_semantics::{Name, uid::Uid};
 
 use super::{
     App, Caller, answer,
-    body::ObjectText,
+    body::ManifestText,
     caller,
     measure::{Operation, measured},
     page::Target,
@@ -34,15 +34,15 @@ use crate::{
 /// `POST /v1/namespaces/{namespace}/check`: writes nothing.
 pub(super) async fn check(
     State(app): State<App>,
-    Target(namespace): Target<Name>,
+    Target([namespace]): Target<1>,
     principal: Principal,
     Caller(actor): Caller,
-    text: ObjectText,
+    text: ManifestText,
 ) -> Response {
     let checked = measured(Operation::Check, async {
         let (reading, place) = (app.clone(), namespace.clone());
         let amounts = text.len() / BYTES_PER_AMOUNT;
-        let read = move |_: &Turn| read(&reading, &place, text);
+        let read = move |_: &Turn| read(&reading, &place, &text);
         let request = large::make_sized(&actor.principal, amounts, read).await??;
         let by = caller::by(&actor, &principal, &namespace);
         let amounts = app
@@ -83,10 +83,10 @@ pub(super) async fn check(
     }
 }
 
-fn read(app: &App, namespace: &Name, text: ObjectText) -> Result<FingerprintedRequest, Problem> {
+fn read(app: &App, namespace: &Name, text: &ManifestText) -> Result<FingerprintedRequest, Problem> {
     // A hypothetical object has no uid.
     let fresh = Uid::from_uuid(uuid::Uuid::new_v4().into_bytes());
-    let text = text.into_json()?;
+    let text = text.to_json()?;
     let request = text.read::<ReserveRequest<'_>>()?;
     request.request(app, namespace, clock::now(), Some(fresh))
 }

@@ -20,7 +20,7 @@ use super::{
     body::JsonText,
     caller,
     measure::{Operation, measured},
-    problem::{FieldProblem, Problem},
+    problem::{FieldProblem, Problem, at_most},
 };
 use crate::{
     clock::now,
@@ -64,15 +64,14 @@ pub(super) async fn correct(
 fn because(actor: &Actor, reason: Option<&str>) -> Result<Arc<Actor>, Problem> {
     let Some(reason) = reason.filter(|reason| !reason.trim().is_empty()) else {
         let cause = FieldProblem::required("reason", "a correction says why it is made");
-        return Err(Problem::invalid(vec![cause]));
+        return Err(cause.into());
     };
     if !caller::is_change_reason(reason) {
         let wrong = format!(
             "at most {} bytes, no control characters",
             caller::CHANGE_REASON_MAX_BYTES
         );
-        let cause = FieldProblem::invalid("reason", reason, &wrong);
-        return Err(Problem::invalid(vec![cause]));
+        return Err(FieldProblem::invalid("reason", reason, &wrong).into());
     }
     Ok(Arc::new(Actor {
         reason: Some(reason.into()),
@@ -81,15 +80,7 @@ fn because(actor: &Actor, reason: Option<&str>) -> Result<Arc<Actor>, Problem> {
 }
 
 fn repairs(app: &App, items: &[CorrectionRequest<'_>]) -> Result<Vec<Repair>, Problem> {
-    if items.len() > ITEMS_MAX {
-        let (count, wrong) = (
-            items.len().to_string(),
-            format!("at most {ITEMS_MAX} items"),
-        );
-        return Err(Problem::invalid(vec![FieldProblem::invalid(
-            "items", &count, &wrong,
-        )]));
-    }
+    at_most("items", items.len(), ITEMS_MAX, "items")?;
     let (now, mut repairs, mut wrong) = (now(), Vec::with_capacity(items.len()), Vec::new());
     for (index, item) in items.iter().enumerate() {
         match repair(app, item, now) {

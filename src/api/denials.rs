@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use super::{
     App, Caller, answer,
-    page::{PageQuery, Params, Target, token},
+    page::{PageQuery, Params, Target, cut, token},
     problem::Problem,
 };
 use crate::{
@@ -17,11 +17,11 @@ use crate::{
 /// `GET /v1/namespaces/{namespace}/denials`: the latest first.
 pub(super) async fn list(
     State(app): State<App>,
-    Target(namespace): Target<String>,
+    Target([namespace]): Target<1>,
     Caller(actor): Caller,
     Params(query): Params<PageQuery>,
 ) -> Result<Response, Problem> {
-    page(app, &actor.principal, Some(namespace.into()), &query).await
+    page(app, &actor.principal, Some(namespace), &query).await
 }
 
 /// `GET /v1/denials`: of all namespaces.
@@ -50,10 +50,7 @@ async fn page(
         Some(denials) => denials.list(query).await,
         None => Vec::new(),
     };
-    let more = kept.len() > limit;
-    kept.truncate(limit);
-    let last = kept.last().filter(|_| more);
-    let next = last.map(|denial| token(&denial.id)).transpose()?;
+    let next = cut(&mut kept, limit, |denial| token(&denial.id))?;
     // A denial that was decided on entries that are not durable yet could still be lost with them.
     let durable = app.ledger.durable().sequence;
     kept.retain(|denial| denial.sequence <= durable);

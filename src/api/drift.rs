@@ -16,7 +16,7 @@ use super::{
     body::JsonText,
     measure::{Operation, measured},
     objects::{listed as as_listed, object_response},
-    problem::{FieldProblem, Problem},
+    problem::{Problem, at_most},
 };
 use crate::{
     clock::now,
@@ -62,12 +62,7 @@ type ComparedObject = (Result<Option<Listed>, String>, Found);
 
 fn compare_all(app: &App, text: &JsonText, turn: &Turn) -> Result<Vec<ComparedObject>, Problem> {
     let request = text.read::<DriftRequest<'_>>()?;
-    let count = request.listing.len();
-    if count > LISTING_MAX {
-        let wrong = format!("at most {LISTING_MAX} objects");
-        let cause = FieldProblem::invalid("listing", &count.to_string(), &wrong);
-        return Err(Problem::invalid(vec![cause]));
-    }
+    at_most("listing", request.listing.len(), LISTING_MAX, "objects")?;
     let now = now();
     let compare = |object: &&RawValue| {
         turn.pause();

@@ -86,7 +86,7 @@ struct Number {
 /// `GET /v1/namespaces/{namespace}/explain?resource=NAME&quota=NAME`: the largest part first.
 pub(super) async fn explain(
     State(app): State<App>,
-    Target(namespace): Target<String>,
+    Target([namespace]): Target<1>,
     Caller(actor): Caller,
     Params(query): Params<ExplainQuery>,
 ) -> Result<Response, Problem> {
@@ -125,19 +125,17 @@ pub(super) async fn explain(
         };
         let pause = || turn.pause();
         let mut parts = number.parts.first(after.as_ref(), limit + 1, pause);
-        let more = parts.len() > limit;
-        parts.truncate(limit);
-        let last = parts.last().filter(|_| more);
+        let next = page::cut(&mut parts, limit, |part| token(&part.key()))?;
         Ok(answer::large(
             turn,
             &Explanation {
-                namespace: namespace.into(),
+                namespace,
                 quota: query.quota.as_deref().map(Name::from),
                 resource: query.resource.into(),
                 hard: number.hard,
                 used: number.used,
                 reserved: number.reserved,
-                next: last.map(|part| token(&part.key())).transpose()?,
+                next,
                 items: parts.iter().map(contribution).collect(),
                 as_of: answer::as_of(number.head),
                 lagging,

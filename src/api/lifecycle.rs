@@ -43,7 +43,7 @@ struct Commitment<'a> {
 /// `POST …/reservations/{uid}/extend`
 pub(super) async fn extend(
     extract::State(app): extract::State<App>,
-    Target(place): Target<(Name, String)>,
+    Target(place): Target<2>,
     principal: Principal,
     Caller(actor): Caller,
     text: JsonText,
@@ -84,7 +84,7 @@ fn read_more(text: &JsonText) -> Result<Span, Problem> {
 /// `POST …/reservations/{uid}/commit`
 pub(super) async fn commit(
     extract::State(app): extract::State<App>,
-    Target(place): Target<(Name, String)>,
+    Target(place): Target<2>,
     principal: Principal,
     Caller(actor): Caller,
     text: JsonText,
@@ -122,7 +122,7 @@ pub(super) async fn commit(
 /// `DELETE …/reservations/{uid}`
 pub(super) async fn release(
     extract::State(app): extract::State<App>,
-    Target(place): Target<(Name, String)>,
+    Target(place): Target<2>,
     principal: Principal,
     Caller(actor): Caller,
 ) -> Response {
@@ -137,9 +137,13 @@ pub(super) async fn release(
     }
 }
 
-fn parse_uid(uid: &str) -> Result<Uid, Problem> {
-    let not_found = |_| Problem::new(Reason::NotFound, format!("reservation {uid:?} not found"));
-    Uid::new(uid).map_err(not_found)
+pub(super) fn not_found(uid: &str) -> Problem {
+    Problem::new(Reason::NotFound, format!("reservation {uid:?} not found"))
+}
+
+/// The uid of a reservation; a text that is not a uid names none.
+pub(super) fn parse_uid(uid: &str) -> Result<Uid, Problem> {
+    Uid::new(uid).map_err(|_| not_found(uid))
 }
 
 /// The reservation after a change.
@@ -160,7 +164,7 @@ async fn change<R: Send + 'static>(
     app: &App,
     principal: &Principal,
     actor: Arc<Actor>,
-    (namespace, uid): (Name, String),
+    [namespace, uid]: [Name; 2],
     decision: impl FnOnce(Change<'_>) -> Result<Vec<Event>, Refusal> + Send + 'static,
     read: impl FnOnce(&State, &str, &Uid) -> R + Send + 'static,
 ) -> Result<(R, Head), Problem> {

@@ -1,6 +1,5 @@
 //! Reads manifests in JSON or YAML.
 
-use bytes::Bytes;
 use quota_semantics::{
     embedded::refuse_embedded,
     field::ERRORS_MAX,
@@ -10,7 +9,7 @@ use quota_semantics::{
 use serde_json::Value;
 
 use super::{
-    body::{ManifestText, from_yaml},
+    body::{JsonText, ManifestText},
     problem::{FieldProblem, Problem, Reason},
 };
 
@@ -31,7 +30,7 @@ pub(super) fn read(text: &ManifestText) -> Result<Read, Problem> {
     if !causes.is_empty() {
         return Err(Problem::invalid(causes));
     }
-    let manifest = Manifest::from_json(&json).map_err(|error| malformed(&error))?;
+    let manifest = Manifest::from_json(json.as_bytes()).map_err(|error| malformed(&error))?;
     let top = unknown(&value, "", &TOP).into_iter();
     let unknown = top.chain(unknown(&value, "spec", &SPEC)).collect();
     Ok(Read { manifest, unknown })
@@ -42,13 +41,11 @@ pub(super) fn read(text: &ManifestText) -> Result<Read, Problem> {
 ///
 /// # Errors
 /// `Malformed` if it is neither JSON nor YAML.
-pub(super) fn parse(text: &ManifestText) -> Result<(Bytes, Value), Problem> {
-    let json = match text.yaml {
-        false => text.text.clone(),
-        true => from_yaml(&text.text)?,
-    };
-    refuse_embedded(&json).map_err(|error| malformed(&error))?;
-    let value = serde_json::from_slice(&exact_numbers(&json)).map_err(|error| malformed(&error))?;
+pub(super) fn parse(text: &ManifestText) -> Result<(JsonText, Value), Problem> {
+    let json = text.to_json()?;
+    let bytes = json.as_bytes();
+    refuse_embedded(bytes).map_err(|error| malformed(&error))?;
+    let value = serde_json::from_slice(&exact_numbers(bytes)).map_err(|error| malformed(&error))?;
     Ok((json, value))
 }
 

@@ -102,7 +102,7 @@ fn page(turn: &Turn, app: &App, objects: &[Found], next: Option<String>, as_of: 
 /// `GET /v1/namespaces/{namespace}/objects`: by resource, name and uid.
 pub(super) async fn list(
     State(app): State<App>,
-    Target(namespace): Target<String>,
+    Target([namespace]): Target<1>,
     Caller(actor): Caller,
     Params(query): Params<ObjectsQuery>,
 ) -> Result<Response, Problem> {
@@ -123,10 +123,9 @@ pub(super) async fn list(
     let objects = permit.make(count, look).await;
     let objects = app.ledger.read(|state| found(state, objects, now()));
     let mut objects = objects.await?;
-    let more = objects.len() > limit;
-    objects.truncate(limit);
-    let key = |(view, _): &Found| token(&(&view.resource, &view.name, &view.uid));
-    let next = objects.last().filter(|_| more).map(key).transpose()?;
+    let next = page::cut(&mut objects, limit, |(view, _)| {
+        token(&(&view.resource, &view.name, &view.uid))
+    })?;
     let amounts = amounts(&objects);
     let make = move |turn: &Turn| page(turn, &app, &objects, next, head);
     Ok(permit.make(amounts, make).await)

@@ -171,13 +171,10 @@ pub(super) async fn list(
 
 /// The page of the best namespaces, and where the next one begins if there are more than `limit`.
 fn page_of(best: Best, limit: usize, as_of: Head, lagging: bool) -> Result<Response, Problem> {
-    let more = best.found.len() > limit;
     let mut found: Vec<(FullnessOrder, NamespaceUsage)> = best.found.into_iter().collect();
-    found.truncate(limit);
-    let last = found.last().filter(|_| more);
-    let next = last
-        .map(|((rank, name), _)| token(&(rank.0, name)))
-        .transpose()?;
+    let next = page::cut(&mut found, limit, |((rank, name), _)| {
+        token(&(rank.0, name))
+    })?;
     Ok(answer::ok(&Page {
         items: found.into_iter().map(|(_, shown)| shown).collect(),
         next,
@@ -274,8 +271,7 @@ pub(super) async fn trend(
         None
     };
     if let Some(wrong) = wrong {
-        let cause = FieldProblem::invalid("namespaces", &query.namespaces, &wrong);
-        return Err(Problem::invalid(vec![cause]));
+        return Err(FieldProblem::invalid("namespaces", &query.namespaces, &wrong).into());
     }
     let as_of = app.ledger.read(state::State::head).await?;
     let listed = names.clone();

@@ -39,23 +39,6 @@ impl When {
     }
 }
 
-/// Reads a little of the state of a moment; also answers whether the state may lag behind the sources.
-pub(super) async fn query<R>(
-    app: &App,
-    principal: &Name,
-    when: &When,
-    question: impl FnOnce(&state::State) -> R,
-) -> Result<(R, bool), Problem> {
-    match when.until()? {
-        None => Ok((app.ledger.read(question).await?, app.lags())),
-        Some(until) => {
-            let permit = Permit::of_past(principal);
-            let state = app.past.state(&permit, until).await?;
-            Ok((question(&state), false))
-        }
-    }
-}
-
 /// Makes an answer from a view of the state of a moment. `make` also learns whether the state may lag behind the
 /// sources. A past state is not kept for longer than it takes to make the answer: see [`History::answer`].
 ///

@@ -41,7 +41,7 @@ use crate::{
 /// `PUT /v1/namespaces/{namespace}/quotas/{name}`
 pub(super) async fn put(
     State(app): State<App>,
-    Target((namespace, name)): Target<(String, String)>,
+    Target([namespace, name]): Target<2>,
     Caller(actor): Caller,
     headers: HeaderMap,
     text: ManifestText,
@@ -49,7 +49,7 @@ pub(super) async fn put(
     let principal = actor.principal.clone();
     let changed = measured(Operation::Quota, async {
         let precondition = precondition::of(&headers)?;
-        let (reading, amounts) = (app.clone(), text.text.len() / BYTES_PER_AMOUNT);
+        let (reading, amounts) = (app.clone(), text.len() / BYTES_PER_AMOUNT);
         let read = move |_: &Turn| read(&reading, &text, &namespace, &name);
         let (sent, warnings) = make_sized(&principal, amounts, read).await??;
         let ledger = &app.ledger;
@@ -192,7 +192,7 @@ fn show(
 /// `GET /v1/namespaces/{namespace}/quotas/{name}`
 pub(super) async fn get(
     State(app): State<App>,
-    Target((namespace, name)): Target<(String, String)>,
+    Target([namespace, name]): Target<2>,
     Caller(actor): Caller,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -212,12 +212,12 @@ pub(super) async fn get(
 /// `DELETE /v1/namespaces/{namespace}/quotas/{name}`
 pub(super) async fn delete(
     State(app): State<App>,
-    Target((namespace, name)): Target<(String, String)>,
+    Target([namespace, name]): Target<2>,
     Caller(actor): Caller,
     headers: HeaderMap,
 ) -> Response {
     replacing::delete(&app, actor, &headers, move |state, precondition| {
-        decide::delete_quota(state, &namespace.into(), &name.into(), precondition)
+        decide::delete_quota(state, &namespace, &name, precondition)
     })
     .await
 }
@@ -226,12 +226,12 @@ pub(super) async fn delete(
 /// empty, although more pages follow.
 pub(super) async fn list(
     State(app): State<App>,
-    Target(namespace): Target<String>,
+    Target([namespace]): Target<1>,
     Caller(actor): Caller,
     Params(query): Params<PageQuery>,
 ) -> Result<Response, Problem> {
     let after = query.after::<String>()?;
-    let after = after.map(|name| (namespace.clone(), name));
+    let after = after.map(|name| (namespace.to_string(), name));
     let key = |quota: &QuotaRecord| token(&&*quota.name);
     page(app, &actor, &query, Some(&namespace), after, key).await
 }

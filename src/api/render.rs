@@ -6,12 +6,11 @@ use http::HeaderValue;
 use quota_client::wire::{Condition, Quota, QuotaReservation, QuotaStatus};
 use quota_core::{
     event::{QuotaRecord, Sequence},
-    state::{Figure, Head, QuotaView},
+    state::{Head, QuotaView},
 };
 use quota_semantics::{
     Name,
     admission::Coverage,
-    quantity::Quantity,
     quota::{
         Manifest,
         manifest::{API_VERSION, KIND, Metadata},
@@ -20,7 +19,7 @@ use quota_semantics::{
 };
 use serde::Serialize;
 
-use super::{answer, precondition, reservations::holder};
+use super::{answer, groups::numbers, precondition, reservations::holder};
 
 /// A ResourceQuota with its numbers, ready to be serialized.
 #[derive(Debug, Serialize)]
@@ -96,11 +95,6 @@ impl<'a> ResourceQuota<'a> {
         let status = serde_json::to_vec(&self.body.status).unwrap_or_default();
         precondition::tag(self.entry, &status)
     }
-}
-
-fn numbers(figures: &[Figure], number: impl Fn(&Figure) -> Option<Quantity>) -> ResourceList {
-    let of = |figure: &Figure| Some((figure.resource.clone(), number(figure)?));
-    figures.iter().filter_map(of).collect()
 }
 
 /// The metadata of a quota; its resourceVersion is the entry that set it.

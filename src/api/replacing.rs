@@ -28,9 +28,7 @@ pub(super) fn take_from_path(field: &str, own: &mut Name, path: &str) -> Result<
         return Ok(());
     }
     let wrong = format!("it differs from that of the path, {path:?}");
-    Err(Problem::invalid(vec![FieldProblem::invalid(
-        field, own, &wrong,
-    )]))
+    Err(FieldProblem::invalid(field, own, &wrong).into())
 }
 
 /// Clears metadata that another, earlier object may have left in the manifest of a new one.

@@ -16,17 +16,18 @@ use quota_core::{
     state::{self, Head, ReservationPlace, ReservationState, ReservationStatus, ReservationsView},
     transaction::WriteTransaction,
 };
-use quota_semantics::{Name, Timestamp, uid::Uid};
+use quota_semantics::{Name, Timestamp};
 use serde::Deserialize;
 
 use super::{
     App, Caller, answer,
     body::JsonText,
     caller,
+    lifecycle::{not_found, parse_uid},
     measure::{Operation, decided, log_denied, measured},
     page::{self, Page, Params, Target, token},
     past::{self, When},
-    problem::{Problem, Reason},
+    problem::Problem,
     reserve_request::ReserveRequest,
 };
 use crate::{
@@ -136,7 +137,7 @@ pub(super) fn remembered(
 /// `POST /v1/namespaces/{namespace}/reservations`
 pub(super) async fn create(
     State(app): State<App>,
-    Target(namespace): Target<Name>,
+    Target([namespace]): Target<1>,
     principal: Principal,
     Caller(actor): Caller,
     text: JsonText,
@@ -225,15 +226,14 @@ fn created(app: &App, granted: &Granted, head: Head) -> Response {
 /// `GET /v1/namespaces/{namespace}/reservations/{uid}`
 pub(super) async fn get(
     State(app): State<App>,
-    Target((namespace, uid)): Target<(String, String)>,
+    Target([namespace, uid]): Target<2>,
 ) -> Result<Response, Problem> {
-    let not_found = || Problem::new(Reason::NotFound, format!("reservation {uid:?} not found"));
-    let parsed = Uid::new(&uid).map_err(|_| not_found())?;
+    let parsed = parse_uid(&uid)?;
     let found = app
         .ledger
         .read(|state| (state.reservation_status(&namespace, &parsed), state.head()));
     let (status, head) = found.await?;
-    let status = status.ok_or_else(not_found)?;
+    let status = status.ok_or_else(|| not_found(&uid))?;
     Ok(show(&app, StatusCode::OK, &status, head))
 }
 
@@ -252,7 +252,7 @@ pub(super) struct ListQuery {
 /// or `?sequence=N`.
 pub(super) async fn list(
     State(app): State<App>,
-    Target(namespace): Target<String>,
+    Target([namespace]): Target<1>,
     Caller(actor): Caller,
     Params(query): Params<ListQuery>,
 ) -> Result<Response, Problem> {

@@ -36,7 +36,7 @@ pub(super) struct SeriesQuery {
 /// `GET /v1/namespaces/{namespace}/usage/history?from=TIME&to=TIME&step=DURATION`
 pub(super) async fn series(
     State(app): State<App>,
-    Target(namespace): Target<String>,
+    Target([namespace]): Target<1>,
     Caller(actor): Caller,
     Params(query): Params<SeriesQuery>,
 ) -> Result<Response, Problem> {
@@ -55,9 +55,7 @@ pub(super) async fn series(
         let sampled: Option<Vec<UsageView>> = sampled.into_iter().collect();
         let Some(sampled) = sampled else {
             let why = format!("there are more than {FIGURES_MAX} figures in so many points");
-            return Err(Problem::invalid(vec![FieldProblem::invalid(
-                "step", &step, &why,
-            )]));
+            return Err(FieldProblem::invalid("step", &step, &why).into());
         };
         let points = times.iter().zip(&sampled).map(|(time, seen)| {
             let (resources, quotas) = seen.sums_and_limits(turn);
@@ -71,7 +69,7 @@ pub(super) async fn series(
         Ok(answer::large(
             turn,
             &UsageHistory {
-                namespace: namespace.into(),
+                namespace,
                 points: points.collect(),
                 step,
                 as_of: answer::as_of(head),
@@ -95,8 +93,7 @@ impl SeriesQuery {
         let step = match &self.step {
             Some(text) => text
                 .parse::<Period>()
-                .map_err(|error| FieldProblem::invalid("step", text, &error.to_string()))
-                .map_err(|cause| Problem::invalid(vec![cause]))?,
+                .map_err(|error| FieldProblem::invalid("step", text, &error.to_string()))?,
             None => {
                 let step = u32::try_from(span / POINTS / 1_000_000_000).unwrap_or(u32::MAX);
                 Period::from_secs(step.max(1))
@@ -109,8 +106,7 @@ impl SeriesQuery {
             .saturating_add(1);
         if nanoseconds <= 0 || count > POINTS_MAX {
             let why = format!("that would be more than {POINTS_MAX} points");
-            let cause = FieldProblem::invalid("step", &step.to_string(), &why);
-            return Err(Problem::invalid(vec![cause]));
+            return Err(FieldProblem::invalid("step", &step.to_string(), &why).into());
         }
         let time = |number: i64| self.from.plus(Span::from_nanoseconds(nanoseconds * number));
         Ok(((0..=more).map(time).collect(), step.to_string()))

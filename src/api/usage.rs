@@ -10,7 +10,7 @@ use quota_core::{
 };
 use quota_semantics::{Name, quantity::Quantity, resource::ResourceList};
 
-use crate::large::{Permit, Turn};
+use crate::large::Turn;
 
 use super::{
     App, Caller, answer,
@@ -64,23 +64,18 @@ impl UsageView {
 /// `GET /v1/namespaces/{namespace}/usage`, of now, or `?at=TIME`, or `?sequence=N`
 pub(super) async fn usage(
     State(app): State<App>,
-    Target(namespace): Target<String>,
+    Target([namespace]): Target<1>,
     Caller(actor): Caller,
     Params(when): Params<When>,
 ) -> Result<Response, Problem> {
-    let permit = Permit::to_read(&actor.principal)?;
     let name = namespace.clone();
-    let (seen, lagging) = past::query(&app, &actor.principal, &when, move |state| {
-        UsageView::of(state, &name)
-    })
-    .await?;
-    let amounts = seen.amounts();
-    let make = move |turn: &Turn| {
+    let view = move |state: &quota_core::state::State| UsageView::of(state, &name);
+    let make = move |seen: UsageView, lagging, turn: &Turn| {
         let (resources, quotas) = seen.sums_and_limits(turn);
         answer::large(
             turn,
             &Usage {
-                namespace: namespace.into(),
+                namespace,
                 resources,
                 quotas,
                 as_of: answer::as_of(seen.head),
@@ -88,7 +83,8 @@ pub(super) async fn usage(
             },
         )
     };
-    Ok(permit.make(amounts, make).await)
+    let amounts = UsageView::amounts;
+    past::answer(&app, &actor.principal, &when, view, amounts, make).await
 }
 
 fn sums<'a>(totals: &'a Totals, limited: impl Iterator<Item = &'a Name>) -> Vec<Total> {

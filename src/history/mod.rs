@@ -147,19 +147,6 @@ impl History {
         }))
     }
 
-    /// The state at a moment, for an answer that is made from it at once.
-    ///
-    /// # Errors
-    /// [`Error`].
-    pub(crate) async fn state(&self, permit: &Permit, until: Until) -> Result<Arc<State>, Error> {
-        let until = self.settled(until)?;
-        if let Some(state) = self.0.cache.lock().get(until) {
-            return Ok(state);
-        }
-        self.work(permit, move |shared, turn| shared.state(until, turn))
-            .await
-    }
-
     /// An answer from a view of the state at a moment. A view may hold large parts of its state, so an answer with many
     /// amounts is made together with the state: what waits holds neither, and the number of queries that are processed
     /// at the same time bounds the states in memory.

@@ -33,7 +33,7 @@ pub(super) const PLURAL: &str = "appliedclusterresourcequotas";
 /// `GET …/namespaces/{namespace}/appliedclusterresourcequotas`
 pub(super) async fn list(
     State(kube): State<Kube>,
-    Target(namespace): Target<String>,
+    Target([namespace]): Target<1>,
     principal: Principal,
     Caller(actor): Caller,
     shape: Shape,
@@ -44,8 +44,7 @@ pub(super) async fn list(
     }
     let (labels, fields) = (params.labels()?, params.fields()?);
     let permit = read_permit(&actor)?;
-    let named = Name::from(&*namespace);
-    let names = |state: &state::State| state.groups_of(&named);
+    let names = |state: &state::State| state.groups_of(&namespace);
     let (mut names, head) = kube.read(names).await?;
     params.check_version(head)?;
     names.sort_unstable();
@@ -92,7 +91,7 @@ fn columns() -> Value {
 /// `GET …/namespaces/{namespace}/appliedclusterresourcequotas/{name}`
 pub(super) async fn get(
     State(kube): State<Kube>,
-    Target((namespace, name)): Target<(String, String)>,
+    Target([namespace, name]): Target<2>,
     principal: Principal,
     Caller(actor): Caller,
     shape: Shape,

@@ -84,7 +84,7 @@ pub(super) async fn list(
 
 pub(super) async fn get(
     extract::State(kube): extract::State<Kube>,
-    Target(name): Target<String>,
+    Target([name]): Target<1>,
     shape: Shape,
     params: Params,
 ) -> Result<Response> {
@@ -92,7 +92,7 @@ pub(super) async fn get(
         return Err(Failure::no_such_namespace(&name));
     }
     let ((), head) = kube.read(|_| ()).await?;
-    let item = item(&name.into(), head, shape, shape.attachment(&params)?);
+    let item = item(&name, head, shape, shape.attachment(&params)?);
     let json = shape.one(item, &head.to_string(), columns);
     Ok(Json(json).into_response())
 }

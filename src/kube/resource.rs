@@ -35,7 +35,7 @@ use crate::{
     api::{groups, render},
     large::{BYTES_PER_AMOUNT, Turn},
     problem::Problem,
-    routes::{RouteState, Target},
+    routes::RouteState,
     writer::DecisionContext,
 };
 
@@ -58,8 +58,10 @@ impl<S: Send + Sync> FromRequestParts<RouteState<S>> for Key {
         state: &RouteState<S>,
     ) -> std::result::Result<Self, Problem> {
         let is_core = parts.uri.path().starts_with("/api/");
-        let Target(names) = Target::<Vec<Name>>::from_request_parts(parts, state).await?;
-        let mut names = names.into_iter();
+        let names = (0..state.places.count).map(|index| state.name(index, parts.uri.path()));
+        let mut names = names
+            .collect::<std::result::Result<Vec<_>, Problem>>()?
+            .into_iter();
         let (kind, namespace) = match is_core {
             true => (Kind::Quota, names.next().unwrap_or_default()),
             false => (Kind::Group, Name::default()),

@@ -21,7 +21,7 @@ pub struct RouteState<S> {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PathParameters {
     places: [(usize, usize); MOST],
-    count: usize,
+    pub(crate) count: usize,
 }
 
 /// Most variable parts of a path.
@@ -91,71 +91,39 @@ impl PathParameters {
     }
 }
 
-/// The variable parts of a path, percent-decoded.
+impl<S> RouteState<S> {
+    /// A variable part of this path, percent-decoded.
+    ///
+    /// # Errors
+    /// `Malformed` if it is not valid UTF-8.
+    pub(crate) fn name(&self, index: usize, path: &str) -> Result<Name, Problem> {
+        let part = self.places.get(index, path).ok_or_else(|| {
+            Problem::new(
+                Reason::Malformed,
+                format!("{path} is not percent-encoded UTF-8"),
+            )
+        })?;
+        Ok(part.into())
+    }
+}
+
+/// The first variable parts of a path, percent-decoded.
 #[derive(Clone, Debug)]
-pub struct Target<T>(pub T);
+pub struct Target<const N: usize>(pub [Name; N]);
 
-/// Types that the variable parts of a path can be parsed into.
-trait FromPlaces: Sized {
-    /// Parses this many parts.
-    fn read<'p>(
-        count: usize,
-        part: impl Fn(usize) -> Result<Cow<'p, str>, Problem>,
-    ) -> Result<Self, Problem>;
-}
-
-/// Types that one variable part can be parsed into.
-trait FromPart: for<'p> From<Cow<'p, str>> {}
-
-impl FromPart for String {}
-impl FromPart for Name {}
-
-/// All parts of the path.
-impl FromPlaces for Vec<Name> {
-    fn read<'p>(
-        count: usize,
-        part: impl Fn(usize) -> Result<Cow<'p, str>, Problem>,
-    ) -> Result<Self, Problem> {
-        (0..count).map(|index| Ok(part(index)?.into())).collect()
-    }
-}
-
-impl<A: FromPart> FromPlaces for A {
-    fn read<'p>(
-        _: usize,
-        part: impl Fn(usize) -> Result<Cow<'p, str>, Problem>,
-    ) -> Result<Self, Problem> {
-        Ok(part(0)?.into())
-    }
-}
-
-impl<A: FromPart, B: FromPart> FromPlaces for (A, B) {
-    fn read<'p>(
-        _: usize,
-        part: impl Fn(usize) -> Result<Cow<'p, str>, Problem>,
-    ) -> Result<Self, Problem> {
-        Ok((part(0)?.into(), part(1)?.into()))
-    }
-}
-
-impl<T: FromPlaces + Send, S: Send + Sync> FromRequestParts<RouteState<S>> for Target<T> {
+impl<const N: usize, S: Send + Sync> FromRequestParts<RouteState<S>> for Target<N> {
     type Rejection = Problem;
 
-    async fn from_request_parts(
-        parts: &mut Parts,
-        RouteState { places, .. }: &RouteState<S>,
-    ) -> Result<Self, Problem> {
-        let path = parts.uri.path();
-        let read = T::read(places.count, |index| {
-            let part = places.get(index, path);
-            part.ok_or_else(|| {
-                Problem::new(
-                    Reason::Malformed,
-                    format!("{path} is not percent-encoded UTF-8"),
-                )
+    async fn from_request_parts(parts: &mut Parts, state: &RouteState<S>) -> Result<Self, Problem> {
+        let mut wrong = None;
+        let names = std::array::from_fn(|index| {
+            let name = state.name(index, parts.uri.path());
+            name.unwrap_or_else(|problem| {
+                wrong = Some(problem);
+                Name::default()
             })
         });
-        read.map(Self)
+        wrong.map_or(Ok(Self(names)), Err)
     }
 }
 

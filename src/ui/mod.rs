@@ -91,7 +91,7 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-async fn asset(Target(path): Target<String>, headers: HeaderMap) -> Response {
+async fn asset(Target([path]): Target<1>, headers: HeaderMap) -> Response {
     serve(&path, &headers)
 }
 

@@ -9,8 +9,7 @@ use axum::{
     extract::State,
     response::{IntoResponse as _, Response},
 };
-use http::{HeaderMap, HeaderValue, StatusCode, header};
-use quota_client::wire;
+use http::{HeaderMap, StatusCode, header};
 use quota_core::{
     decide::{self, GroupChange, Precondition, Refusal},
     event::Actor,
@@ -44,7 +43,7 @@ pub use show::{
 /// `PUT /v1/groups/{name}`
 pub(super) async fn put(
     State(app): State<App>,
-    Target(name): Target<String>,
+    Target([name]): Target<1>,
     Caller(actor): Caller,
     headers: HeaderMap,
     text: ManifestText,
@@ -52,7 +51,7 @@ pub(super) async fn put(
     let principal = actor.principal.clone();
     let changed = measured(Operation::Quota, async {
         let precondition = precondition::of(&headers)?;
-        let (reading, amounts) = (app.clone(), text.text.len() / BYTES_PER_AMOUNT);
+        let (reading, amounts) = (app.clone(), text.len() / BYTES_PER_AMOUNT);
         let read = move |_: &Turn| read(&reading, &text, &name);
         let (sent, warnings) = make_sized(&principal, amounts, read).await??;
         let ledger = &app.ledger;
@@ -67,7 +66,7 @@ pub(super) async fn put(
     match changed.await {
         Ok((copied, created, head, warnings)) => {
             let (amounts, name) = (copied.amounts(), copied.group.record.name.clone());
-            let make = move |turn: &Turn| TaggedGroup::of(&app, copied, head, turn).response(turn);
+            let make = move |turn: &Turn| show(turn, &app, copied, head, None);
             let permit = Permit::to_change(&principal);
             let mut response = permit.make(amounts, make).await;
             if created {
@@ -170,29 +169,29 @@ fn copied(state: &quota_core::state::State, name: &str) -> Result<Copied, Proble
     copied.ok_or_else(|| Problem::internal(&"a group that was set is not there"))
 }
 
-/// A group as a response body, and its entity tag.
-struct TaggedGroup {
-    group: wire::Group,
-    tag: HeaderValue,
-}
-
-impl TaggedGroup {
-    fn of(app: &App, copied: Copied, head: Head, turn: &Turn) -> Self {
-        let seen = copied.seen(|| turn.pause());
-        let mut group = show::group(&seen.view, Some(&seen), app.ledger.coverage());
-        turn.pause();
-        let status = turn.to_json(&group.status, 0).unwrap_or_default();
-        let tag = precondition::tag(seen.view.entry, &status);
-        group.as_of = Some(answer::as_of(head));
-        group.lagging = app.lags();
-        Self { group, tag }
-    }
-
-    fn response(self, turn: &Turn) -> Response {
-        let mut response = answer::large(turn, &self.group);
-        response.headers_mut().insert(header::ETAG, self.tag);
-        response
-    }
+/// The response with a group; 304 without it if the caller's headers are given and have its tag.
+fn show(
+    turn: &Turn,
+    app: &App,
+    copied: Copied,
+    head: Head,
+    headers: Option<&HeaderMap>,
+) -> Response {
+    let seen = copied.seen(|| turn.pause());
+    let mut group = show::group(&seen.view, Some(&seen), app.ledger.coverage());
+    turn.pause();
+    let status = turn.to_json(&group.status, 0).unwrap_or_default();
+    let tag = precondition::tag(seen.view.entry, &status);
+    let mut response = match headers.is_some_and(|headers| precondition::has(headers, &tag)) {
+        true => StatusCode::NOT_MODIFIED.into_response(),
+        false => {
+            group.as_of = Some(answer::as_of(head));
+            group.lagging = app.lags();
+            answer::large(turn, &group)
+        }
+    };
+    response.headers_mut().insert(header::ETAG, tag);
+    response
 }
 
 fn not_found(name: &str) -> Problem {
@@ -202,7 +201,7 @@ fn not_found(name: &str) -> Problem {
 /// `GET /v1/groups/{name}`
 pub(super) async fn get(
     State(app): State<App>,
-    Target(name): Target<String>,
+    Target([name]): Target<1>,
     Caller(actor): Caller,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -212,25 +211,19 @@ pub(super) async fn get(
     let (copied, head) = read.await?;
     let copied = copied.ok_or_else(|| not_found(&name))?;
     let amounts = copied.amounts();
-    let make = move |turn: &Turn| {
-        let shown = TaggedGroup::of(&app, copied, head, turn);
-        match precondition::has(&headers, &shown.tag) {
-            true => (StatusCode::NOT_MODIFIED, [(header::ETAG, shown.tag)]).into_response(),
-            false => shown.response(turn),
-        }
-    };
+    let make = move |turn: &Turn| show(turn, &app, copied, head, Some(&headers));
     make_sized(&actor.principal, amounts, make).await
 }
 
 /// `DELETE /v1/groups/{name}`
 pub(super) async fn delete(
     State(app): State<App>,
-    Target(name): Target<String>,
+    Target([name]): Target<1>,
     Caller(actor): Caller,
     headers: HeaderMap,
 ) -> Response {
     replacing::delete(&app, actor, &headers, move |state, precondition| {
-        decide::delete_group(state, &name.into(), precondition)
+        decide::delete_group(state, &name, precondition)
     })
     .await
 }
@@ -267,20 +260,17 @@ pub(super) async fn list(
 /// `GET /v1/groups/{name}/usage`, of now, or `?at=TIME`, or `?sequence=N`
 pub(super) async fn usage(
     State(app): State<App>,
-    Target(name): Target<String>,
+    Target([name]): Target<1>,
     Caller(actor): Caller,
     Params(when): Params<When>,
 ) -> Result<Response, Problem> {
-    let permit = Permit::to_read(&actor.principal)?;
     let group = name.clone();
-    let question =
-        move |state: &quota_core::state::State| (Copied::of(state, &group), state.head());
-    let ((copied, head), lagging) = past::query(&app, &actor.principal, &when, question).await?;
-    let copied = copied.ok_or_else(|| not_found(&name))?;
-    let amounts = copied.amounts();
-    let make = move |turn: &Turn| {
+    let view = move |state: &quota_core::state::State| (Copied::of(state, &group), state.head());
+    let amounts = |(copied, _): &(Option<Copied>, Head)| copied.as_ref().map_or(0, Copied::amounts);
+    let make = move |(copied, head): (Option<Copied>, Head), lagging, turn: &Turn| {
+        let copied = copied.ok_or_else(|| not_found(&name))?;
         let seen = copied.seen(|| turn.pause());
-        answer::large(turn, &show::usage(&seen, head, lagging))
+        Ok(answer::large(turn, &show::usage(&seen, head, lagging)))
     };
-    Ok(permit.make(amounts, make).await)
+    past::answer(&app, &actor.principal, &when, view, amounts, make).await?
 }

@@ -78,7 +78,7 @@ pub(super) fn read(text: &ManifestText) -> Result<Sent, Problem> {
     let is_manifest = value.get("spec").is_some() || value.get("apiVersion").is_some();
     match (value, is_manifest) {
         (Value::Object(fields), false) => of_fields(fields),
-        (value, _) => of_manifest(&json, &value),
+        (value, _) => of_manifest(json.as_bytes(), &value),
     }
 }
 

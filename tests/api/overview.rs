@@ -232,6 +232,12 @@ async fn a_check_may_be_asked_for_in_yaml() {
     assert_eq!(fits.is(200).body["fits"], true);
     let amounts = world.call("POST", path, &yaml, "reserved: {pods: 2}").await;
     assert_eq!(amounts.is(200).body["fits"], false);
+    let untyped = world.call("POST", path, &[], "reserved: {pods: 2}").await;
+    assert_eq!(untyped.is(200).body["fits"], false);
+    for unreadable in ["", "[[[[", "reserved"] {
+        let refused = world.call("POST", path, &[], unreadable).await;
+        refused.is_refused(400, "Malformed");
+    }
     world.call("POST", path, &yaml, "reserved: [").await.is(400);
     world.call("POST", path, &yaml, "- 1").await.is(400);
     // Aliases could make any amount of a short text.

@@ -19,7 +19,7 @@ pub(crate) use quota_client::wire::FieldProblem;
 /// the response that says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Undecided {
-    /// Nothing was, since another node leads: the request can be sent to that node instead.
+    /// Nothing was: the request can be sent to the node that leads.
     All,
     /// Perhaps only a part was, since another node leads.
     Part,

@@ -150,11 +150,16 @@ impl Router {
         let Ok(found) = self.0.paths.at(path) else {
             return self.nothing();
         };
+        let places = PathParameters::of(path, &found.value.gaps);
+        // Nothing has an empty name: of `/api/v1/namespaces//resourcequotas`, say, the namespace was forgotten.
+        if places.is_any_empty() {
+            return self.nothing();
+        }
         Found {
             shared: &self.0,
             path: Some(found.value),
             route: found.value.route(method),
-            places: PathParameters::of(path, &found.value.gaps),
+            places,
         }
     }
 

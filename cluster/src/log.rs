@@ -16,6 +16,8 @@ const BATCH: usize = 256;
 const BATCH_BYTES: usize = 16 * 1024 * 1024;
 /// How long a read waits for the next message of a batch.
 const READ_WAIT: Duration = Duration::from_millis(500);
+/// How long the server that leads the stream may take to return one message, which may have megabytes.
+const COMPARE_WAIT: Duration = Duration::from_secs(5);
 /// How long handing a message to the connection may take; afterwards its fate is unknown.
 const SEND_WAIT: Duration = Duration::from_secs(1);
 
@@ -225,8 +227,8 @@ impl Reader {
     }
 
     /// Whether the messages are of this stream. A server that has not learned yet that the stream was recreated answers with
-    /// messages of the previous one. They are older than the stream. So are those of a stream that was restored: the server
-    /// that leads the stream distinguishes them.
+    /// messages of the previous one. They are older than the stream. So are those of a restored stream, and, if the clocks of
+    /// the servers differ, the first ones of a new stream: the server that leads the stream distinguishes them.
     async fn are_of_stream(&self, messages: &[LogMessage]) -> bool {
         let is_older = |message: &&LogMessage| {
             let times = message.time.zip(self.created);
@@ -236,7 +238,7 @@ impl Reader {
             return true;
         };
         let stored = stream::message(&self.client, &self.names, last.sequence);
-        let stored = tokio::time::timeout(READ_WAIT, stored).await;
+        let stored = tokio::time::timeout(COMPARE_WAIT, stored).await;
         matches!(stored, Ok(Ok(Some(stored))) if stored == last.bytes)
     }
 

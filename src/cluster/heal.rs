@@ -45,7 +45,10 @@ impl Cluster {
             // Servers cannot delete a stream conditionally. So this node first claims the stream as found, and other
             // nodes refuse to touch a claimed stream.
             let claimed_at = Instant::now();
-            if !tail::claim(&shared.client, &shared.names, found, &shared.claimant).await? {
+            if !tail::claim(&shared.client, &shared.names, found, &shared.claimant)
+                .await
+                .map_err(of_tail)?
+            {
                 return Err(changed());
             }
             let now = self.found().await?;
@@ -78,7 +81,9 @@ impl Cluster {
         }
         let position = member.status.borrow().stream;
         is_read(found, &self.0.followed.lock(), position)?;
-        let tail = tail::read(&self.0.client, &self.0.names, found).await?;
+        let tail = tail::read(&self.0.client, &self.0.names, found)
+            .await
+            .map_err(of_tail)?;
         // A claim by this node remains from a failed attempt, which continues here.
         let others = |claimant: &String| *claimant != self.0.claimant;
         if let Some(node) = tail.claimed_by.filter(others) {
@@ -128,6 +133,14 @@ fn not_followed(found: &Found) -> Error {
         "the stream was made at {}, and this node does not read that one yet: try again",
         found.created
     ))
+}
+
+/// Why the end of the stream was not read, or not claimed.
+fn of_tail(error: stream::Error) -> Error {
+    match error {
+        stream::Error::Missing(_) => changed(),
+        error => error.into(),
+    }
 }
 
 /// Another client writes to the stream, or makes it anew.

@@ -130,7 +130,8 @@ pub enum Error {
     /// Pending appends did not become durable in time; this node goes on leading.
     #[error("decisions are on their way since {DRAIN:?}: this node goes on leading")]
     Busy,
-    /// It is not needed, or could lose entries, or the servers or the stream are not fit for it: says why.
+    /// The request is not needed or could lose entries, the servers or the stream are not fit for a ledger, or a request to
+    /// the servers failed: the text says why.
     #[error("{0}")]
     Refused(String),
 }

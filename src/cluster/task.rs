@@ -156,7 +156,10 @@ impl Cluster {
         loop {
             match stream::look(&self.0.client, &self.0.names).await {
                 Ok(found) if found.created == created => return ended,
-                Ok(_) | Err(stream::Error::Missing(_)) => return Ended::Rebuilt,
+                Ok(_) | Err(stream::Error::Missing(_)) => {
+                    tracing::warn!("{ended}; the stream was recreated or removed meanwhile");
+                    return Ended::Rebuilt;
+                }
                 Err(error) => self.wait_for(format!("{ended}; {error}")),
             }
             tokio::time::sleep(LOOK).await;

@@ -68,33 +68,31 @@ fn listeners(config: &Config, findings: &mut Vec<Finding>) {
 }
 
 fn periods(config: &Config, findings: &mut Vec<Finding>) {
-    let nats = &config.nats.connection;
+    let limits = &config.limits;
     let reservations = &config.reservations;
-    let max_age = config.retention.max_age.unwrap_or(Period::from_secs(1));
-    macro_rules! positive {
-        ($($section:ident.$key:ident,)*) => {
-            [$((concat!(stringify!($section), ".", stringify!($key)), config.$section.$key)),*]
-        };
-    }
-    let positive = positive! {
-        nats.poll_interval,
-        nats.max_watermark_age,
-        nats.relist_interval,
-        reservations.default_ttl,
-        reservations.max_ttl,
-        snapshot.every,
-        limits.header_timeout,
-        limits.request_timeout,
-        limits.body_timeout,
-        limits.keep_alive,
-        shutdown.grace,
-    };
-    let nested = [
-        ("nats.connect_timeout", nats.connect_timeout),
-        ("nats.max_backoff", nats.max_backoff),
-        ("retention.max_age", max_age),
+    let positive: [(&'static str, Period); 14] = [
+        (
+            "nats.connect_timeout",
+            config.nats.connection.connect_timeout,
+        ),
+        ("nats.max_backoff", config.nats.connection.max_backoff),
+        ("nats.poll_interval", config.nats.poll_interval),
+        ("nats.max_watermark_age", config.nats.max_watermark_age),
+        ("nats.relist_interval", config.nats.relist_interval),
+        ("reservations.default_ttl", reservations.default_ttl),
+        ("reservations.max_ttl", reservations.max_ttl),
+        ("snapshot.every", config.snapshot.every),
+        ("limits.header_timeout", limits.header_timeout),
+        ("limits.request_timeout", limits.request_timeout),
+        ("limits.body_timeout", limits.body_timeout),
+        ("limits.keep_alive", limits.keep_alive),
+        (
+            "retention.max_age",
+            config.retention.max_age.unwrap_or(Period::from_secs(1)),
+        ),
+        ("shutdown.grace", config.shutdown.grace),
     ];
-    for (key, period) in positive.into_iter().chain(nested) {
+    for (key, period) in positive {
         rules! { findings; key: !period.is_zero() => "must be longer than 0s"; }
     }
     rules! { findings;
@@ -201,7 +199,7 @@ fn names(config: &Config, findings: &mut Vec<Finding>) {
     object_labels(config, findings);
     for resource in &config.admission.charge {
         rules! { findings;
-            "admission.charge": syntax::subdomain(resource).is_empty() =>
+            "admission.charge": is_dns_name(resource) =>
                 format!("{resource:?} is no resource such as \"deployments.apps\"");
         }
         if let Err(error) = Charging::new([resource.as_str()]) {
@@ -210,7 +208,7 @@ fn names(config: &Config, findings: &mut Vec<Finding>) {
     }
     for resource in &config.admission.count {
         rules! { findings;
-            "admission.count": resource == ALL_KINDS || syntax::subdomain(resource).is_empty() =>
+            "admission.count": resource == ALL_KINDS || is_dns_name(resource) =>
                 format!("{resource:?} is no resource such as \"deployments.apps\", nor \"*\"");
         }
     }
@@ -218,8 +216,8 @@ fn names(config: &Config, findings: &mut Vec<Finding>) {
         let (name, group) = kind.split_once('.').unwrap_or((kind, "core"));
         let is_kind = name.starts_with(|c: char| c.is_ascii_uppercase())
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric())
-            && syntax::subdomain(group).is_empty();
-        let is_plural = syntax::subdomain(plural).is_empty() && !plural.contains('.');
+            && is_dns_name(group);
+        let is_plural = is_dns_name(plural) && !plural.contains('.');
         rules! { findings;
             "kinds": is_kind => format!("{kind:?} is no kind such as \"Widget.example.com\"");
             "kinds": is_plural => format!("{plural:?} is no plural such as \"widgets\"");
@@ -229,6 +227,11 @@ fn names(config: &Config, findings: &mut Vec<Finding>) {
     if let Err(error) = EnvFilter::try_new(&config.log.level) {
         findings.push(("log.level", format!("is no level or filter: {error}")));
     }
+}
+
+/// Lower-case labels separated by dots (RFC 1123 subdomain).
+fn is_dns_name(text: &str) -> bool {
+    syntax::subdomain(text).is_empty()
 }
 
 /// Whether the text is an http or https URL.

@@ -235,7 +235,7 @@ pub(super) enum Change {
 
 impl Change {
     /// Decides the change of the object with this key, and records it unless this is a dry run. Returns the object that
-    /// is there then, and the head.
+    /// is there then (none for a dry run), and the head.
     pub(super) fn carry_out(
         &self,
         context: &mut DecisionContext<'_>,
@@ -246,8 +246,10 @@ impl Change {
         let transaction = &mut context.transaction;
         let (state, now) = (transaction.state(), transaction.now());
         let events = self.decide(state, now, context.policy)?;
-        let recorded = if is_dry_run { Vec::new() } else { events };
-        let head = transaction.record(actor, recorded);
+        if is_dry_run {
+            return Ok((None, transaction.record(actor, Vec::new())));
+        }
+        let head = transaction.record(actor, events);
         Ok((key.copied(transaction.state()), head))
     }
 

@@ -29,11 +29,12 @@ pub(super) fn render(text: &mut String, source: &dyn QuotaSource, most: usize) {
         ));
     });
     let (exported, mut left) = choose(&totals, most);
+    let left_out = exported.iter().filter(|exported| !**exported).count();
     let mut pages = Pages::default();
     let mut chosen = exported.iter();
     source.visit_groups(&mut |view| {
-        // There may be one more group than at the first visit.
-        if *chosen.next().unwrap_or(&true) {
+        // There may be more groups than at the first visit.
+        if chosen.next().copied().unwrap_or(left_out == 0) {
             pages.write(view);
         }
     });
@@ -51,7 +52,6 @@ pub(super) fn render(text: &mut String, source: &dyn QuotaSource, most: usize) {
         limit_reached(Limit::MetricsSeries);
     }
     pages.finish(text);
-    let left_out = exported.iter().filter(|exported| !**exported).count();
     for (metric, left_out) in [
         (&table::GROUPS_LEFT_OUT, left_out),
         (&table::GROUP_NAMESPACES_LEFT_OUT, without_namespaces),

@@ -69,8 +69,8 @@ pub(super) fn render(text: &mut String, source: &dyn QuotaSource, most: usize) -
     let mut open = String::new();
     let mut exported = exported.into_iter();
     source.visit(&mut |quota, figures| {
-        // There may be one more quota than at the first visit.
-        if exported.next().unwrap_or(true) {
+        // There may be more quotas than at the first visit.
+        if exported.next().unwrap_or(left_out == 0) {
             write(&mut amounts, &mut created, quota, figures);
             for figure in not_enforced(source, figures) {
                 let labels = [&*quota.name, &quota.namespace, &figure.resource];

@@ -79,6 +79,12 @@ impl PathParameters {
         places
     }
 
+    /// Whether a variable part is empty.
+    pub(crate) fn is_any_empty(&self) -> bool {
+        let mut places = self.places[..self.count].iter();
+        places.any(|(begin, end)| begin == end)
+    }
+
     /// One part, percent-decoded; none if it is absent, or not valid UTF-8.
     pub(crate) fn get<'p>(&self, index: usize, path: &'p str) -> Option<Cow<'p, str>> {
         let (begin, end) = *self.places[..self.count].get(index)?;

@@ -75,7 +75,10 @@ pub(super) async fn serve(
             Ok(Ok(true)) => http2::serve(stream, requests, slots, ends).await,
             Ok(Ok(false)) => http1::serve(stream, is_gone, began, requests, ends).await,
             Ok(Err(error)) => tracing::debug!(%address, %error, "connection lost"),
-            Err(_) => metrics::limit_reached(Limit::HeaderTimeout),
+            Err(_) => {
+                metrics::limit_reached(Limit::HeaderTimeout);
+                tracing::debug!(%address, error = %io::ErrorKind::TimedOut, "connection lost");
+            }
         }
         return;
     };

@@ -59,8 +59,7 @@ pub(crate) enum For<'a> {
     Cluster,
     /// A principal, in turn with others.
     Principal(&'a Name),
-    /// A principal, in turn with others, also while the disk is low: for changes of existing reservations, for decisions
-    /// that end something, and for what writes nothing.
+    /// As `Principal`, and the decision is made while the disk is low, too: it frees capacity, or writes little.
     Always(&'a Name),
 }
 

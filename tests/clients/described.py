@@ -17,7 +17,7 @@ import story
 
 SEED = 1
 # How long requests are made, in seconds.
-BUDGET = int(os.environ.get("QUOTAD_DESCRIBED_SECONDS", "20"))
+BUDGET = int(os.environ.get("QUOTAD_DESCRIBED_SECONDS", "12"))
 CHECKS = ["no_failure_of_the_server", "status_code_conformance", "content_type_conformance", "response_headers_conformance",
           "response_schema_conformance", "unsupported_method", "allow_header_conformance", "use_after_free",
           "ensure_resource_availability"]

@@ -59,7 +59,7 @@ use tempfile::TempDir;
 const TIMEOUT: Duration = Duration::from_millis(700);
 
 /// How many faults there are by default.
-const FAULTS: usize = 12;
+const FAULTS: usize = 8;
 
 /// Between two operations of a client.
 const REST: Duration = Duration::from_millis(15);

@@ -35,7 +35,7 @@ const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
 const BUFFER_BYTES: usize = 64 * 1024;
 
 /// The maximum number of chunks that are read ahead: a line each, and those that are whole in the buffer behind it.
-const CHUNKS_AHEAD: usize = 16;
+const CHUNKS_AHEAD: usize = 4;
 
 /// The maximum size of a JSON array, in bytes; lines have no such limit.
 const MAX_ARRAY_BYTES: usize = 256 * 1024 * 1024;
@@ -110,9 +110,11 @@ fn pieces(
     mut send: impl FnMut(u64, &[u8]) -> Outcome,
 ) -> Outcome {
     let mut input = BufReader::with_capacity(BUFFER_BYTES, input);
-    let (first, is_array) = begin(&mut input)?;
-    if is_array {
-        return elements(input, send);
+    let (first, begin) = begin(&mut input)?;
+    match begin {
+        None => return Ok(()),
+        Some(b'[') => return elements(input, send),
+        Some(_) => {}
     }
     let chunks = read_lines(input);
     let mut piece = Piece::from(first);
@@ -136,8 +138,8 @@ fn pieces(
     }
 }
 
-/// Skips blanks. Returns the number of the line at which the content begins, and whether it begins with an array.
-fn begin(input: &mut impl BufRead) -> io::Result<(u64, bool)> {
+/// Skips blanks. Returns the number of the line at which the content begins, and its first byte, if there is any.
+fn begin(input: &mut impl BufRead) -> io::Result<(u64, Option<u8>)> {
     let mut line = 1;
     loop {
         match input.fill_buf() {
@@ -145,7 +147,7 @@ fn begin(input: &mut impl BufRead) -> io::Result<(u64, bool)> {
                 line += u64::from(*byte == b'\n');
                 input.consume(1);
             }
-            Ok(content) => return Ok((line, content.starts_with(b"["))),
+            Ok(content) => return Ok((line, content.first().copied())),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
@@ -173,8 +175,9 @@ fn read_lines(mut input: BufReader<impl Read + Send + 'static>) -> Receiver<io::
                 }
                 Err(error) => Err(error),
             };
-            let failed = read.is_err();
-            if sender.send(read).is_err() || failed {
+            // Behind a line without an end is the end of the input. A terminal, or a file that grows, might go on after it.
+            let is_last = read.as_ref().map_or(true, |lines| !lines.ends_with(b"\n"));
+            if sender.send(read).is_err() || is_last {
                 return;
             }
         }

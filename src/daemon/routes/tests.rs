@@ -149,6 +149,7 @@ async fn what_is_not_in_the_table_is_refused_in_the_words_of_those_who_ask() {
         "/V1/quotas",
         "/%761/quotas",
         "//v1/quotas",
+        "/v1/namespaces//quotas",
     ] {
         let response = world.call(&Method::GET, path, "").await;
         assert_eq!(response.status(), StatusCode::NOT_FOUND, "{path}");
@@ -156,6 +157,11 @@ async fn what_is_not_in_the_table_is_refused_in_the_words_of_those_who_ask() {
             response.headers()["content-type"],
             "application/problem+json"
         );
+    }
+    // A namespace that was forgotten is not all of them.
+    for method in [Method::GET, Method::DELETE] {
+        let response = world.call(&method, "/api/v1/namespaces//resourcequotas", "");
+        assert_eq!(response.await.status(), StatusCode::NOT_FOUND, "{method}");
     }
     world.close();
 }

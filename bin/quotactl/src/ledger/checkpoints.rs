@@ -84,7 +84,7 @@ impl Claims {
     /// The checkpoints, in the order of their sequences.
     pub(crate) fn signed(
         &self,
-    ) -> impl ExactSizeIterator<Item = &Checkpoint> + DoubleEndedIterator + Clone {
+    ) -> impl ExactSizeIterator<Item = &Checkpoint> + DoubleEndedIterator {
         self.series.iter()
     }
 

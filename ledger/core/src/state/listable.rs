@@ -183,7 +183,8 @@ impl State {
         })
     }
 
-    /// The version of a group is read from its metadata, so it comes last.
+    /// Whether a relist shows that an item is gone. The version of a group is read from its metadata, so it comes after the
+    /// cheaper tests.
     fn is_unlisted(
         &self,
         scope: &RelistScope,

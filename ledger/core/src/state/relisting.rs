@@ -126,8 +126,11 @@ impl State {
     ) -> bool {
         let mut objects = self.objects.slab.iter();
         objects.any(|(place, object)| {
-            let (resource, namespace) = self.kind_of(Listable::Object(place));
-            object.version > version && object.entry < before && scope.covers(resource, namespace)
+            // Few objects are both, so the names are not looked up for the others.
+            object.version > version && object.entry < before && {
+                let (resource, namespace) = self.kind_of(Listable::Object(place));
+                scope.covers(resource, namespace)
+            }
         })
     }
 

@@ -17,7 +17,7 @@ use crate::{
 const WORKERS: usize = 6;
 
 /// Between the calls that are tried by default, of one kind of fault.
-const STEP: u64 = 311;
+const STEP: u64 = 601;
 
 const FILLING: usize = 130;
 

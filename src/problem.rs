@@ -19,11 +19,11 @@ pub(crate) use quota_client::wire::FieldProblem;
 /// the response that says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Undecided {
-    /// Nothing was: the request can be sent to the node that leads.
+    /// Nothing was decided: the request can be sent to the node that leads.
     All,
-    /// Perhaps only a part was, since another node leads.
+    /// Another node leads, and a part of the request may have been decided.
     Part,
-    /// Nothing was, since the ledger has not caught up with the sources.
+    /// Nothing was decided, since the ledger has not caught up with the sources.
     NotReady,
 }
 

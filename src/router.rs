@@ -151,7 +151,7 @@ impl Router {
             return self.nothing();
         };
         let places = PathParameters::of(path, &found.value.gaps);
-        // Nothing has an empty name: of `/api/v1/namespaces//resourcequotas`, say, the namespace was forgotten.
+        // No name is empty: `/api/v1/namespaces//resourcequotas` must not mean all namespaces.
         if places.is_any_empty() {
             return self.nothing();
         }

@@ -227,8 +227,9 @@ impl Reader {
     }
 
     /// Whether the messages are of this stream. A server that has not learned yet that the stream was recreated answers with
-    /// messages of the previous one. They are older than the stream. So are those of a restored stream, and, if the clocks of
-    /// the servers differ, the first ones of a new stream: the server that leads the stream distinguishes them.
+    /// messages of the previous stream, which are older than this one. Messages of a restored stream are older, too, and so are
+    /// the first messages of a new stream if the servers' clocks differ. Therefore the last such message is compared with that
+    /// of the server that leads the stream.
     async fn are_of_stream(&self, messages: &[LogMessage]) -> bool {
         let is_older = |message: &&LogMessage| {
             let times = message.time.zip(self.created);

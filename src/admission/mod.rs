@@ -364,7 +364,7 @@ impl Hook {
                 hold,
             })
         };
-        let decided = ledger.decide_about(For::Cluster, Arc::new(review), decision);
+        let decided = ledger.decide_about(For::System, Arc::new(review), decision);
         decided.await?.ok_or_else(late)
     }
 }

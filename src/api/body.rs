@@ -24,9 +24,9 @@ const YAML: [&str; 3] = ["application/yaml", "text/yaml", "application/x-yaml"];
 #[derive(Clone, Debug)]
 pub(super) struct JsonText(Bytes);
 
-/// The text of a manifest or another object, in JSON or YAML.
+/// The text of one JSON object, or its form in YAML.
 #[derive(Clone, Debug)]
-pub(super) struct ManifestText {
+pub(super) struct ObjectText {
     text: JsonText,
     yaml: bool,
 }
@@ -44,7 +44,7 @@ impl<S: Send + Sync> FromRequest<S> for JsonText {
     }
 }
 
-impl ManifestText {
+impl ObjectText {
     /// Its bytes.
     pub(super) fn len(&self) -> usize {
         self.text.len()
@@ -73,7 +73,7 @@ fn from_yaml(text: &[u8]) -> Result<Bytes, Problem> {
     Ok(value.to_string().into())
 }
 
-impl<S: Send + Sync> FromRequest<S> for ManifestText {
+impl<S: Send + Sync> FromRequest<S> for ObjectText {
     type Rejection = Problem;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {

@@ -15,7 +15,7 @@ use quota_semantics::{Name, uid::Uid};
 
 use super::{
     App, Caller, answer,
-    body::ManifestText,
+    body::ObjectText,
     caller,
     measure::{Operation, measured},
     page::Target,
@@ -37,7 +37,7 @@ pub(super) async fn check(
     Target([namespace]): Target<1>,
     principal: Principal,
     Caller(actor): Caller,
-    text: ManifestText,
+    text: ObjectText,
 ) -> Response {
     let checked = measured(Operation::Check, async {
         let (reading, place) = (app.clone(), namespace.clone());
@@ -83,7 +83,7 @@ pub(super) async fn check(
     }
 }
 
-fn read(app: &App, namespace: &Name, text: &ManifestText) -> Result<FingerprintedRequest, Problem> {
+fn read(app: &App, namespace: &Name, text: &ObjectText) -> Result<FingerprintedRequest, Problem> {
     // A hypothetical object has no uid.
     let fresh = Uid::from_uuid(uuid::Uuid::new_v4().into_bytes());
     let text = text.to_json()?;

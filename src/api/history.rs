@@ -99,8 +99,8 @@ impl Namespaced {
     }
 }
 
-/// Walks over entries from `from` on in this order, in the turn of the principal. Keeps the results of `pick`. The turn
-/// is answered, too: as long as the caller holds it, the bound on readers is also a bound on what they have found.
+/// Walks over entries from `from` on in this order, in the turn of the principal. Keeps the results of `pick`. Also
+/// returns the turn: while the caller holds it, the bound on readers bounds the results in memory, too.
 pub(super) async fn walk<T: Send + 'static>(
     app: &App,
     principal: &Name,

@@ -9,7 +9,7 @@ use quota_semantics::{
 use serde_json::Value;
 
 use super::{
-    body::{JsonText, ManifestText},
+    body::{JsonText, ObjectText},
     problem::{FieldProblem, Problem, Reason},
 };
 
@@ -24,7 +24,7 @@ pub(super) struct Read {
 ///
 /// # Errors
 /// `Malformed` if the text is not a manifest; `Invalid` with every limit that is not a quantity.
-pub(super) fn read(text: &ManifestText) -> Result<Read, Problem> {
+pub(super) fn read(text: &ObjectText) -> Result<Read, Problem> {
     let (json, value) = parse(text)?;
     let causes = unreadable(&value, "/spec/hard", "spec.hard");
     if !causes.is_empty() {
@@ -41,7 +41,7 @@ pub(super) fn read(text: &ManifestText) -> Result<Read, Problem> {
 ///
 /// # Errors
 /// `Malformed` if it is neither JSON nor YAML.
-pub(super) fn parse(text: &ManifestText) -> Result<(JsonText, Value), Problem> {
+pub(super) fn parse(text: &ObjectText) -> Result<(JsonText, Value), Problem> {
     let json = text.to_json()?;
     let bytes = json.as_bytes();
     refuse_embedded(bytes).map_err(|error| malformed(&error))?;

@@ -22,7 +22,7 @@ use quota_semantics::{
 
 use super::{
     App, Caller, answer,
-    body::ManifestText,
+    body::ObjectText,
     manifest::{self, Read},
     measure::{Operation, measured},
     page::{PageQuery, Params, Target, token},
@@ -44,7 +44,7 @@ pub(super) async fn put(
     Target([namespace, name]): Target<2>,
     Caller(actor): Caller,
     headers: HeaderMap,
-    text: ManifestText,
+    text: ObjectText,
 ) -> Response {
     let principal = actor.principal.clone();
     let changed = measured(Operation::Quota, async {
@@ -84,7 +84,7 @@ pub(super) async fn put(
 /// for what is wrong with a manifest alone. Also answers the warnings.
 fn read(
     app: &App,
-    text: &ManifestText,
+    text: &ObjectText,
     namespace: &str,
     name: &str,
 ) -> Result<((Manifest, Checked), Vec<String>), Problem> {

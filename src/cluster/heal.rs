@@ -143,7 +143,8 @@ fn of_tail(error: stream::Error) -> Error {
     }
 }
 
-/// Another client writes to the stream, or makes it anew.
+/// The stream was written to, recreated or removed since this node looked at it, or this node was too slow to be sure that it
+/// was not.
 fn changed() -> Error {
     let why = "the stream has changed meanwhile: see `quotactl cluster status`, and try again";
     Error::Refused(why.to_owned())

@@ -307,7 +307,7 @@ impl Request {
     }
 
     /// Carries out a change of the object of this name, unless the request is a dry run. Returns the object that is
-    /// there then, and the head.
+    /// there then (none for a dry run and after a deletion), and the head.
     async fn carry_out(
         &self,
         change: Change,

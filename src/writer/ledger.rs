@@ -55,8 +55,8 @@ pub struct Ledger {
 /// For whom a decision is made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum For<'a> {
-    /// The cluster, before decisions for principals.
-    Cluster,
+    /// No principal: events, reviews, and decisions of the daemon itself. They go before the requests of principals.
+    System,
     /// A principal, in turn with others.
     Principal(&'a Name),
     /// As `Principal`, and the decision is made while the disk is low, too: it frees capacity, or writes little.
@@ -116,7 +116,7 @@ impl Ledger {
         R: Send + 'static,
         D: FnOnce(&mut DecisionContext<'_>) -> R + Send + 'static,
     {
-        self.decide_for(For::Cluster, decision)
+        self.decide_for(For::System, decision)
     }
 
     /// As [`Ledger::decide`], for the cluster or for a principal.
@@ -211,7 +211,7 @@ impl Ledger {
 
     fn turn(&self, whom: For<'_>) -> Result<Turn, Unavailable> {
         match whom {
-            For::Cluster => self.unless_disk_low().map(|()| Turn::First),
+            For::System => self.unless_disk_low().map(|()| Turn::First),
             For::Principal(name) => self.unless_disk_low().map(|()| Turn::Of(name.clone())),
             For::Always(name) => Ok(Turn::Of(name.clone())),
         }

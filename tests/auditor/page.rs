@@ -207,8 +207,8 @@ fn footprint(layouts: &mut Layouts) {
     traits.insert(5, labelled);
 }
 
-/// Quantities are written by hand, their numbers in one of two forms: as for footprints, this repeats the code. The ledgers
-/// that the auditor reads hold the page to the bytes.
+/// The codec of quantities is written by hand, so their layout is repeated here. The auditor reads real ledgers by the page,
+/// which shows whether both are right.
 fn quantity(layouts: &mut Layouts) {
     let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     let fields = owned(&["mantissa", "format", "spelling"]);

@@ -34,7 +34,7 @@ const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
 /// The size of the input's buffer, in bytes.
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// The maximum number of chunks that are read ahead: a line each, and those that are whole in the buffer behind it.
+/// The maximum number of chunks that are read ahead. A chunk is one line, and all whole lines that are buffered behind it.
 const CHUNKS_AHEAD: usize = 4;
 
 /// The maximum size of a JSON array, in bytes; lines have no such limit.
@@ -175,7 +175,7 @@ fn read_lines(mut input: BufReader<impl Read + Send + 'static>) -> Receiver<io::
                 }
                 Err(error) => Err(error),
             };
-            // Behind a line without an end is the end of the input. A terminal, or a file that grows, might go on after it.
+            // A line without an end is the last. Nothing is read after it: a terminal, or a file that grows, could give more.
             let is_last = read.as_ref().map_or(true, |lines| !lines.ends_with(b"\n"));
             if sender.send(read).is_err() || is_last {
                 return;

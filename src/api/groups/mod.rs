@@ -19,7 +19,7 @@ use quota_semantics::{group::validation::Checked, quota::validation as of_quotas
 
 use super::{
     App, Caller, answer,
-    body::ManifestText,
+    body::ObjectText,
     measure::{Operation, measured},
     page::{PageQuery, Params, Target, token},
     past::{self, When},
@@ -46,7 +46,7 @@ pub(super) async fn put(
     Target([name]): Target<1>,
     Caller(actor): Caller,
     headers: HeaderMap,
-    text: ManifestText,
+    text: ObjectText,
 ) -> Response {
     let principal = actor.principal.clone();
     let changed = measured(Operation::Quota, async {
@@ -86,7 +86,7 @@ pub(super) async fn put(
 /// for what is wrong with a manifest alone. Also answers the warnings.
 fn read(
     app: &App,
-    text: &ManifestText,
+    text: &ObjectText,
     name: &str,
 ) -> Result<((Sent, Checked), Vec<String>), Problem> {
     let mut sent = read::read(text)?;

@@ -16,7 +16,7 @@ use quota_semantics::{
 use serde_json::{Map, Value, json};
 
 use super::super::{
-    body::ManifestText,
+    body::ObjectText,
     manifest::{SPEC, TOP, malformed, parse, unknown, unreadable},
     problem::{FieldProblem, Problem},
 };
@@ -73,7 +73,7 @@ impl Form {
 ///
 /// # Errors
 /// `Malformed` if the text is not a group; `Invalid` with every limit that is not a quantity.
-pub(super) fn read(text: &ManifestText) -> Result<Sent, Problem> {
+pub(super) fn read(text: &ObjectText) -> Result<Sent, Problem> {
     let (json, value) = parse(text)?;
     let is_manifest = value.get("spec").is_some() || value.get("apiVersion").is_some();
     match (value, is_manifest) {

@@ -86,11 +86,11 @@ pub struct Listed {
 /// The content of an event.
 #[derive(Clone, Debug)]
 pub enum Content {
-    /// Nothing that matters to quotas, such as a cluster-scoped object.
+    /// Nothing that matters to quotas, such as a Node.
     Nothing,
-    /// The fact about an object.
+    /// An object that was created, changed or deleted.
     Sighting(Sighting),
-    /// The step of a relist.
+    /// A step of a relist.
     Relist(Relist),
     /// The time up to which the publisher has reported each kind.
     Bookmark(Bookmark),

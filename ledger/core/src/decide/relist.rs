@@ -8,7 +8,7 @@ use crate::{
     event::{
         Cause, Event, RelistBegin, RelistClose, RelistEnd, RelistOutcome, RelistScope, Sequence,
     },
-    state::{KIND_OF_GROUPS, Kind, Listable, RelistView, State, kind_of_namespace},
+    state::{Listable, RelistTarget, RelistView, State, TARGET_OF_GROUPS, target_of_namespace},
 };
 use quota_semantics::{Name, Timestamp, uid::Uid};
 
@@ -87,14 +87,14 @@ pub(super) fn is_to_be_replaced(state: &State, source: &Name, sighting: &Sightin
         return false;
     }
     let alive = alive(state, sighting);
-    alive.is_some_and(|(_, kind, recorded)| state.is_to_be_replaced(source, kind, recorded))
+    alive.is_some_and(|(_, target, recorded)| state.is_to_be_replaced(source, target, recorded))
 }
 
-/// The object that a sighting reports as alive, its kind as reported, and its record.
+/// The object that a sighting reports as alive, its resource and namespace as reported, and its record.
 fn alive<'s, 'a>(
     state: &'s State,
     sighting: &'a Sighting,
-) -> Option<(&'a Uid, Kind<'a>, Option<Listable<'s>>)> {
+) -> Option<(&'a Uid, RelistTarget<'a>, Option<Listable<'s>>)> {
     match sighting {
         Sighting::Alive { object, .. } => {
             let kind = (object.resource.as_str(), Some(object.namespace.as_str()));
@@ -103,11 +103,11 @@ fn alive<'s, 'a>(
         }
         Sighting::Namespace(record) => {
             let recorded = state.listable_namespace(&record.name);
-            Some((&record.uid, kind_of_namespace(&record.name), recorded))
+            Some((&record.uid, target_of_namespace(&record.name), recorded))
         }
         Sighting::Group { record, .. } => {
             let recorded = state.listable_group(&record.name);
-            Some((&record.uid, KIND_OF_GROUPS, recorded))
+            Some((&record.uid, TARGET_OF_GROUPS, recorded))
         }
         Sighting::Deleted { .. }
         | Sighting::NamespaceEnded { .. }

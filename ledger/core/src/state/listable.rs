@@ -17,17 +17,17 @@ pub(crate) enum Listable<'s> {
     Group(u32, &'s Arc<GroupRecord>),
 }
 
-/// A kind in relists, and the namespace of one of its items. Groups have none, so a relist of one namespace does not
-/// list them; a namespace is its own.
-pub(crate) type Kind<'s> = (&'s str, Option<&'s str>);
+/// The resource and the namespace of an item: a relist whose scope covers both lists the item. Groups have no namespace,
+/// so a relist of one namespace does not list them. A namespace counts as in the namespace of its own name.
+pub(crate) type RelistTarget<'s> = (&'s str, Option<&'s str>);
 
-/// The kind of a namespace.
-pub(crate) fn kind_of_namespace(name: &str) -> Kind<'_> {
+/// The target of a namespace.
+pub(crate) fn target_of_namespace(name: &str) -> RelistTarget<'_> {
     (observed::RESOURCE, Some(name))
 }
 
-/// The kind of groups.
-pub(crate) const KIND_OF_GROUPS: Kind<'static> = (manifest::RESOURCE, None);
+/// The target of every group.
+pub(crate) const TARGET_OF_GROUPS: RelistTarget<'static> = (manifest::RESOURCE, None);
 
 impl Listable<'_> {
     fn is_listed_in(self, relist: &Relist) -> bool {
@@ -67,7 +67,7 @@ impl State {
         [object, namespace, group].into_iter().flatten()
     }
 
-    pub(super) fn kind_of<'s>(&'s self, item: Listable<'s>) -> Kind<'s> {
+    pub(super) fn target_of<'s>(&'s self, item: Listable<'s>) -> RelistTarget<'s> {
         match item {
             Listable::Object(place) => {
                 let object = self.objects.get(place);
@@ -75,8 +75,8 @@ impl State {
                 let resource = self.resources.get(object.resource);
                 (resource.as_str(), Some(namespace.name.as_str()))
             }
-            Listable::Namespace(observed) => kind_of_namespace(&observed.record.name),
-            Listable::Group(..) => KIND_OF_GROUPS,
+            Listable::Namespace(observed) => target_of_namespace(&observed.record.name),
+            Listable::Group(..) => TARGET_OF_GROUPS,
         }
     }
 
@@ -105,7 +105,7 @@ impl State {
     fn relists_without<'s>(
         &'s self,
         source: &'s Name,
-        (resource, namespace): Kind<'s>,
+        (resource, namespace): RelistTarget<'s>,
         item: Option<Listable<'s>>,
     ) -> impl Iterator<Item = &'s RelistScope> {
         let open = self.relists.open.iter();
@@ -121,7 +121,7 @@ impl State {
     /// Whether an open relist of this source has not reported this item yet.
     #[must_use]
     pub(crate) fn awaits(&self, source: &Name, item: Listable<'_>) -> bool {
-        let mut waiting = self.relists_without(source, self.kind_of(item), Some(item));
+        let mut waiting = self.relists_without(source, self.target_of(item), Some(item));
         waiting.next().is_some()
     }
 
@@ -130,7 +130,7 @@ impl State {
     pub(crate) fn is_to_be_replaced(
         &self,
         source: &Name,
-        kind: Kind<'_>,
+        kind: RelistTarget<'_>,
         item: Option<Listable<'_>>,
     ) -> bool {
         let mut waiting = self.relists_without(source, kind, item);
@@ -197,7 +197,7 @@ impl State {
         };
         let is_newer =
             |version| closed > 0 && version > closed && !self.relists.resets.contains(scope);
-        let (resource, namespace) = self.kind_of(item);
+        let (resource, namespace) = self.target_of(item);
         scope.covers(resource, namespace)
             && !item.is_listed_in(relist)
             && self

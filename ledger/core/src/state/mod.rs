@@ -58,7 +58,7 @@ pub use view::{
 };
 
 pub(crate) use counted::Counted;
-pub(crate) use listable::{KIND_OF_GROUPS, Kind, Listable, kind_of_namespace};
+pub(crate) use listable::{Listable, RelistTarget, TARGET_OF_GROUPS, target_of_namespace};
 pub(crate) use overlay::Overlay;
 pub(crate) use quota_semantics::{object::REQUESTS_PREFIX as REQUESTS, quota::is_count};
 pub(crate) use reservations::Expiry;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{
     State,
-    listable::kind_of_namespace,
+    listable::target_of_namespace,
     namespaces::{Namespaces, ObservedNamespace},
 };
 use crate::event::{NamespaceRecord, RelistScope, Sequence};
@@ -104,7 +104,7 @@ impl State {
         let began = began.filter(|_| scope.resource == *RESOURCE);
         let all = began.into_iter().flat_map(|_| self.observed_namespaces(""));
         all.filter(move |observed| {
-            let (resource, namespace) = kind_of_namespace(&observed.record.name);
+            let (resource, namespace) = target_of_namespace(&observed.record.name);
             scope.covers(resource, namespace) && began.is_some_and(|began| observed.seen >= began)
         })
     }

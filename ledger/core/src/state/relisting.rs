@@ -128,7 +128,7 @@ impl State {
         objects.any(|(place, object)| {
             // Few objects are both, so the names are not looked up for the others.
             object.version > version && object.entry < before && {
-                let (resource, namespace) = self.kind_of(Listable::Object(place));
+                let (resource, namespace) = self.target_of(Listable::Object(place));
                 scope.covers(resource, namespace)
             }
         })

@@ -191,7 +191,7 @@ pub async fn delete(client: &Client, names: &Names) -> Result<(), Error> {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// It does not exist.
-    #[error("there is no stream {0}: initialise the cluster first")]
+    #[error("there is no stream {0}")]
     Missing(String),
     /// It holds another ledger, which would begin a second time.
     #[error("the stream {0} holds another ledger already")]

@@ -22,9 +22,9 @@ impl Cluster {
         let _one = shared.transfer.lock().await;
         let bookmark = shared.bookmark_file.read().ok().flatten();
         let id = bookmark.and_then(|bookmark| bookmark.ledger);
-        let id = id.ok_or_else(|| Error::Refused("this node has no replica".to_owned()))?;
+        let id = id.ok_or_else(|| refused("this node has no replica"))?;
         if confirmed.parse() != Ok(id) {
-            return Err(Error::Refused(format!(
+            return Err(refused(format!(
                 "to recreate the stream of the ledger {id}, confirm its id"
             )));
         }
@@ -45,10 +45,7 @@ impl Cluster {
             // Servers cannot delete a stream conditionally. So this node first claims the stream as found, and other
             // nodes refuse to touch a claimed stream.
             let claimed_at = Instant::now();
-            if !tail::claim(&shared.client, &shared.names, found, &shared.claimant)
-                .await
-                .map_err(of_tail)?
-            {
+            if !tail::claim(&shared.client, &shared.names, found, &shared.claimant).await? {
                 return Err(changed());
             }
             let now = self.found().await?;
@@ -76,25 +73,24 @@ impl Cluster {
     async fn has_all_of_stream(&self, found: &Found) -> Result<(), Error> {
         let member = self.member().ok_or_else(|| not_followed(found))?;
         if self.view().ahead.is_none_or(|since| since < AHEAD) {
-            let why = "the stream is there, and lacks nothing that this node has";
-            return Err(Error::Refused(why.to_owned()));
+            return Err(refused(
+                "the stream is there, and lacks nothing that this node has",
+            ));
         }
         let position = member.status.borrow().stream;
         is_read(found, &self.0.followed.lock(), position)?;
-        let tail = tail::read(&self.0.client, &self.0.names, found)
-            .await
-            .map_err(of_tail)?;
+        let tail = tail::read(&self.0.client, &self.0.names, found).await?;
         // A claim by this node remains from a failed attempt, which continues here.
         let others = |claimant: &String| *claimant != self.0.claimant;
         if let Some(node) = tail.claimed_by.filter(others) {
-            return Err(Error::Refused(format!(
+            return Err(refused(format!(
                 "{node} is recreating the stream, or began to less than two minutes ago"
             )));
         }
         // An empty stream holds nothing.
         let has = |end: &Durable| matches!(self.0.reader.has(end), Ok(true));
         match tail.end.filter(|end| !has(end)) {
-            Some(end) => Err(Error::Refused(format!(
+            Some(end) => Err(refused(format!(
                 "the stream has entry {}, and this node has another one there: recreating the stream from this node \
                  would lose entries",
                 end.sequence
@@ -121,33 +117,28 @@ impl Cluster {
                 ),
                 (Some(_), false) => continue,
             };
-            return Err(Error::Refused(why));
+            return Err(refused(why));
         }
         Ok(())
     }
 }
 
+fn refused(why: impl Into<String>) -> Error {
+    Error::Refused(why.into())
+}
+
 /// Another node may have made the stream anew, and this node still reads the old one.
 fn not_followed(found: &Found) -> Error {
-    Error::Refused(format!(
+    refused(format!(
         "the stream was made at {}, and this node does not read that one yet: try again",
         found.created
     ))
 }
 
-/// Why the end of the stream was not read, or not claimed.
-fn of_tail(error: stream::Error) -> Error {
-    match error {
-        stream::Error::Missing(_) => changed(),
-        error => error.into(),
-    }
-}
-
 /// The stream was written to, recreated or removed since this node looked at it, or this node was too slow to be sure that it
 /// was not.
 fn changed() -> Error {
-    let why = "the stream has changed meanwhile: see `quotactl cluster status`, and try again";
-    Error::Refused(why.to_owned())
+    refused("the stream has changed meanwhile: see `quotactl cluster status`, and try again")
 }
 
 /// Checks that the stream is the one made at `followed`, and that it has no messages after `read`.
@@ -156,7 +147,7 @@ fn is_read(found: &Found, followed: &str, read: u64) -> Result<(), Error> {
         return Err(not_followed(found));
     }
     match found.last {
-        last if last > read => Err(Error::Refused(format!(
+        last if last > read => Err(refused(format!(
             "the stream ends at message {last}, and this node has read up to {read}: recreating the stream could lose \
              the messages between"
         ))),

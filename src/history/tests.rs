@@ -198,7 +198,7 @@ fn permit() -> Permit {
 }
 
 /// The position and the digest of the state at a moment.
-async fn asked(history: &History, until: Until) -> Result<(Head, [u8; 32]), Error> {
+async fn head_and_digest(history: &History, until: Until) -> Result<(Head, [u8; 32]), Error> {
     let view = |state: &State| (state.head(), state.digest());
     let permit = permit();
     history
@@ -243,7 +243,7 @@ async fn a_thousand_points_of_a_compacted_history_are_as_they_were() {
         for entry in &recorded.entries[at..recorded.belonging(until)] {
             expected.apply(entry);
         }
-        let (head, digest) = asked(&history, until).await.unwrap();
+        let (head, digest) = head_and_digest(&history, until).await.unwrap();
         assert_eq!(head, expected.head(), "{until:?}");
         assert_eq!(digest, expected.digest(), "{until:?}");
     }
@@ -284,7 +284,7 @@ async fn what_is_neither_kept_nor_archived_is_said_to_be_gone() {
         Until::Sequence(oldest - 1),
         Until::Time(start()),
     ] {
-        let error = asked(&history, gone).await.unwrap_err();
+        let error = head_and_digest(&history, gone).await.unwrap_err();
         assert!(
             matches!(error, Error::Compacted { kept_from } if kept_from == oldest),
             "{error}"
@@ -292,7 +292,7 @@ async fn what_is_neither_kept_nor_archived_is_said_to_be_gone() {
     }
     for kept in [oldest, oldest + 1, recorded.last()] {
         let until = Until::Sequence(kept);
-        let (_, digest) = asked(&history, until).await.unwrap();
+        let (_, digest) = head_and_digest(&history, until).await.unwrap();
         assert_eq!(digest, recorded.fold(until).digest());
     }
 }
@@ -307,14 +307,18 @@ async fn the_cost_is_bounded() {
         Until::Time(recorded.entries[150].time),
     ];
     for far in moments {
-        let error = asked(&history, far).await.unwrap_err();
+        let error = head_and_digest(&history, far).await.unwrap_err();
         assert!(
             matches!(error, Error::TooFar { limit: 100 }),
             "{far:?}: {error}"
         );
     }
-    assert!(asked(&history, Until::Sequence(100)).await.is_ok());
-    let beyond = asked(&history, Until::Sequence(recorded.last() + 1)).await;
+    assert!(
+        head_and_digest(&history, Until::Sequence(100))
+            .await
+            .is_ok()
+    );
+    let beyond = head_and_digest(&history, Until::Sequence(recorded.last() + 1)).await;
     assert!(matches!(beyond, Err(Error::Future { .. })));
     let points = vec![start(), recorded.entries[150].time];
     assert!(matches!(
@@ -350,7 +354,7 @@ async fn a_question_that_nobody_waits_for_is_given_up() {
     release.send(()).unwrap();
     // The thread gives the query up, and answers others.
     let until = Until::Sequence(recorded.last());
-    let (head, _) = asked(&history, until).await.unwrap();
+    let (head, _) = head_and_digest(&history, until).await.unwrap();
     assert_eq!(head.sequence, recorded.last());
 }
 
@@ -419,7 +423,7 @@ async fn what_waits_holds_no_state() {
     // Some ask for a state that is cached.
     for sequence in 1..=4 {
         let until = Until::Sequence(sequence);
-        asked(&history, until).await.unwrap();
+        head_and_digest(&history, until).await.unwrap();
     }
     let asking = (1..=QUESTIONS).map(|sequence| {
         let history = history.clone();
@@ -472,7 +476,7 @@ async fn the_backup_of_a_compacted_ledger_answers_the_same() {
     let oldest = reader.snapshots().list().unwrap().0[0].position.sequence;
     for sequence in [oldest, oldest + 7, recorded.last()] {
         let until = Until::Sequence(sequence);
-        let (_, digest) = asked(&history, until).await.unwrap();
+        let (_, digest) = head_and_digest(&history, until).await.unwrap();
         assert_eq!(digest, recorded.fold(until).digest());
     }
 }

@@ -110,7 +110,7 @@ async fn speaks_http2(stream: &TcpStream) -> io::Result<bool> {
         if !may_follow || is_gone(stream) {
             return Ok(first == PREFACE);
         }
-        // A stream with unread bytes is always ready, so there is nothing that tells when more arrive. The waits get
+        // A stream with unread bytes is always ready, so nothing signals that more have arrived. The waits get
         // longer, so that a peer that sends no more causes few of them.
         sleep(pause).await;
         pause *= 2;

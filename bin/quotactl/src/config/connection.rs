@@ -16,7 +16,7 @@ const DEFAULT_SERVER: &str = "http://127.0.0.1:8480";
 pub(crate) struct Connection {
     /// The URL of the API.
     pub(crate) server: String,
-    /// The credentials for it, and what else the client is told.
+    /// The credentials for it, and the client's other options.
     pub(crate) options: Options,
     /// The namespace that commands apply to.
     pub(crate) namespace: Option<String>,

@@ -10,7 +10,7 @@ use super::{
     batches::{Batches, Log},
     etcd,
     support::{
-        measured::{Measured, quotactl_bench},
+        measured::{Measured, load_daemon},
         process::Quotad,
     },
     testing::{
@@ -185,7 +185,7 @@ fn grants(api: &str, connections: usize, seconds: f64) -> Measured {
         ("--warmup", milliseconds(WARMUP.as_secs_f64())),
         ("--threads", "1".to_owned()),
     ];
-    quotactl_bench(
+    load_daemon(
         api,
         &arguments.map(|(flag, value)| format!("{flag}={value}")),
     )

@@ -19,7 +19,7 @@ use super::{
         self,
         disk::fdatasync_us,
         machine,
-        measured::{Measured, quotactl_bench},
+        measured::{Measured, load_daemon},
         process::{self, Quotad},
     },
     tls::Certificates,
@@ -230,15 +230,15 @@ impl Bench {
         match system {
             System::Floor => {
                 let (_server, address) = process::floor(None, None);
-                quotactl_bench(&format!("http://{address}"), &self.arguments(case))
+                load_daemon(&format!("http://{address}"), &self.arguments(case))
             }
             System::DurableFloor => {
                 let (_server, address) = process::floor(Some(directory.path()), None);
-                quotactl_bench(&format!("http://{address}"), &self.arguments(case))
+                load_daemon(&format!("http://{address}"), &self.arguments(case))
             }
             System::Quotad => {
                 let server = Quotad::start(directory.path(), &[]);
-                quotactl_bench(&server.api, &self.arguments(case))
+                load_daemon(&server.api, &self.arguments(case))
             }
             System::Redis => {
                 let (_server, address) = redis::start(directory.path());

@@ -10,12 +10,12 @@ use super::{
     support::{
         disk::{allotted, device_written},
         document::{ms, whole},
-        measured::{Measured, quotactl_bench},
+        measured::{Measured, load_daemon},
         process::Quotad,
     },
 };
 
-/// A load on a daemon, as `quotactl bench` makes it.
+/// A load on a daemon, as `quota-load` makes it.
 pub fn load(
     bench: &Bench,
     daemon: &Quotad,
@@ -31,7 +31,7 @@ pub fn load(
         "--namespace=team".to_owned(),
         "--threads=1".to_owned(),
     ];
-    quotactl_bench(&daemon.api, &arguments)
+    load_daemon(&daemon.api, &arguments)
 }
 
 /// The rate beside millions of objects, and on an empty ledger.

@@ -19,7 +19,7 @@ use super::{
     subject::{Bench, Bound, Target},
     support::{
         document::{ms, whole},
-        measured::quotactl_bench,
+        measured::load_daemon,
         process::Quotad,
     },
 };
@@ -448,7 +448,7 @@ pub fn all(bench: &Bench) -> Vec<Target> {
             "--namespace=team".to_owned(),
             "--threads=1".to_owned(),
         ];
-        quotactl_bench(&daemon.api, &arguments).p99
+        load_daemon(&daemon.api, &arguments).p99
     };
     let (mut answers, mut reviews, mut late) = (Answers::default(), 0, 0);
     let mut holds = [Holds::default(); 3];

@@ -8,10 +8,8 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
-use http::{HeaderMap, StatusCode, header};
+use http::{StatusCode, header};
 use parking_lot::RwLock;
-
-use crate::openmetrics;
 
 /// Renders all metrics in the Prometheus text format. It may block.
 pub type Render = Arc<dyn Fn() -> String + Send + Sync>;
@@ -136,17 +134,11 @@ pub fn probes(readiness: Readiness) -> Router {
     router.with_state(readiness)
 }
 
-/// The metrics in the format that the scraper prefers: OpenMetrics, or the older format of Prometheus.
-async fn show_metrics(State(metrics): State<Render>, headers: HeaderMap) -> Response {
-    let accept = headers.get(header::ACCEPT);
-    let accept = accept.and_then(|accept| accept.to_str().ok());
-    let is_open = accept.is_some_and(openmetrics::is_wanted);
-    let render = move || match is_open {
-        true => (openmetrics::CONTENT_TYPE, openmetrics::convert(&metrics())),
-        false => ("text/plain; version=0.0.4; charset=utf-8", metrics()),
-    };
-    match tokio::task::spawn_blocking(render).await {
-        Ok((content_type, text)) => ([(header::CONTENT_TYPE, content_type)], text).into_response(),
+/// The metrics in the text format of Prometheus.
+async fn show_metrics(State(metrics): State<Render>) -> Response {
+    const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+    match tokio::task::spawn_blocking(move || metrics()).await {
+        Ok(text) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response(),
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
 }
@@ -278,31 +270,6 @@ mod tests {
         );
         let verbose = "[+]ping ok\nhealthz check passed\n".to_owned();
         assert_eq!(ask(&readiness, "/healthz?verbose=1").await, (200, verbose));
-    }
-
-    #[tokio::test]
-    async fn metrics_come_in_the_format_that_is_asked_for() {
-        let metrics: Render = Arc::new(|| "# TYPE a_total counter\na_total 1\n".to_owned());
-        let ask = async |accept: &str| {
-            let request = Request::get("/metrics").header("accept", accept);
-            let router = router(metrics.clone(), Readiness::default());
-            router
-                .oneshot(request.body(Body::empty()).unwrap())
-                .await
-                .unwrap()
-        };
-        let open = ask("application/openmetrics-text;version=1.0.0").await;
-        assert!(
-            open.headers()["content-type"]
-                .to_str()
-                .unwrap()
-                .starts_with("application/openmetrics-text")
-        );
-        let plain = ask("*/*").await;
-        assert_eq!(
-            plain.headers()["content-type"],
-            "text/plain; version=0.0.4; charset=utf-8"
-        );
     }
 
     #[tokio::test]

@@ -6,7 +6,6 @@ pub mod exit;
 pub mod health;
 pub mod metrics;
 pub mod nats;
-mod openmetrics;
 pub mod outbound;
 pub mod periodic;
 pub mod program;

@@ -57,9 +57,7 @@ pub(super) fn is_worthwhile(response: &Response) -> bool {
     let is_text = headers.get(header::CONTENT_TYPE).is_some_and(|value| {
         let value = value.as_bytes();
         let essence = value.split(|&byte| byte == b';').next().unwrap_or_default();
-        essence.ends_with(b"json")
-            || essence.starts_with(b"text/")
-            || essence == b"application/openmetrics-text"
+        essence.ends_with(b"json") || essence.starts_with(b"text/")
     });
     is_text
         && !headers.contains_key(header::CONTENT_ENCODING)
@@ -146,7 +144,7 @@ mod tests {
         let long = || Body::from("x".repeat(1024));
         assert!(is_worthwhile(&answer("application/json", long())));
         assert!(is_worthwhile(&answer("text/html; charset=utf-8", long())));
-        let metrics = "application/openmetrics-text; version=1.0.0";
+        let metrics = "text/plain; version=0.0.4; charset=utf-8";
         assert!(is_worthwhile(&answer(metrics, long())));
         assert!(!is_worthwhile(&answer("application/octet-stream", long())));
         let short = Body::from("x".repeat(1023));

@@ -157,10 +157,7 @@ fn shells_are_offered_what_the_daemon_knows() {
     assert_eq!(of("quotactl -n team-a describe quota co"), ["compute"]);
     assert_eq!(of("quotactl release -n team-a he"), ["held-1"]);
     assert_eq!(of("quotactl explain -n team-a requests."), ["requests.cpu"]);
-    assert_eq!(
-        of("quotactl get quota -o custom-columns-f"),
-        ["custom-columns-file="]
-    );
+    assert_eq!(of("quotactl get quota -o y"), ["yaml"]);
     // Without a daemon nothing is offered, and nothing fails.
     assert!(offered("http://127.0.0.1:1", "quotactl get quota -n te").is_empty());
     for shell in ["bash", "zsh", "fish"] {

@@ -3,7 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "where a test panics says what is wrong")]
 
 mod amounts;
-mod bench;
 mod compacted;
 mod contexts;
 mod daemon;
@@ -397,8 +396,12 @@ fn quotas_are_deleted_by_name_or_manifest() {
         run_with(&stub.url, "delete -f -", manifest).out,
         "resourcequota/c deleted\n"
     );
-    let named = "delete quota d -o jsonpath={.metadata.namespace}/{.metadata.name}";
-    assert_eq!(run_with(&stub.url, named, "").out, "default/d");
+    let named = run_with(&stub.url, "delete quota d -o json", "");
+    let named: Value = serde_json::from_str(&named.out).unwrap();
+    assert_eq!(
+        named["metadata"],
+        json!({"namespace": "default", "name": "d"})
+    );
     let group = run_with(&stub.url, "delete group g -o json", "");
     let group: Value = serde_json::from_str(&group.out).unwrap();
     assert_eq!(group, json!({"name": "g"}));

@@ -87,15 +87,15 @@ pub fn median(figures: &mut [f64]) -> f64 {
     figures.get(figures.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// Runs `quotactl bench`, as users do.
-pub fn quotactl_bench(server: &str, arguments: &[String]) -> Measured {
-    let output = Command::new(super::programs::quotactl())
-        .args(["--server", server, "-o", "json", "bench"])
+/// Runs the load generator as a process of its own.
+pub fn load_daemon(server: &str, arguments: &[String]) -> Measured {
+    let output = Command::new(super::programs::quota_load())
+        .args(["--server", server])
         .args(arguments)
         .output()
-        .expect("quotactl is built");
+        .expect("quota-load is built");
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "quotactl bench: {errors}");
+    assert!(output.status.success(), "quota-load: {errors}");
     let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
     assert_eq!(report["errors"], 0, "some requests failed: {report}");
     assert_eq!(report["denied"], 0, "something was denied: {report}");

@@ -31,7 +31,7 @@ pub fn uid(number: u64) -> Uid {
     Uid::from_uuid(bytes)
 }
 
-/// One of so many namespaces, called as `quotactl bench -n team` calls them.
+/// One of so many namespaces, called as `quota-load -n team` calls them.
 pub fn namespace(number: u64, namespaces: u64) -> Name {
     Name::from(format!("team-{}", number % namespaces.max(1)))
 }

@@ -1,6 +1,5 @@
 //! The command line.
 
-mod bench;
 mod checkpoint;
 mod config;
 mod drift;
@@ -17,7 +16,6 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use quota_semantics::{Period, resource::ResourceList};
 
-pub(crate) use bench::Bench;
 pub(crate) use checkpoint::Checkpoint;
 pub(crate) use config::{Config, SetContext};
 pub(crate) use drift::Drift;
@@ -175,8 +173,6 @@ pub(crate) enum Command {
     /// Generate what an installation needs besides the daemon: the webhook's configuration, certificates.
     #[command(subcommand)]
     Generate(Generate),
-    /// Measure the performance of a daemon: reservations and releases per second, and their latency.
-    Bench(Bench),
     /// Print a completion script for a shell.
     Completions {
         /// The shell.

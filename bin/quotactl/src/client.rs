@@ -191,12 +191,6 @@ impl Client {
     pub(crate) fn server(&self) -> &str {
         self.once.server()
     }
-
-    /// The value of the `Authorization` header; none without a token.
-    pub(crate) fn authorization(&self) -> Outcome<Option<String>> {
-        let header = self.once.authorization();
-        header.map_err(|error| problem::failure(&error, None))
-    }
 }
 
 fn reply(sent: Result<api::Reply, Error>, address: &Address) -> Outcome<Reply> {

@@ -138,11 +138,7 @@ pub(crate) fn contexts() -> Vec<CompletionCandidate> {
 /// The forms of output.
 pub(crate) fn forms() -> Vec<CompletionCandidate> {
     let forms = crate::output::FORMS.split('|');
-    let begin = |form: &str| match form.split_once('=') {
-        Some((name, _)) => format!("{name}="),
-        None => form.to_owned(),
-    };
-    forms.map(begin).map(CompletionCandidate::new).collect()
+    forms.map(CompletionCandidate::new).collect()
 }
 
 /// Names from the daemon of the command line. There are none if the query fails: a shell has no place for errors.

@@ -6,7 +6,6 @@ mod age;
 mod apply;
 mod args;
 mod backup;
-mod bench;
 mod check;
 mod checkpoint;
 mod client;
@@ -114,16 +113,6 @@ fn act(arguments: &Arguments, matches: &ArgMatches) -> Outcome {
     }
     match &arguments.command {
         Command::Completions { shell } => complete::script(*shell),
-        Command::Bench(bench) => {
-            let session = session(global, matches, output)?;
-            bench::run(
-                bench,
-                global,
-                &session.client,
-                &session.output,
-                &session.scope,
-            )
-        }
         Command::Config(command) => {
             config::run(command, global, &output, |name| is_flag(matches, name))
         }

@@ -111,8 +111,5 @@ fn print(session: &Session, json: &Value, entry: &Entry) -> Outcome {
         Format::Yaml => return output.value(json),
         Format::Name => entry::name(entry),
         Format::Table | Format::Wide => EntryColumns::of(entry).line(),
-        Format::JsonPath(_) | Format::Columns(_) => {
-            return output.without_headers().value(json);
-        }
     })
 }

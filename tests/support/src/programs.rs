@@ -17,9 +17,19 @@ pub fn quotad() -> PathBuf {
 /// `quotactl`, built as this program is. Cargo builds only the programs of the crate that is tested.
 pub fn quotactl() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    let path = BUILT.get_or_init(|| {
-        build(&["quotactl"]);
-        directory().join("quotactl")
+    built("quotactl", &BUILT)
+}
+
+/// `quota-load`, the load generator, built as this program is.
+pub fn quota_load() -> PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    built("quota-load", &BUILT)
+}
+
+fn built(program: &str, once: &OnceLock<PathBuf>) -> PathBuf {
+    let path = once.get_or_init(|| {
+        build(&[program]);
+        directory().join(program)
     });
     path.clone()
 }

@@ -80,9 +80,7 @@ impl From<ReservationView> for Pending {
 pub(super) fn print(state: &State, output: &Output) -> Outcome {
     let view = view(state);
     match output.format {
-        Format::Json | Format::Yaml | Format::JsonPath(_) | Format::Columns(_) => {
-            output.value(&view)
-        }
+        Format::Json | Format::Yaml => output.value(&view),
         Format::Name => view
             .namespaces
             .iter()

@@ -1,10 +1,6 @@
 //! The output of data: standard output, in the form of `-o`.
-//!
-//! Templates and columns read fields of free JSON: the daemon's response.
 
-mod columns;
 mod format;
-mod jsonpath;
 mod sort;
 mod terminal;
 
@@ -19,8 +15,7 @@ use serde_json::Value;
 
 pub(crate) use self::{
     format::{FORMS, Format},
-    jsonpath::Path,
-    sort::sort,
+    sort::{Path, sort},
     terminal::Color,
 };
 
@@ -91,7 +86,7 @@ impl Output {
         )
     }
 
-    /// Prints a value as JSON or YAML, or by a template or columns.
+    /// Prints a value as JSON or YAML.
     pub(crate) fn value(&self, value: &impl Serialize) -> Outcome {
         let text = match &self.format {
             Format::Yaml => {
@@ -102,11 +97,6 @@ impl Output {
                 };
                 format!("{begin}{}", yaml(value)?)
             }
-            Format::JsonPath(template) => {
-                let text = template.render(&to_json(value)?);
-                return self.raw(&visible(&text, &['\n', '\t']));
-            }
-            Format::Columns(columns) => return self.table(&columns.table(&to_json(value)?)),
             _ => pretty(value)?,
         };
         self.line(text.trim_end())
@@ -147,9 +137,7 @@ impl Output {
         table: impl FnOnce(bool) -> Table,
     ) -> Outcome {
         match self.format {
-            Format::Json | Format::Yaml | Format::JsonPath(_) | Format::Columns(_) => {
-                self.value(answer)
-            }
+            Format::Json | Format::Yaml => self.value(answer),
             Format::Name => names()
                 .iter()
                 .try_for_each(|name| self.line(one_line(name))),

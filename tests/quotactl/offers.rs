@@ -149,7 +149,10 @@ fn reservations_are_extended_committed_and_released() {
         run(&stub.url, "release u1").out,
         "reservation/u1 released\n"
     );
-    assert_eq!(run(&stub.url, "release u1 -o name").out, "reservation/u1\n");
+    let released = run(&stub.url, "release u1 -o json").out;
+    let released: serde_json::Value = serde_json::from_str(&released).unwrap();
+    assert_eq!(released["reservedBy"]["uid"], "u1");
+    assert_eq!(released["state"], "released");
     let requests = stub.asked();
     assert_eq!(requests[0].body, "{\"ttl\":\"1m\"}");
     assert_eq!(requests[1].body, "");

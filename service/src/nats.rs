@@ -12,7 +12,7 @@ use async_nats::{ConnectOptions, ReconnectToServer, ServerAddr};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    config::{Finding, Period, blank},
+    config::{Finding, Period, blank, redact_addresses},
     rules,
 };
 
@@ -152,14 +152,34 @@ impl Connection {
     }
 }
 
-/// Parses a comma-separated list of servers.
+/// Parses a comma-separated list of servers. User names, passwords and queries are left out: the client does not use
+/// them, but would log them at level `debug`.
 ///
 /// # Errors
 /// One of them is not an address.
 pub fn addresses(urls: &str) -> Result<Vec<ServerAddr>, SetupError> {
     let urls = urls.split(',').map(str::trim);
-    urls.map(|url| url.parse().map_err(|_| SetupError::Address(url.to_owned())))
-        .collect()
+    urls.map(|url| {
+        let plain = without_secrets(url);
+        if plain != url {
+            let url = redact_addresses(url);
+            tracing::warn!(
+                url,
+                "nats.url: credentials in an address are not used; set nats.user or another key for credentials"
+            );
+        }
+        let address = plain.parse();
+        address.map_err(|_| SetupError::Address(redact_addresses(url)))
+    })
+    .collect()
+}
+
+/// The address without user name, password and query.
+fn without_secrets(url: &str) -> String {
+    let (scheme, rest) = url.split_at(url.find("://").map_or(0, |at| at + "://".len()));
+    let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
+    let host = host.split(['?', '#']).next().unwrap_or_default();
+    format!("{scheme}{host}")
 }
 
 /// Has the servers tried one after the other, beginning with a random one. By default the client prefers those with the
@@ -214,6 +234,24 @@ mod tests {
     fn addresses_are_separated_by_commas() {
         let several = addresses("nats://a:4222, b:4223");
         assert_eq!(several.unwrap().len(), 2);
-        assert!(addresses("nats://a:4222,http://[").is_err());
+        let error = addresses("nats://a:4222,http://me:pw@[").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "nats.url: \"http://me:***@[\" is no address of a NATS server"
+        );
+    }
+
+    /// The client logs addresses as they are.
+    #[test]
+    fn addresses_hold_no_secrets() {
+        for url in [
+            "nats://me:s3cret@a:4222",
+            "s3cret@a",
+            "tls://me:s3@cret@a/?token=s3cret",
+        ] {
+            let address = format!("{:?}", addresses(url).unwrap());
+            assert!(!address.contains("cret"), "{address}");
+            assert!(address.contains("\"a\""), "{address}");
+        }
     }
 }

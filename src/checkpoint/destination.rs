@@ -9,7 +9,7 @@ use std::{
 };
 
 use async_nats::{HeaderMap, jetstream};
-use quota_service::outbound;
+use quota_service::{config::redact, outbound};
 use ureq::Agent;
 
 use crate::metrics::CheckpointPlace;
@@ -79,7 +79,7 @@ impl Destination {
         match self {
             Self::Nats { subject, .. } => subject.clone(),
             Self::Directory(directory) => directory.display().to_string(),
-            Self::Http { url, .. } => url.clone(),
+            Self::Http { url, .. } => redact(url),
         }
     }
 
@@ -131,7 +131,9 @@ async fn publish(
 
 fn post(agent: &Agent, url: &str, note: &str) -> Result<(), String> {
     let request = agent.post(url).content_type("text/plain; charset=utf-8");
-    let answer = request.send(note).map_err(|error| error.to_string())?;
+    let answer = request
+        .send(note)
+        .map_err(|error| redact(&error.to_string()))?;
     match answer.status() {
         status if status.is_success() => Ok(()),
         status => Err(format!("it answers {status}")),

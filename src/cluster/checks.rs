@@ -1,6 +1,7 @@
 //! Preconditions on the NATS servers that hold a ledger.
 
 use quota_cluster::servers;
+use quota_service::config::redact;
 
 use crate::config;
 
@@ -14,8 +15,11 @@ pub(super) async fn servers(settings: &config::Cluster, must_answer: bool) -> Re
         let request = tokio::task::spawn_blocking(move || servers::query(&monitoring));
         match request.await {
             Ok(Ok(facts)) => problems.extend(servers::problems(&facts)),
-            Ok(Err(why)) if must_answer => problems.push(why),
-            Ok(Err(why)) => tracing::warn!(why, "a server that holds the log does not answer"),
+            Ok(Err(why)) if must_answer => problems.push(redact(&why)),
+            Ok(Err(why)) => {
+                let why = redact(&why);
+                tracing::warn!(why, "a server that holds the log does not answer");
+            }
             Err(error) => problems.push(error.to_string()),
         }
     }

@@ -233,6 +233,19 @@ fn the_effective_configuration_is_toml_with_origins_and_without_passwords() {
         printed.contains("url = \"nats://me:***@a\" # flag --nats.url\n"),
         "{printed}"
     );
+    let flags = [(
+        "cluster.monitoring",
+        "http://me:secret@a,http://b/?key=secret",
+    )];
+    let lists = load_layers("", &[], &flags).unwrap();
+    let shown = "[\"http://me:***@a\", \"http://b/?key=***\"]";
+    assert_eq!(
+        lists.overridden(),
+        [format!(
+            "cluster.monitoring = {shown} (flag --cluster.monitoring)"
+        )]
+    );
+    assert!(lists.to_toml().contains(shown));
     assert!(printed.contains("level = \"debug\" # "), "{printed}");
     assert!(printed.contains("keep = 3\n"), "{printed}");
     let mut read_back = load_file(&printed).unwrap().config;

@@ -75,9 +75,9 @@ async fn serve(config: Config) -> Result<(), Failure> {
     let (nats, connected) = connect(&config, nats_check).await?;
     tracing::info!(
         admin,
-        api = client.base(),
+        api = quota_service::config::redact(client.base()),
         cluster = config.cluster,
-        nats = quota_service::config::redact(&config.nats.url),
+        nats = quota_service::config::redact_addresses(&config.nats.url),
         "ready"
     );
     if !config.namespaces.is_empty() {

@@ -118,6 +118,8 @@ impl fmt::Debug for Token {
 pub struct Client {
     agent: Agent,
     server: String,
+    /// The same without a password, for messages.
+    shown: String,
     token: Option<Token>,
     change_reason: Option<HeaderValue>,
     retry: Retry,
@@ -234,6 +236,7 @@ impl Client {
         });
         let client = Self {
             agent: config.build().new_agent(),
+            shown: without_password(&server),
             server,
             token: options.token,
             change_reason: change_reason.transpose()?,
@@ -244,10 +247,10 @@ impl Client {
         Ok(client)
     }
 
-    /// The URL of the server.
+    /// The URL of the server, without a password.
     #[must_use]
     pub fn server(&self) -> &str {
-        &self.server
+        &self.shown
     }
 
     /// The same client with other limits on retries.
@@ -389,20 +392,20 @@ impl Client {
             .map_err(|error| self.unreachable(&error))?;
         if !head.status.is_success() {
             let (status, wait) = (head.status.as_u16(), retry_after(&head.headers));
-            return Err(Error::of_answer(&self.server, status, wait, &body));
+            return Err(Error::of_answer(&self.shown, status, wait, &body));
         }
         Ok(Reply {
             status: head.status,
             headers: head.headers,
             body,
-            server: self.server.clone(),
+            server: self.shown.clone(),
         })
     }
 
     /// The error of an answer that is not one of this API.
     fn unexpected(&self, status: StatusCode, what: impl Into<String>) -> Error {
         Error::Answer {
-            server: self.server.clone(),
+            server: self.shown.clone(),
             status: status.as_u16(),
             what: what.into(),
         }
@@ -418,7 +421,7 @@ impl Client {
             error => error.to_string(),
         };
         Error::Unreachable {
-            server: self.server.clone(),
+            server: self.shown.clone(),
             why,
         }
     }
@@ -436,9 +439,22 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     text.parse().ok().map(Duration::from_secs)
 }
 
+/// The URL without a password, for messages.
+#[must_use]
+pub fn without_password(url: &str) -> String {
+    let (scheme, rest) = url.split_at(url.find("://").map_or(0, |at| at + "://".len()));
+    match rest.rsplit_once('@') {
+        None => url.to_owned(),
+        Some((user_info, host)) => match user_info.split_once(':') {
+            Some((user, _)) => format!("{scheme}{user}:***@{host}"),
+            None => format!("{scheme}***@{host}"),
+        },
+    }
+}
+
 /// Parses the URL of a server: http or https, with a host and without a query.
 fn check_server(server: &str) -> Result<Uri, Error> {
-    let wrong = || Error::Server(server.to_owned());
+    let wrong = || Error::Server(without_password(server));
     let uri: Uri = server.parse().map_err(|_| wrong())?;
     if uri.host().is_none() || uri.query().is_some() {
         return Err(wrong());

@@ -95,12 +95,7 @@ impl Client {
             status => {
                 let status = status.unwrap_or_default();
                 let text = item.to_string();
-                Err(Error::of_answer(
-                    &self.server,
-                    status,
-                    None,
-                    text.as_bytes(),
-                ))
+                Err(Error::of_answer(&self.shown, status, None, text.as_bytes()))
             }
         }
     }

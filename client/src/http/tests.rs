@@ -130,6 +130,29 @@ fn only_urls_are_servers() {
 }
 
 #[test]
+fn errors_do_not_show_the_password_of_a_server() {
+    let url = "http://me:s3@cret@127.0.0.1:1";
+    let options = Options {
+        retry: Retry {
+            connection_attempts: 1,
+            ..Retry::default()
+        },
+        ..Options::default()
+    };
+    let client = Client::new(url, options).unwrap();
+    let error = client
+        .get::<serde_json::Value>(&Address::of(["v1", "status"]))
+        .unwrap_err();
+    let error = error.to_string();
+    assert!(error.starts_with("http://me:***@127.0.0.1:1: "), "{error}");
+    let wrong = Client::new("ftp://s3cret@x", Options::default()).unwrap_err();
+    assert!(
+        wrong.to_string().starts_with("ftp://***@x: not a URL"),
+        "{wrong}"
+    );
+}
+
+#[test]
 fn tokens_go_out_encrypted_or_not_at_all() {
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), "secret\n").unwrap();

@@ -8,7 +8,7 @@ use toml::{Table, Value};
 use super::{
     Origin, Problem, Problems, Schema, Sources, reference,
     sources::{Reader, Setting},
-    text::redact,
+    text::{redact, redact_addresses},
 };
 
 /// The effective configuration, with the origin of each value.
@@ -21,7 +21,7 @@ pub struct Effective<S> {
 
 impl<S: Schema> Effective<S> {
     /// The configuration as TOML, with the origin of each value that is not the default as a comment.
-    /// Passwords in URLs are left out.
+    /// Secrets in URLs are left out.
     #[must_use]
     pub fn to_toml(&self) -> String {
         let defaults = leaves_of_defaults::<S>();
@@ -37,7 +37,7 @@ impl<S: Schema> Effective<S> {
             let Some(value) = setting.map(|setting| &setting.value).or(default) else {
                 continue;
             };
-            let _ = write!(text, "{} = {}", entry.name(), without_passwords(value));
+            let _ = write!(text, "{} = {}", entry.name(), shown(&entry.key, value));
             if let Some(setting) = setting.filter(|setting| Some(&setting.value) != default) {
                 let _ = write!(text, " # {}", setting.origin);
             }
@@ -46,7 +46,7 @@ impl<S: Schema> Effective<S> {
         text
     }
 
-    /// Every value that is not the default, as `key = value (origin)`. Passwords in URLs are left out.
+    /// Every value that is not the default, as `key = value (origin)`. Secrets in URLs are left out.
     #[must_use]
     pub fn overridden(&self) -> Vec<String> {
         let defaults = leaves_of_defaults::<S>();
@@ -59,7 +59,7 @@ impl<S: Schema> Effective<S> {
                 format!(
                     "{} = {} ({})",
                     set.key,
-                    without_passwords(&set.value),
+                    shown(&set.key, &set.value),
                     set.origin
                 )
             })
@@ -158,9 +158,21 @@ fn with<'a, S: Schema>(
     S::deserialize(table.into_deserializer())
 }
 
-fn without_passwords(value: &Value) -> Value {
+/// The value without the secrets of URLs in it.
+fn shown(key: &str, value: &Value) -> Value {
     match value {
+        // The address of a NATS server may lack a scheme.
+        Value::String(text) if key.ends_with("url") => Value::String(redact_addresses(text)),
         Value::String(text) => Value::String(redact(text)),
+        Value::Array(items) => Value::Array(items.iter().map(|item| shown(key, item)).collect()),
+        Value::Table(table) => {
+            let pairs = table.iter();
+            Value::Table(
+                pairs
+                    .map(|(name, value)| (redact(name), shown(key, value)))
+                    .collect(),
+            )
+        }
         value => value.clone(),
     }
 }

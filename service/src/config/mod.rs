@@ -22,6 +22,6 @@ pub use quota_semantics::{ParsePeriodError, Period};
 pub use reference::{Entry, entries};
 pub use schema::{Finding, Schema, shipped};
 pub use sources::Sources;
-pub use text::{blank, redact};
+pub use text::{blank, redact, redact_addresses};
 pub use traces::Traces;
 pub use units::{ParseSizeError, Size};

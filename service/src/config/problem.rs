@@ -2,6 +2,8 @@
 
 use std::{fmt, path::PathBuf};
 
+use super::text::redact;
+
 /// The origin of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
@@ -60,7 +62,8 @@ impl fmt::Display for Problem {
         if let Some(key) = &self.key {
             write!(f, "{key}: ")?;
         }
-        write!(f, "{} ({})", self.message, self.origin)
+        // A message may repeat a value.
+        write!(f, "{} ({})", redact(&self.message), self.origin)
     }
 }
 

@@ -16,6 +16,7 @@ use http::{Method, Request, Response, StatusCode, Uri, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_util::{client::legacy, rt::TokioExecutor};
+use quota_service::config::redact;
 
 pub use access::{Access, Credentials, SetupError};
 pub use answer::Answer;
@@ -64,9 +65,9 @@ impl Client {
         let base = access.url.trim_end_matches('/').to_owned();
         let uri: Uri = base
             .parse()
-            .map_err(|_| SetupError::Url(access.url.clone()))?;
+            .map_err(|_| SetupError::Url(redact(&access.url)))?;
         if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.authority().is_none() {
-            return Err(SetupError::Url(access.url));
+            return Err(SetupError::Url(redact(&access.url)));
         }
         let connector = Connector::new(access.tls);
         let http = legacy::Client::builder(TokioExecutor::new())

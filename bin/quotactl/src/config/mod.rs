@@ -9,6 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use quota_client::http::without_password;
 use serde::Serialize;
 
 pub(crate) use self::{
@@ -217,11 +218,14 @@ fn view(file: &File, raw: bool, output: &Output) -> Outcome {
     }
 }
 
-/// The context with its token redacted, unless `raw`.
+/// The context with its token and the password of its server redacted, unless `raw`.
 fn redacted(context: &Context, raw: bool) -> Context {
     let mut context = context.clone();
     if !raw && let Some(token) = &mut context.token {
         REDACTED.clone_into(token);
+    }
+    if !raw && let Some(server) = &mut context.server {
+        *server = without_password(server);
     }
     context
 }

@@ -18,7 +18,7 @@ use quota_service::{
 };
 
 use crate::{
-    admission::Hook,
+    admission::{Hook, audit},
     api::{self, App, NoSources, Parts},
     auth::Authenticator,
     checkpoint::{self, Destination},
@@ -112,12 +112,13 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
         None => None,
     };
     let router = Router::new(routes())
-        .with_authenticator(authenticator)
+        .with_authenticator(authenticator.clone())
         .with_refusals(kube::refused)
         .in_cluster(cluster.clone());
     let options = options(&config).draining_on(signals.stop.clone());
     let served = tokio::spawn(api.serve(router, options, tls, stop.clone()));
-    let webhook = start_webhook(&config, (hook, cluster.clone()), &signals, stop.clone())?;
+    let hook = Router::new(routes::of_webhook(hook)).in_cluster(cluster.clone());
+    let webhook = start_webhook(&config, hook, authenticator, &signals, stop.clone())?;
     draining.pass();
     let (admission, webhook) = webhook.unzip();
     let admission = admission.map(|address| address.to_string());
@@ -280,9 +281,15 @@ fn start_admin(
 ) -> Result<(SocketAddr, JoinHandle<()>), Failure> {
     let bound = bind("admin.listen", config.admin.listen)?;
     let address = bound.address();
+    let options = Options::new(Listener::Admin, config);
+    let options = match config.admin.listen.ip().is_loopback() {
+        true => options.with_hosts(Hosts::new(&config.http.allowed_hosts)),
+        // Probes and scrapers come by many names. No page reaches more by a name of its own than by the address.
+        false => options,
+    };
     let served = bound.serve(
         Router::new(routes::of_admin(render(metrics), readiness.clone())),
-        Options::new(Listener::Admin, config),
+        options,
         None,
         closing,
     );
@@ -354,7 +361,8 @@ fn secure(config: &Config, signals: &Signals) -> Result<(Authenticator, Option<T
 /// Serves the webhook over TLS, if it has an address. Follows changes of the certificate files.
 fn start_webhook(
     config: &Config,
-    (hook, cluster): (Hook, Option<Cluster>),
+    router: Router,
+    authenticator: Authenticator,
     signals: &Signals,
     stop: CancellationToken,
 ) -> Result<Option<(SocketAddr, JoinHandle<()>)>, Failure> {
@@ -366,7 +374,12 @@ fn start_webhook(
     let bound = bind("admission.listen", address)?;
     let address = bound.address();
     let options = Options::new(Listener::Admission, config).draining_on(signals.stop.clone());
-    let router = Router::new(routes::of_webhook(hook)).in_cluster(cluster);
+    let router = match config.tls.client_ca {
+        // Each caller has shown a certificate.
+        Some(_) => router,
+        // Audit events release capacity, so they are taken from nobody who is not known.
+        None => router.with_authenticator_at(audit::ROUTE, authenticator.or_nobody()),
+    };
     let served = bound.serve(router, options, Some(tls), stop);
     Ok(Some((address, tokio::spawn(served))))
 }

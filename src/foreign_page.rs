@@ -1,9 +1,27 @@
 //! Detects requests of web pages of other origins: a page that a user visits must not be able to write to a ledger on the
 //! user's machine.
 
+use axum::extract::Request;
 use http::{HeaderMap, Uri, header, uri::Authority};
 
-use crate::request_headers;
+use crate::{
+    problem::{Problem, Reason},
+    request_headers,
+};
+
+/// Refuses a request of a page of another origin.
+///
+/// # Errors
+/// `CrossOrigin`.
+pub(crate) fn refuse_foreign_page(request: &Request) -> Result<(), Problem> {
+    match is_foreign_page(request.uri(), request.headers()) {
+        false => Ok(()),
+        true => Err(Problem::new(
+            Reason::CrossOrigin,
+            "the request comes from a page of another origin",
+        )),
+    }
+}
 
 /// Whether a page of another origin sends the request. Browsers send the page's origin with every request that writes,
 /// other clients do not.

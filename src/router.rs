@@ -34,6 +34,8 @@ pub struct Router(Arc<Shared>);
 struct Shared {
     paths: matchit::Router<Path>,
     authenticator: Option<Authenticator>,
+    /// The only path that is restricted to authorized callers; none if all are.
+    guarded: Option<&'static str>,
     refuse: fn(Refused, &Method, &str) -> Response,
     /// The cluster, if there is one: its leader answers writes.
     cluster: Option<Cluster>,
@@ -104,6 +106,7 @@ impl Router {
         Self(Arc::new(Shared {
             paths: tree,
             authenticator: None,
+            guarded: None,
             refuse: Refused::as_problem,
             cluster: None,
             is_for_nodes: false,
@@ -114,6 +117,19 @@ impl Router {
     #[must_use]
     pub(crate) fn with_authenticator(self, authenticator: Authenticator) -> Self {
         self.map(|shared| shared.authenticator = Some(authenticator))
+    }
+
+    /// The same router, of which one path is restricted to authorized callers.
+    #[must_use]
+    pub(crate) fn with_authenticator_at(
+        self,
+        path: &'static str,
+        authenticator: Authenticator,
+    ) -> Self {
+        self.map(|shared| {
+            shared.authenticator = Some(authenticator);
+            shared.guarded = Some(path);
+        })
     }
 
     /// The same router, in a cluster if there is one: the leader answers writes.
@@ -263,7 +279,7 @@ impl Found<'_> {
         let needed = self.needed();
         let mut admitted = None;
         match &self.shared.authenticator {
-            Some(authenticator) if needed != Access::Public => {
+            Some(authenticator) if needed != Access::Public && self.is_guarded() => {
                 let uri = authenticator.is_required().then(|| parts.uri.clone());
                 let namespace = uri.as_ref().and_then(|uri| self.namespace(uri.path()));
                 let caller = authenticator.admit(needed, namespace.as_deref(), peer, &mut parts)?;
@@ -304,6 +320,12 @@ impl Found<'_> {
             is_head,
             retry_after: self.retry_after(),
         })
+    }
+
+    /// Whether the router's authenticator is responsible for this path.
+    fn is_guarded(&self) -> bool {
+        let guarded = self.shared.guarded;
+        guarded.is_none_or(|guarded| guarded == self.label())
     }
 
     fn needed(&self) -> Access {

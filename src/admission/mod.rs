@@ -54,6 +54,7 @@ use crate::{
     auth::{Access::Role, Principal, Role::Reserve, Scope::Everywhere},
     clock::now,
     config::Period,
+    foreign_page::refuse_foreign_page,
     intake::sources::Sources,
     log_limiter::{LogLimiter, cut, shortened},
     metrics::{self, Decision, Operation},
@@ -132,7 +133,7 @@ impl Hook {
 /// The webhook's routes.
 #[must_use]
 pub fn routes() -> Vec<Route<Hook>> {
-    vec![
+    let routes = [
         // A review names its namespace in the body, and one API server sends those of all namespaces.
         post(ROUTE, Role(&[Reserve], Everywhere), admit)
             .body(BodyLimit::Fixed {
@@ -149,7 +150,11 @@ pub fn routes() -> Vec<Route<Hook>> {
                 dropped: 0,
             })
             .about("how many reservations of failed requests were given back"),
-    ]
+    ];
+    // No web page is an API server.
+    routes
+        .map(|route| route.checked(refuse_foreign_page))
+        .into()
 }
 
 #[derive(Deserialize)]
@@ -271,9 +276,14 @@ impl Hook {
 
     /// The answer to a review that cannot be decided, as far as the request is readable.
     async fn undecidable(&self, body: &[u8], fault: Fault) -> Result<Response, Problem> {
-        let Some(review) = wire::head(body) else {
+        let Some(unread) = wire::head(body) else {
             return Err(Problem::new(Reason::Malformed, fault.detail));
         };
+        let review = unread.request;
+        if let Some(field) = unread.repeated {
+            let detail = format!("the field {field} occurs twice in the review");
+            return Ok(denied_as(&review, &detail.into()));
+        }
         if question::is_none_of_ours(&review, &self.0.rules.charging) {
             return Ok(answer::pass(&review));
         }
@@ -284,9 +294,7 @@ impl Hook {
                 return Ok(answer::pass(&review));
             }
         }
-        metrics::decisions(Decision::Denied, Some(fault.reason));
-        log_undecided(fault.reason, &fault.detail);
-        Ok(answer::undecidable(&review, &fault))
+        Ok(denied_as(&review, &fault))
     }
 
     /// Whether the state as it is now, which may be old, has limits that apply to a namespace.
@@ -348,6 +356,9 @@ impl Hook {
             } = context;
             // The webhook's reservations belong to the webhook alone, whatever other rights its principal has.
             let by = Requester::holder(actor.principal.clone());
+            // Who repeats a review need not be who made the reservation: only the first answer bears its seal.
+            let (namespace, uid) = (&review.request.namespace, &review.request.uid);
+            let is_first = !decide::is_reserved(transaction.state(), namespace, uid);
             let outcome =
                 decide::admit(transaction.state(), transaction.now(), &by, review, policy);
             let events = outcome.as_ref().map(|admitted| admitted.events.clone());
@@ -355,7 +366,7 @@ impl Hook {
                 denials.note(&actor, &review.request, refusal, transaction.state().head());
             }
             let sequence = transaction.record(&actor, events.unwrap_or_default());
-            let hold = outcome.as_ref().ok().filter(|_| review.holds);
+            let hold = outcome.as_ref().ok().filter(|_| review.holds && is_first);
             let hold = hold
                 .and_then(|admitted| held(transaction.state(), &review.request, &admitted.events));
             Some(Decided {
@@ -367,6 +378,13 @@ impl Hook {
         let decided = ledger.decide_about(For::System, Arc::new(review), decision);
         decided.await?.ok_or_else(late)
     }
+}
+
+/// Denies a review that cannot be decided.
+fn denied_as(review: &wire::Request<'_>, fault: &Fault) -> Response {
+    metrics::decisions(Decision::Denied, Some(fault.reason));
+    log_undecided(fault.reason, &fault.detail);
+    answer::undecidable(review, fault)
 }
 
 /// Reads the body. Of a body above [`BODY_BYTES_MAX`], and of one for which other bodies leave no room, only the

@@ -1,6 +1,6 @@
 //! Turns a review into a request to the ledger.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use quota_core::{
     decide::{Basis, Measure, Request, Review},
@@ -94,6 +94,13 @@ pub(super) fn of(
     if !may_count(operation, request, &kind, charging) {
         return Ok(None);
     }
+    let is_typed = charging.charges(&kind) || !matches!(Evaluator::of(&kind), Evaluator::Count(_));
+    for json in request.object.iter().chain(&request.old_object) {
+        as_served(json, request, is_typed)?;
+    }
+    if operation == Operation::Create && request.old_object.is_some() {
+        return Err("the creation of an object has no old object".into());
+    }
     if request.sub_resource == "scale" {
         return scale(request, kind);
     }
@@ -105,6 +112,15 @@ pub(super) fn of(
     let old = read(request.old_object)?;
     if old.iter().chain([&object]).any(Object::is_too_complex) {
         return Err(Fault::too_complex());
+    }
+    if operation == Operation::Update {
+        is_of(request, object.metadata())?;
+        let old_uid = old.as_ref().map(|old| &old.metadata().uid);
+        same(
+            "the uid of the old object",
+            old_uid.map_or("", |uid| uid),
+            &object.metadata().uid,
+        )?;
     }
     let old_traits = old.as_ref().map(Object::traits);
     let workload_changes = charging.charges(&kind) && operation == Operation::Update;
@@ -162,6 +178,58 @@ fn may_count(
     }
 }
 
+/// Checks what an API server has checked of an object before it calls webhooks: it is an object of the request's kind,
+/// and so are its parts. The types alone would take a list of their fields' values as well.
+fn as_served(json: &RawValue, request: &wire::Request<'_>, is_typed: bool) -> Result<(), String> {
+    #[derive(Default, Deserialize)]
+    #[serde(default, rename_all = "camelCase")]
+    struct Outline<'a> {
+        #[serde(borrow)]
+        api_version: Cow<'a, str>,
+        #[serde(borrow)]
+        kind: Cow<'a, str>,
+        #[serde(borrow)]
+        metadata: Option<&'a RawValue>,
+        #[serde(borrow)]
+        spec: Option<&'a RawValue>,
+    }
+    let is_list = |json: &RawValue| json.get().starts_with('[');
+    if is_list(json) {
+        return Err("the object is a list".to_owned());
+    }
+    let outline: Outline<'_> = serde_json::from_str(json.get())
+        .map_err(|error| format!("cannot read the object: {error}"))?;
+    // The spec of a kind that the API server does not know by type may be anything.
+    let spec = outline.spec.filter(|_| is_typed);
+    for (part, json) in [("metadata", outline.metadata), ("spec", spec)] {
+        if json.is_some_and(is_list) {
+            return Err(format!("the object's {part} is a list"));
+        }
+    }
+    same("the kind of the request", &request.kind.kind, &outline.kind)?;
+    same(
+        "the API version of the request",
+        &request.kind.api_version(),
+        &outline.api_version,
+    )
+}
+
+/// Checks that an object is the one that the request names. (An object that is created may have got another name from a
+/// mutating webhook.)
+fn is_of(request: &wire::Request<'_>, metadata: &Metadata) -> Result<(), String> {
+    same("the name of the request", &request.name, &metadata.name)
+}
+
+/// Checks that two values are the same, as far as both are given.
+fn same(what: &str, one: &str, of_object: &str) -> Result<(), String> {
+    match one.is_empty() || of_object.is_empty() || one == of_object {
+        true => Ok(()),
+        false => Err(format!(
+            "{what} is {one:?}, and that of the object is {of_object:?}"
+        )),
+    }
+}
+
 /// A `Scale`: the new and the old number of replicas of a workload. It bears the workload's uid and version.
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -186,6 +254,7 @@ fn scale(
             .map_err(|error| format!("cannot read the Scale: {error}"))
     };
     let (new, old) = (read(request.object)?, read(request.old_object)?);
+    is_of(request, &new.metadata)?;
     if new.spec.replicas <= old.spec.replicas {
         return Ok(None);
     }
@@ -215,22 +284,13 @@ fn subject(
         true => &*metadata.uid,
         false => &*request.uid,
     };
-    let wire::Kind {
-        group,
-        version,
-        kind: type_name,
-    } = &request.kind;
-    let api_version = match group.is_empty() {
-        true => Name::from(&**version),
-        false => Name::from(format!("{group}/{version}")),
-    };
     Ok(Request {
         uid: Uid::new(uid).map_err(|error| format!("uid {uid:?}: {error}"))?,
         namespace: Name::from(&*request.namespace),
         resource: kind,
         name: own_name.into(),
-        api_version,
-        kind: Name::from(&**type_name),
+        api_version: Name::from(&*request.kind.api_version()),
+        kind: Name::from(&*request.kind.kind),
         basis,
         subresource: Name::from(&*request.sub_resource),
         footprint: Footprint::default(),

@@ -1,10 +1,12 @@
 //! The wire format of `AdmissionReview`.
 
-use std::{borrow::Cow, collections::BTreeMap, fmt};
+use std::{borrow::Cow, collections::BTreeMap, fmt, marker::PhantomData};
 
 use serde::{
     Deserialize, Serialize,
-    de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor},
+    de::{
+        DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor, value::MapAccessDeserializer,
+    },
 };
 use serde_json::value::RawValue;
 
@@ -19,9 +21,9 @@ pub(super) struct Request<'a> {
     /// Unique per call.
     #[serde(borrow)]
     pub(super) uid: Cow<'a, str>,
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "fields")]
     pub(super) kind: Kind<'a>,
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "fields")]
     pub(super) resource: Resource<'a>,
     #[serde(default, borrow)]
     pub(super) sub_resource: Cow<'a, str>,
@@ -32,7 +34,7 @@ pub(super) struct Request<'a> {
     pub(super) namespace: Cow<'a, str>,
     #[serde(borrow)]
     pub(super) operation: Cow<'a, str>,
-    #[serde(default, borrow)]
+    #[serde(default, borrow, deserialize_with = "fields")]
     user_info: UserInfo<'a>,
     #[serde(default, borrow)]
     pub(super) object: Option<&'a RawValue>,
@@ -50,6 +52,16 @@ pub(super) struct Kind<'a> {
     pub(super) version: Cow<'a, str>,
     #[serde(default, borrow)]
     pub(super) kind: Cow<'a, str>,
+}
+
+impl Kind<'_> {
+    /// Group and version.
+    pub(super) fn api_version(&self) -> Cow<'_, str> {
+        match self.group.is_empty() {
+            true => Cow::Borrowed(&*self.version),
+            false => Cow::Owned(format!("{}/{}", self.group, self.version)),
+        }
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -86,7 +98,9 @@ pub(super) fn read(body: &[u8]) -> Result<Request<'_>, String> {
         request: Option<&'a RawValue>,
     }
     let unread = |error: serde_json::Error| format!("cannot read the review: {error}");
-    let review: Review<'_> = serde_json::from_slice(body).map_err(unread)?;
+    let mut deserializer = serde_json::Deserializer::from_slice(body);
+    let review: Review<'_> = fields(&mut deserializer).map_err(unread)?;
+    deserializer.end().map_err(unread)?;
     if review.kind != KIND || review.api_version != API_VERSION {
         let Review {
             api_version, kind, ..
@@ -97,16 +111,42 @@ pub(super) fn read(body: &[u8]) -> Result<Request<'_>, String> {
         ));
     }
     let request = review.request.ok_or("the review has no request")?;
-    let request: Request<'_> = serde_json::from_str(request.get()).map_err(unread)?;
+    let mut deserializer = serde_json::Deserializer::from_str(request.get());
+    let request: Request<'_> = fields(&mut deserializer).map_err(unread)?;
     if request.uid.is_empty() || request.resource.resource.is_empty() {
         return Err("the review's request has no uid or no resource".to_owned());
     }
     Ok(request)
 }
 
+/// Reads a struct from the fields of an object. The derived code alone takes a list of their values as well.
+fn fields<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+    struct Fields<T>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Fields<T> {
+        type Value = T;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+            T::deserialize(MapAccessDeserializer::new(map))
+        }
+    }
+    deserializer.deserialize_map(Fields(PhantomData))
+}
+
+/// The request of a review that cannot be read as a whole.
+pub(super) struct Unread<'a> {
+    pub(super) request: Request<'a>,
+    /// A field that occurs twice: nothing that the review says about itself is certain.
+    pub(super) repeated: Option<String>,
+}
+
 /// Reads the request of a review that cannot be read as a whole, up to the place of the error, if that is enough to
 /// answer.
-pub(super) fn head(body: &[u8]) -> Option<Request<'_>> {
+pub(super) fn head(body: &[u8]) -> Option<Unread<'_>> {
     let mut head = Head::default();
     let whole = Part {
         head: &mut head,
@@ -115,7 +155,10 @@ pub(super) fn head(body: &[u8]) -> Option<Request<'_>> {
     // This fails where reading the review failed; the fields before that place are kept.
     let _ = whole.deserialize(&mut serde_json::Deserializer::from_slice(body));
     let is_review = head.kind == KIND && head.api_version == API_VERSION;
-    (is_review && !head.request.uid.is_empty()).then_some(head.request)
+    (is_review && !head.request.uid.is_empty()).then_some(Unread {
+        request: head.request,
+        repeated: head.repeated,
+    })
 }
 
 #[derive(Default)]
@@ -123,7 +166,24 @@ struct Head<'a> {
     api_version: Cow<'a, str>,
     kind: Cow<'a, str>,
     request: Request<'a>,
+    repeated: Option<String>,
 }
+
+/// The fields of a review and of its request, without those that nothing depends on.
+const REVIEW_FIELDS: [&str; 3] = ["apiVersion", "kind", "request"];
+const REQUEST_FIELDS: [&str; 11] = [
+    "uid",
+    "kind",
+    "resource",
+    "subResource",
+    "name",
+    "namespace",
+    "operation",
+    "userInfo",
+    "object",
+    "oldObject",
+    "dryRun",
+];
 
 /// Reads the fields of a review, or of its request, one by one.
 struct Part<'h, 'a> {
@@ -147,8 +207,21 @@ impl<'a> Visitor<'a> for Part<'_, 'a> {
     }
 
     fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<(), A::Error> {
+        let known: &[&str] = match self.of_request {
+            false => &REVIEW_FIELDS,
+            true => &REQUEST_FIELDS,
+        };
+        let mut seen = [false; REQUEST_FIELDS.len()];
         while let Some(key) = map.next_key::<Cow<'_, str>>()? {
             let head = &mut *self.head;
+            let field = known.iter().position(|field| *field == key);
+            if let Some(field) = field
+                && std::mem::replace(&mut seen[field], true)
+            {
+                head.repeated.get_or_insert_with(|| key.into_owned());
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            }
             match (self.of_request, &*key) {
                 (false, "apiVersion") => head.api_version = map.next_value()?,
                 (false, "kind") => head.kind = map.next_value()?,

@@ -1,6 +1,5 @@
 //! The rules that all routes of this API share. They are checked before a handler sees the request.
 
-use axum::extract::Request;
 use http::Method;
 use percent_encoding::percent_decode_str;
 
@@ -8,7 +7,7 @@ use super::{
     App, openapi,
     problem::{Problem, Reason},
 };
-use crate::{foreign_page::is_foreign_page, routes::Route};
+use crate::{foreign_page::refuse_foreign_page, routes::Route};
 
 /// The route under the rules: a query has only the parameters that the route declares, so that a mistyped one is not
 /// silently ignored; and a web page of another origin cannot change anything.
@@ -30,16 +29,6 @@ pub(super) fn enforced(route: Route<App>) -> Route<App> {
             Some(query) => refuse_unknown(query, &declared),
         }
     })
-}
-
-fn refuse_foreign_page(request: &Request) -> Result<(), Problem> {
-    match is_foreign_page(request.uri(), request.headers()) {
-        false => Ok(()),
-        true => Err(Problem::new(
-            Reason::CrossOrigin,
-            "the request comes from a page of another origin",
-        )),
-    }
 }
 
 fn refuse_unknown(query: &str, declared: &[&str]) -> Result<(), Problem> {

@@ -48,6 +48,15 @@ impl Authenticator {
         Self::with(None)
     }
 
+    /// The same authenticator; one that knows nobody if no token is required.
+    #[must_use]
+    pub(crate) fn or_nobody(self) -> Self {
+        match self.is_required() {
+            true => self,
+            false => Self::with(Some(watch::channel(Arc::default()).0)),
+        }
+    }
+
     /// Reads the configured file, if there is one; the [`Follower`] applies later changes of the file.
     ///
     /// # Errors

@@ -17,11 +17,16 @@ pub(super) fn warnings(config: &Config) -> Vec<Finding> {
     let demands = config.tls.client_ca.is_some();
     let is_asked_for = config.admission.listen.is_some() || config.tls.api;
     let has_tokens = config.auth.tokens_file.is_some();
+    let of_audits = match has_tokens {
+        true => "Audit events need a token with the role reserve there",
+        false => "Audit events are refused there, since auth.tokens_file is not set either",
+    };
     rules! { findings;
         "admin.listen": !config.admin.listen.ip().is_unspecified() =>
             "tells names of namespaces and quotas, and amounts, on all addresses of this host, to everybody";
         "admission.listen": config.admission.listen.is_none() || demands =>
-            "takes reviews from everybody who reaches it, since tls.client_ca is not set: they can hold capacity";
+            format!("takes reviews from everybody who reaches it, since tls.client_ca is not set: they can hold \
+             capacity. {of_audits}");
         "tls.client_ca": !demands || is_asked_for =>
             "asks nobody for a certificate: neither admission.listen is set, which demands one, nor tls.api";
         "tls.client_ca": !(demands && config.tls.api) || has_tokens =>

@@ -71,11 +71,16 @@ impl Hosts {
         let Ok(authority) = host.parse::<Authority>() else {
             return false;
         };
-        // A user name is not allowed, since the remainder would be ambiguous.
-        if authority.as_str().contains('@') {
+        // The parser lets through what is no host and port: a user name, and text after an address in brackets.
+        let rest = authority.as_str().strip_prefix(authority.host());
+        if !rest.is_some_and(is_port) {
             return false;
         }
         let host = plain(authority.host());
+        // Only addresses of version 6 are in brackets.
+        if authority.host().starts_with('[') && host.parse::<Ipv6Addr>().is_err() {
+            return false;
+        }
         if let Ok(address) = host.parse::<IpAddr>() {
             let address = address.to_canonical();
             let is_local = local == Some(address);
@@ -90,6 +95,17 @@ impl Hosts {
 
 fn is_loopback(address: IpAddr) -> bool {
     address == Ipv4Addr::LOCALHOST || address == Ipv6Addr::LOCALHOST || address.is_loopback()
+}
+
+/// Whether the text after a host is empty or a port.
+fn is_port(text: &str) -> bool {
+    let digits = text.strip_prefix(':');
+    text.is_empty()
+        || digits.is_some_and(|digits| {
+            digits
+                .parse::<u16>()
+                .is_ok_and(|_| !digits.starts_with('+'))
+        })
 }
 
 /// The host without the brackets of an IPv6 address and without a trailing dot.
@@ -142,6 +158,18 @@ mod tests {
             "evil.example@localhost",
             "localhost, evil.example",
             "[::2]",
+            "[::1]evil",
+            "[::1]evil:80",
+            "[::1].evil.example",
+            "[::1",
+            "::1",
+            "[localhost]",
+            "localhost:",
+            "localhost:evil",
+            "localhost:+80",
+            "localhost:65536",
+            "localhost:80:80",
+            "127.0.0.1:80.evil.example",
             "0.0.0.0",
             "*",
         ] {

@@ -158,9 +158,11 @@ async fn only_what_a_creation_holds_is_annotated() {
     dry["request"]["dryRun"] = json!(true);
     assert_eq!(world.send(&dry).await.annotation("hold"), None);
     let first = world.send(&pod("a")).await;
-    let hold = first.annotation("hold").unwrap().to_owned();
+    assert!(first.annotation("hold").is_some());
+    // Whoever repeats a review learns nothing by which the reservation can be released.
     let again = world.send(&pod("a")).await;
-    assert_eq!(again.annotation("hold"), Some(&*hold), "it is the same");
+    assert!(again.allowed());
+    assert_eq!(again.annotation("hold"), None);
     let denied = world.send(&pod("b")).await;
     assert!(!denied.allowed());
     assert_eq!(denied.annotation("hold"), None);

@@ -2,7 +2,7 @@
 
 use std::{
     fs::Permissions,
-    net::TcpStream,
+    net::{TcpListener, TcpStream},
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Command,
@@ -11,7 +11,7 @@ use std::{
 use crate::support::{
     exchange::exchange,
     programs::{certificates, quotactl},
-    quotad::Quotad,
+    quotad::{Quotad, with_config},
 };
 use tempfile::TempDir;
 
@@ -113,16 +113,95 @@ fn a_page_that_has_its_name_lead_here_gets_nothing() {
             assert_eq!(refused.json()["reason"], "Misdirected", "{refused:?}");
         }
     }
-    for host in [api, "localhost", "127.0.0.1", "quotad.quota.svc:8480"] {
-        let answer = get(api, "/v1/quotas", host);
-        assert_eq!(answer.status, 200, "{host}: {answer:?}");
+    // On loopback, metrics and probes are for this host, too.
+    for host in [
+        "evil.example",
+        "[::1]evil",
+        "127.0.0.1:evil",
+        "10.1.2.3:8481",
+    ] {
+        for (address, path) in [
+            (api, "/v1/quotas"),
+            (admin(&daemon), "/metrics"),
+            (admin(&daemon), "/readyz"),
+        ] {
+            let refused = get(address, path, host);
+            assert_eq!(refused.status, 421, "{host}: {refused:?}");
+            assert!(!refused.body.contains("quota_ledger_"), "{refused:?}");
+        }
     }
-    // Probes and Prometheus come by the pod's address or by a name.
-    for host in ["10.1.2.3:8481", "quotad.quota.svc"] {
-        for path in ["/readyz", "/metrics"] {
-            let answer = get(admin(&daemon), path, host);
+    let allowed = [
+        "localhost",
+        "127.0.0.1",
+        "[::1]:80",
+        "quotad.quota.svc:8480",
+    ];
+    for host in allowed.into_iter().chain([api]) {
+        for (address, path) in [(api, "/v1/quotas"), (admin(&daemon), "/metrics")] {
+            let answer = get(address, path, host);
             assert_eq!(answer.status, 200, "{host}: {answer:?}");
         }
+    }
+    drop(daemon);
+
+    // Elsewhere, probes and Prometheus come by the pod's address or by a name.
+    let mut command = with_config(directory.path());
+    command.args(["--listen=127.0.0.1:0", "--admin.listen=0.0.0.0:0"]);
+    let daemon = Quotad::try_start(directory.path(), &mut command).unwrap();
+    let port = admin(&daemon).rsplit_once(':').unwrap().1;
+    for host in ["10.1.2.3:8481", "quotad.quota.example"] {
+        for path in ["/readyz", "/metrics"] {
+            let answer = get(&format!("127.0.0.1:{port}"), path, host);
+            assert_eq!(answer.status, 200, "{host}: {answer:?}");
+        }
+    }
+}
+
+/// Nor in the effective configuration, nor in the log at its most detailed level.
+#[test]
+fn secrets_in_urls_are_printed_nowhere() {
+    let directory = TempDir::new().unwrap();
+    let config = "[nats]\nurl = \"nats://me:s3cret@127.0.0.1:1,s3cret@127.0.0.1:1\"\n\
+        [cluster]\nmonitoring = [\"http://me:s3cret@127.0.0.1:1/?key=s3cret\"]\n\
+        [traces]\notlp_url = \"http://me:s3cret@127.0.0.1:1/?key=s3cret\"\n";
+    std::fs::write(directory.path().join("config.toml"), config).unwrap();
+    let check = |arguments: &[&str]| {
+        let mut check = Command::new(env!("CARGO_BIN_EXE_quotad"));
+        check.current_dir(directory.path()).env_clear();
+        let (_, stdout, stderr) = output(check.arg("check-config").args(arguments));
+        format!("{stdout}{stderr}")
+    };
+    assert!(check(&[]).contains("***"));
+    // A value of another form is repeated in the message.
+    for wrong in [
+        "--admission.warn_ratio=http://me:s3cret@h/?key=s3cret",
+        "--nats.url=http://me:s3cret@h/",
+        "--cluster.monitoring=http://me:s3cret@h",
+    ] {
+        for printed in [check(&[]), check(&[wrong])] {
+            assert!(!printed.contains("s3cret"), "{printed}");
+        }
+    }
+    // Nobody answers there.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let arguments = [
+        "--log.level=trace".to_owned(),
+        format!("--nats.url=nats://me:s3cret@{address},s3cret@{address}"),
+        format!("--traces.otlp_url=http://me:s3cret@{address}/"),
+    ];
+    std::fs::remove_file(directory.path().join("config.toml")).unwrap();
+    let daemon = Quotad::start(directory.path(), &arguments.each_ref().map(String::as_str));
+    daemon.logged("callback-selected server connection failed");
+    drop(daemon);
+    let log = std::fs::read_to_string(directory.path().join("quotad.log")).unwrap();
+    assert!(
+        log.contains("credentials in an address are not used"),
+        "{log}"
+    );
+    for line in log.lines() {
+        assert!(!line.contains("s3cret"), "{line}");
     }
 }
 

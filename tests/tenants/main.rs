@@ -5,6 +5,7 @@
 
 use quota_test_support as support;
 
+mod audit;
 mod bounds;
 mod certificates;
 mod events;

@@ -1,10 +1,15 @@
 //! Reviews that would let something in uncounted.
 
+use std::net::TcpStream;
+
 use serde_json::{Map, Value, json};
 
 use super::{
     pod, review,
-    support::callers::{Callers, Principal},
+    support::{
+        callers::{Callers, Principal},
+        exchange::exchange,
+    },
 };
 
 const WHO: &[Principal<'_>] = &[
@@ -132,4 +137,190 @@ fn the_namespace_of_a_review_is_that_of_its_request() {
     // Where nothing is limited, nothing is, whatever the object claims.
     assert_eq!(claims("third", "elsewhere", "a"), 200);
     assert_eq!(counted(&callers, "pods"), "0+1");
+}
+
+/// A review as text, in which this field of `at` has a second value.
+fn with_second(review: &Value, at: &str, field: &str, second: &Value) -> String {
+    let object = review.pointer(at).unwrap().to_string();
+    let more = format!("{{{}:{second},", json!(field));
+    let twice = object.replacen('{', &more, 1);
+    review.to_string().replace(&object, &twice)
+}
+
+/// A review that holds a field twice says two things, of which only one was decided.
+#[test]
+fn a_review_with_a_field_twice_is_denied() {
+    let callers = start(json!({"pods": "0"}));
+    let whole = review("a", "u", "1");
+    let elsewhere = review("elsewhere", "u", "1");
+    let cases = [
+        ("", "request", elsewhere["request"].clone()),
+        ("", "kind", json!("AdmissionReview")),
+        ("", "apiVersion", json!("admission.k8s.io/v1")),
+        ("/request", "namespace", json!("elsewhere")),
+        ("/request", "operation", json!("DELETE")),
+        ("/request", "name", json!("other")),
+        ("/request", "object", json!({})),
+        ("/request", "oldObject", json!({})),
+        ("/request", "dryRun", json!(true)),
+        ("/request", "uid", json!("other")),
+        ("/request", "subResource", json!("status")),
+        (
+            "/request",
+            "kind",
+            json!({"kind": "Event", "version": "v1"}),
+        ),
+        (
+            "/request",
+            "resource",
+            json!({"resource": "events", "version": "v1"}),
+        ),
+        ("/request", "userInfo", json!({"username": "root"})),
+    ];
+    let mut full = whole.clone();
+    for (field, value) in [("oldObject", json!({})), ("dryRun", json!(false))] {
+        full["request"][field] = value;
+    }
+    full["request"]["subResource"] = json!("");
+    for (at, field, second) in cases {
+        // The other value comes first, and last.
+        let first = with_second(&full, at, field, &second);
+        let mut other = full.clone();
+        let own = full.pointer(at).unwrap()[field].clone();
+        other.pointer_mut(at).unwrap()[field] = second;
+        let last = with_second(&other, at, field, &own);
+        for text in [first, last] {
+            let authorization = callers.authorization("hook").unwrap();
+            let headers = [
+                ("authorization", &*authorization),
+                ("content-type", "application/json"),
+            ];
+            let mut stream =
+                TcpStream::connect(callers.daemon.ready["api"].as_str().unwrap()).unwrap();
+            let answer =
+                exchange(&mut stream, ("POST", "/admit"), &headers, text.as_bytes()).unwrap();
+            assert_eq!(answer.status, 200, "{field}: {answer:?}");
+            let response = &answer.json()["response"];
+            assert_eq!(response["allowed"], false, "{field}: {answer:?}");
+            assert_eq!(response["status"]["code"], 400, "{field}: {answer:?}");
+            let message = response["status"]["message"].as_str().unwrap();
+            assert!(
+                message.contains(&format!("{field} occurs twice")),
+                "{message}"
+            );
+        }
+    }
+    // The largest of them are read in another way.
+    let mut large = whole;
+    large["request"]["object"]["metadata"]["annotations"] = json!({"notes": "x".repeat(9 << 20)});
+    let text = with_second(&large, "/request", "namespace", &json!("elsewhere"));
+    assert!(text.len() > 9 << 20);
+    let authorization = callers.authorization("hook").unwrap();
+    let headers = [
+        ("authorization", &*authorization),
+        ("content-type", "application/json"),
+    ];
+    let mut stream = TcpStream::connect(callers.daemon.ready["api"].as_str().unwrap()).unwrap();
+    let answer = exchange(&mut stream, ("POST", "/admit"), &headers, text.as_bytes()).unwrap();
+    assert_eq!(answer.json()["response"]["allowed"], false, "{answer:?}");
+}
+
+/// What no API server sends must not be read as an object that counts for nothing, or for less.
+#[test]
+fn an_object_that_is_none_or_of_another_request_is_denied() {
+    let callers = start(json!({"pods": "9", "requests.cpu": "9"}));
+    let mut update = review("a", "u", "2");
+    update["request"]["operation"] = json!("UPDATE");
+    update["request"]["object"]["metadata"]["resourceVersion"] = json!("2");
+    update["request"]["oldObject"] = pod("a", "u", "1", "2");
+    let create = review("a", "u", "1");
+    let list = json!([{"name": "n", "uid": "u"}, {}]);
+    for (whole, at, value, why) in [
+        (&create, "/request/object", list.clone(), "object is a list"),
+        (&create, "/request/object", json!([]), "object is a list"),
+        (&create, "/request/object", json!("text"), "cannot read"),
+        (&create, "/request/object", json!(7), "cannot read"),
+        (
+            &create,
+            "/request/object/metadata",
+            list,
+            "metadata is a list",
+        ),
+        (&create, "/request/object/spec", json!([]), "spec is a list"),
+        (
+            &create,
+            "/request/object/kind",
+            json!("Event"),
+            "kind of the request",
+        ),
+        (
+            &create,
+            "/request/object/apiVersion",
+            json!("v2"),
+            "API version",
+        ),
+        (
+            &create,
+            "/request/oldObject",
+            pod("a", "u", "1", "1"),
+            "no old object",
+        ),
+        (
+            &create,
+            "/request/kind",
+            json!(["", "v1", "Pod"]),
+            "cannot read",
+        ),
+        (
+            &create,
+            "/request/resource",
+            json!(["", "pods"]),
+            "cannot read",
+        ),
+        (&create, "/request/userInfo", json!(["root"]), "cannot read"),
+        (&create, "/request/namespace", json!(7), "cannot read"),
+        (
+            &create,
+            "/request/operation",
+            json!(["CREATE"]),
+            "cannot read",
+        ),
+        (&update, "/request/oldObject", json!([]), "object is a list"),
+        (
+            &update,
+            "/request/name",
+            json!("other"),
+            "name of the request",
+        ),
+        (
+            &update,
+            "/request/object/metadata/uid",
+            json!("v"),
+            "uid of the old object",
+        ),
+        (
+            &update,
+            "/request/oldObject/kind",
+            json!("Event"),
+            "kind of the request",
+        ),
+    ] {
+        let mut wrong = whole.clone();
+        let (parent, field) = at.rsplit_once('/').unwrap();
+        wrong.pointer_mut(parent).unwrap()[field] = value;
+        let answer = callers.expect(200, "hook", "POST", "/admit", &wrong);
+        let response = &answer["response"];
+        assert_eq!(response["allowed"], false, "{at}: {answer}");
+        assert_eq!(response["status"]["code"], 400, "{at}: {answer}");
+        let message = response["status"]["message"].as_str().unwrap();
+        assert!(message.contains(why), "{at}: {message}");
+    }
+    // A request or a review that is a list names no uid to answer.
+    let mut wrong = create.clone();
+    wrong["request"] = json!(["uid", {}, {}]);
+    callers.expect(400, "hook", "POST", "/admit", &wrong);
+    let wrong = json!(["admission.k8s.io/v1", "AdmissionReview", create["request"]]);
+    callers.expect(400, "hook", "POST", "/admit", &wrong);
+    assert_eq!(counted(&callers, "pods"), "0+0");
+    assert_eq!(code(&callers, &create), 200);
 }

@@ -122,6 +122,10 @@ pub(crate) struct Audit {
     /// The path of the client certificate's key, on the API server's host.
     #[arg(long, value_name = "FILE", requires = "client_cert")]
     pub(crate) client_key: Option<PathBuf>,
+    /// The path of a file with a token of the role reserve, on the API server's host: for a daemon that asks for no
+    /// certificate (without tls.client_ca).
+    #[arg(long, value_name = "FILE", conflicts_with = "client_cert")]
+    pub(crate) api_server_token: Option<PathBuf>,
     /// Other kinds whose number quotas limit (count/…), such as configmaps or deployments.apps.
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     pub(crate) count: Vec<GroupResource>,

@@ -10,11 +10,18 @@ use super::webhook::bundle;
 use crate::{
     args::{Audit, AuditPart},
     failure::{Failure, Outcome},
-    output::{Output, yaml},
+    output::{Output, note, yaml},
 };
 
 pub(super) fn run(wanted: &Audit, output: &Output) -> Outcome {
     let (policy, kubeconfig) = (policy(wanted), kubeconfig(wanted)?);
+    let is_known = wanted.client_cert.is_some() || wanted.api_server_token.is_some();
+    if !is_known && wanted.only != Some(AuditPart::Policy) {
+        note(
+            "the daemon takes audit events from known callers only: add --client-cert and --client-key, or \
+             --api-server-token",
+        );
+    }
     if output.is_structured() {
         return output.value(&match wanted.only {
             Some(AuditPart::Policy) => policy,
@@ -74,10 +81,15 @@ pub(super) fn kubeconfig(wanted: &Audit) -> Outcome<Value> {
     if let Some(name) = &wanted.server_name {
         cluster["tls-server-name"] = name.as_str().into();
     }
-    let user = match (&wanted.client_cert, &wanted.client_key) {
-        (Some(certificate), Some(key)) => {
+    let user = match (
+        &wanted.client_cert,
+        &wanted.client_key,
+        &wanted.api_server_token,
+    ) {
+        (Some(certificate), Some(key), _) => {
             json!({ "client-certificate": certificate, "client-key": key })
         }
+        (_, _, Some(token)) => json!({ "tokenFile": token }),
         _ => json!({}),
     };
     Ok(json!({

@@ -248,6 +248,12 @@ fn the_api_server_tells_of_creations_of_what_counts() {
     assert_eq!(cluster["server"], "https://10.96.0.20:8443/audit");
     assert_eq!(cluster["tls-server-name"], "quotad.quota-system.svc");
     assert_eq!(config["users"][0]["user"]["client-key"], "/etc/k/c.key");
+    let by_token = audit("audit --url https://h --api-server-token /etc/k/token");
+    let config = audit::kubeconfig(&by_token).unwrap();
+    assert_eq!(
+        config["users"][0]["user"],
+        json!({"tokenFile": "/etc/k/token"})
+    );
     let plain = audit("audit --url http://h");
     assert_eq!(audit::kubeconfig(&plain).unwrap_err().exit, Exit::Usage);
 }

@@ -156,6 +156,12 @@ pub fn release(
     }
 }
 
+/// Returns true if capacity is reserved for an object.
+#[must_use]
+pub fn is_reserved(state: &State, namespace: &Name, uid: &Uid) -> bool {
+    state.pending_of(namespace, uid).is_some()
+}
+
 /// The entry that granted the pending reservation of an object, if the reservation can be released should the creation
 /// fail. None: it superseded another one, whose object may have been stored, or the object was observed.
 ///

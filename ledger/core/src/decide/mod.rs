@@ -35,7 +35,7 @@ pub use charging::{is_charging, set_charging, set_object_labels};
 pub use correct::{ComparedRecord, Comparison, Repair, Repaired, compare, repair};
 pub use due::{ExpiryCursor, bound_ended, due, due_after, held_too_long};
 pub use group::{GroupBounds, GroupChange, delete_group, set_group};
-pub use lifecycle::{commit, extend, fail, release, revocable};
+pub use lifecycle::{commit, extend, fail, is_reserved, release, revocable};
 pub use observe::{
     Adopted, Sighting, Verdict, advance, gap, observe, reject, replace, reset, was_consumed_before,
 };

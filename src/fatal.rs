@@ -44,7 +44,7 @@ pub(crate) fn journal_stopped(error: &quota_journal::Error) -> ! {
 /// Ends the process because this node can no longer be part of its cluster.
 pub(crate) fn cluster_ended(failure: &Failure) -> ! {
     let exit_code = failure.exit.code();
-    tracing::error!(error = %failure, exit_code, "node removed from the cluster");
+    tracing::error!(error = %failure, exit_code, "this node stops taking part in the cluster");
     std::process::exit(exit_code.into());
 }
 

@@ -7,16 +7,14 @@ use quota_replication::{
     Stop, Stored,
 };
 use quota_semantics::Timestamp;
-use std::{mem, time::Duration};
+use std::{mem, sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{
-    BookmarkFile, Clock, Log, Names,
+    BookmarkFile, Clock, Log, Names, Offset, WallClock,
     bookmarks::Bookmarks,
-    clock::wall,
     confirmations::Confirmations,
     log::{LogMessage, ServerMessage, ServerMessages},
-    skew::Skew,
 };
 
 /// Without progress for this time another server is tried. A lost leader is replaced earlier: a candidate must not
@@ -139,7 +137,7 @@ pub(crate) enum Request {
     Confirm(oneshot::Sender<()>),
     HandOver(NodeName),
     Bar(bool),
-    Skew(Skew),
+    ServersClock(Offset),
 }
 
 /// The interface of the task for the rest of the process.
@@ -177,9 +175,9 @@ impl Handle {
         let _ = self.requests.send(Request::Bar(is_barred));
     }
 
-    /// Sets the difference to the clocks of the servers, by which messages are dated.
-    pub fn set_skew(&self, skew: Skew) {
-        let _ = self.requests.send(Request::Skew(skew));
+    /// Sets the clock of the servers, by which messages are dated.
+    pub fn set_servers_clock(&self, clock: Offset) {
+        let _ = self.requests.send(Request::ServersClock(clock));
     }
 }
 
@@ -201,10 +199,14 @@ pub struct Driver<H> {
     read_due: Option<Millis>,
     bookmarks: Bookmarks,
     ahead_since: Option<Millis>,
+    /// Whether the replica does not end where the log was read up to.
+    is_out_of_step: bool,
     /// Whether the rest of the process has barred this member from leading.
     is_barred: bool,
-    /// The difference to the clocks of the servers; none before it was measured.
-    skew: Option<Skew>,
+    /// The clock of the servers; none before it was compared.
+    servers_clock: Option<Offset>,
+    /// The time of day, for fences.
+    wall: Arc<WallClock>,
 }
 
 impl<H: Host> Driver<H> {
@@ -215,7 +217,7 @@ impl<H: Host> Driver<H> {
     pub async fn new(
         client: Client,
         names: Names,
-        (identity, settings): (Identity, Settings),
+        (identity, settings, wall): (Identity, Settings, Arc<WallClock>),
         (file, position): (BookmarkFile, Option<Position>),
         host: H,
     ) -> Result<(Self, Handle), async_nats::SubscribeError> {
@@ -246,8 +248,10 @@ impl<H: Host> Driver<H> {
             read_due: None,
             bookmarks: Bookmarks::new(file, noted),
             ahead_since: None,
+            is_out_of_step: false,
             is_barred: true,
-            skew: None,
+            servers_clock: None,
+            wall,
         };
         Ok((driver, handle))
     }
@@ -274,7 +278,10 @@ impl<H: Host> Driver<H> {
                 self.read_due = None;
                 self.member.hint(now);
             }
-            self.member.tick(now, wall());
+            let wall = self.wall.now();
+            let is_barred = self.is_barred || self.is_out_of_step || wall.is_none();
+            self.member.set_barred(is_barred);
+            self.member.tick(now, wall.unwrap_or(Timestamp::EPOCH));
             if let Err(ended) = self.carry_out() {
                 return ended;
             }
@@ -290,7 +297,7 @@ impl<H: Host> Driver<H> {
             ServerMessage::Reply(expected, reply) => self.member.replied(now, expected, reply),
             ServerMessage::Read(None) => self.member.read(now, None),
             ServerMessage::Read(Some(found)) => {
-                let (is_all, messages) = (found.is_all, self.stored(now, found.messages));
+                let (is_all, messages) = (found.is_all, self.stored(found.messages));
                 self.member.read(now, Some(&messages));
                 if is_all && !messages.is_empty() {
                     // The result that another read would have.
@@ -316,17 +323,14 @@ impl<H: Host> Driver<H> {
             }
             Request::HandOver(to) => self.member.hand_over(now, to),
             Request::Bar(is_barred) => self.is_barred = is_barred,
-            Request::Skew(skew) => self.skew = Some(skew),
+            Request::ServersClock(clock) => self.servers_clock = Some(clock),
         }
     }
 
-    /// Messages with the times of their storing on the member's clock.
-    fn stored(&self, now: Millis, messages: Vec<LogMessage>) -> Vec<Stored> {
-        let wall = wall();
-        let at = |time: Timestamp| {
-            let age = self.skew?.age(time, wall);
-            Some(now.saturating_sub(age))
-        };
+    /// Messages with the times of their storing on the member's clock. Messages from before its start have none: what the
+    /// log held then says nothing of what it holds now.
+    fn stored(&self, messages: Vec<LogMessage>) -> Vec<Stored> {
+        let at = |time: Timestamp| self.clock.at(time, self.servers_clock?);
         let stored = messages.into_iter().map(|message| Stored {
             sequence: message.sequence,
             at: message.time.and_then(at),
@@ -452,8 +456,7 @@ impl<H: Host> Driver<H> {
             false => None,
         };
         // A leader has the whole log, and its replica has nothing that the log lacks.
-        self.member.set_barred(kept != read || self.is_barred);
-        let position = self.member.position();
+        self.is_out_of_step = kept != read;
         if position.stream != self.progress.0 {
             self.progress = (position.stream, now);
         } else if now > self.progress.1 + STUCK {

@@ -13,12 +13,11 @@ mod journal;
 mod log;
 mod names;
 pub mod servers;
-pub mod skew;
 pub mod stream;
 pub mod tail;
 
 pub use bookmark_file::{BookmarkFile, BookmarkFileError};
-pub use clock::{Clock, wall};
+pub use clock::{Clock, Offset, WallClock, since_boot, wall};
 pub use driver::{ApplyError, Driver, Ended, Handle, Host, Status};
 pub use journal::{BATCH_BYTES, PAYLOAD_MAX, ReplicatedJournal};
 pub use log::Log;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 
 /// The first version without known defects that lose or reorder acknowledged messages.
 pub const LEAST: Version = Version(2, 14, 4);
@@ -116,13 +116,116 @@ pub fn problems(facts: &Facts) -> Vec<String> {
 /// # Errors
 /// Why the facts could not be read.
 pub fn query(monitoring: &str) -> Result<Facts, String> {
-    let url = format!("{}/varz", monitoring.trim_end_matches('/'));
+    read(monitoring, "/varz", &[200])
+}
+
+/// The condition of a server as part of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// It works.
+    Healthy,
+    /// It does not answer at its monitoring address.
+    Unreachable,
+    /// It runs, and does not work for the log: why.
+    Unhealthy(String),
+    /// It holds data of another JetStream group than the other servers: it takes no part, whatever they do.
+    Apart,
+}
+
+/// What a server reports at its monitoring address.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The facts.
+    pub facts: Facts,
+    /// Why it is not healthy; none if it is.
+    unhealthy: Option<String>,
+    group: Option<Group>,
+}
+
+/// The group of servers that keep one JetStream, as a server knows it.
+#[derive(Clone, Debug, Default, Deserialize)]
+struct Group {
+    #[serde(default)]
+    leader: String,
+    /// The other members.
+    #[serde(default)]
+    replicas: Vec<Member>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Member {
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct Health {
+    status: String,
+    #[serde(default)]
+    error: String,
+}
+
+#[derive(Deserialize)]
+struct Jsz {
+    meta_cluster: Option<Group>,
+}
+
+/// As [`query`], with the server's health. Blocks, for thirty seconds at most.
+///
+/// # Errors
+/// Why the server could not be queried.
+pub fn report(monitoring: &str) -> Result<Report, String> {
+    let facts = query(monitoring)?;
+    let health: Health = read(monitoring, "/healthz", &[200, 503])?;
+    let jsz: Jsz = read(monitoring, "/jsz", &[200])?;
+    Ok(Report {
+        facts,
+        unhealthy: (health.status != "ok").then_some(health.error),
+        group: jsz.meta_cluster,
+    })
+}
+
+/// The conditions of the servers that sent these reports, in the same order; none: a server did not answer.
+#[must_use]
+pub fn conditions(reports: &[Option<Report>]) -> Vec<Condition> {
+    let groups = reports.iter().flatten().filter_map(|report| {
+        let group = report.group.as_ref()?;
+        let name = &report.facts.server_name;
+        let others = group.replicas.iter().map(|member| &member.name);
+        // Only the leader of a group knows who belongs to it.
+        (group.leader == *name).then(|| others.chain([name]).collect::<Vec<_>>())
+    });
+    let members = groups.max_by_key(Vec::len);
+    let condition = |report: &Option<Report>| {
+        let Some(report) = report else {
+            return Condition::Unreachable;
+        };
+        let (name, has_jetstream) = (
+            &report.facts.server_name,
+            report.facts.jetstream.config.is_some(),
+        );
+        let is_apart = members.as_ref().is_some_and(|all| !all.contains(&name));
+        match &report.unhealthy {
+            _ if !has_jetstream => Condition::Unhealthy("JetStream is disabled".to_owned()),
+            _ if is_apart => Condition::Apart,
+            Some(why) => Condition::Unhealthy(why.clone()),
+            None => Condition::Healthy,
+        }
+    };
+    reports.iter().map(condition).collect()
+}
+
+fn read<T: DeserializeOwned>(monitoring: &str, path: &str, expected: &[u16]) -> Result<T, String> {
+    let url = format!("{}{path}", monitoring.trim_end_matches('/'));
     let agent: ureq::Agent = ureq::Agent::config_builder()
         .timeout_global(Some(Duration::from_secs(10)))
+        .http_status_as_error(false)
         .build()
         .into();
     let answer = agent.get(&url).call();
     let mut answer = answer.map_err(|error| format!("{url}: {error}"))?;
+    if !expected.contains(&answer.status().as_u16()) {
+        return Err(format!("{url}: status {}", answer.status().as_u16()));
+    }
     answer
         .body_mut()
         .read_json()
@@ -168,6 +271,53 @@ mod tests {
             assert_eq!(found.len(), 1);
             assert!(found[0].contains(mend), "{found:?}");
         }
+    }
+
+    #[test]
+    fn servers_that_do_not_work_for_the_log_are_found() {
+        let report = |name: &str, leader: &str, members: &[&str]| {
+            let member = |name: &&str| Member {
+                name: (*name).to_owned(),
+            };
+            Some(Report {
+                facts: Facts {
+                    server_name: name.to_owned(),
+                    ..facts("2.15.1", LEAST_PAYLOAD, true)
+                },
+                unhealthy: None,
+                group: Some(Group {
+                    leader: leader.to_owned(),
+                    replicas: members.iter().map(member).collect(),
+                }),
+            })
+        };
+        let [a, b] = [report("a", "a", &["b", "c"]), report("b", "a", &["a", "c"])];
+        let c = report("c", "a", &["a", "b"]);
+        let all = [a.clone(), b.clone(), c.clone()];
+        assert_eq!(conditions(&all), vec![Condition::Healthy; 3]);
+        // Two servers that lost their data have begun a group without the third.
+        let apart = [report("a", "a", &["b"]), b.clone(), c];
+        assert_eq!(
+            conditions(&apart),
+            [Condition::Healthy, Condition::Healthy, Condition::Apart]
+        );
+        // During an election nobody knows the members.
+        let electing = [report("a", "", &["b"]), b.clone(), None];
+        assert_eq!(
+            conditions(&electing),
+            [
+                Condition::Healthy,
+                Condition::Healthy,
+                Condition::Unreachable
+            ]
+        );
+        let (mut full, mut off) = (a, b);
+        if let (Some(full), Some(off)) = (&mut full, &mut off) {
+            full.unhealthy = Some("no space left on device".to_owned());
+            off.facts.jetstream.config = None;
+        }
+        let is_unhealthy = |condition: &Condition| matches!(condition, Condition::Unhealthy(_));
+        assert!(conditions(&[full, off]).iter().all(is_unhealthy));
     }
 
     #[test]

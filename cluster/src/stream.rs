@@ -13,9 +13,8 @@ use async_nats::{
 };
 use quota_journal::Durable;
 use quota_replication::{Identity, Kind, LedgerId, Message};
-use quota_semantics::Timestamp;
 
-use crate::{Names, servers::LEAST_PAYLOAD};
+use crate::{Names, Offset, servers::LEAST_PAYLOAD, since_boot};
 
 /// The metadata key that holds the removed nodes.
 const REMOVED: &str = "quota-ledger-removed";
@@ -29,11 +28,14 @@ const SETTLE: Duration = Duration::from_millis(100);
 /// The error code for a stream that does not exist.
 const NOT_FOUND: u64 = 10059;
 
+/// What is said of servers of which none leads the stream.
+const WITHOUT_LEADER: &str = "have no leader of the stream at present";
+
 /// The state of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// The time of the server that answered.
-    pub at: Option<Timestamp>,
+    /// The clock of the server that answered: it leads the stream, and dates its messages.
+    pub clock: Option<Offset>,
     /// Its creation time, in the format of the servers.
     pub created: String,
     /// Its first message.
@@ -76,7 +78,6 @@ impl Found {
 /// # Errors
 /// [`Error::Server`], also if the client has no permission for the request.
 pub async fn account_used(client: &Client) -> Result<Option<f64>, Error> {
-    let server = |error: &dyn std::fmt::Display| Error::Server(error.to_string());
     let answer = client.request("$JS.API.INFO", bytes::Bytes::new()).await;
     let answer = answer.map_err(|error| server(&error))?;
     let account = serde_json::from_slice(&answer.payload).map_err(|error| server(&error))?;
@@ -100,19 +101,26 @@ fn used_of(account: &serde_json::Value) -> Option<f64> {
 /// [`Error::Missing`], [`Error::Server`].
 pub async fn look(client: &Client, names: &Names) -> Result<Found, Error> {
     let subject = format!("$JS.API.STREAM.INFO.{}", names.stream);
-    let server = |error: &dyn std::fmt::Display| Error::Server(error.to_string());
+    let requested = since_boot();
     let answer = client.request(subject, bytes::Bytes::new()).await;
+    let answered = since_boot();
     let answer = answer.map_err(|error| server(&error))?;
     let info: serde_json::Value =
         serde_json::from_slice(&answer.payload).map_err(|error| server(&error))?;
     if info["error"]["err_code"] == NOT_FOUND {
         return Err(Error::Missing(names.stream.clone()));
     }
+    if is_without_leader(&info) {
+        return Err(Error::Unavailable(WITHOUT_LEADER));
+    }
     let state = &info["state"];
     let number = |name: &str| state[name].as_u64();
     let found = || {
         Some(Found {
-            at: info["ts"].as_str().and_then(|at| at.parse().ok()),
+            clock: info["ts"]
+                .as_str()
+                .and_then(|time| time.parse().ok())
+                .map(|time| Offset::between(requested, time, answered)),
             created: info["created"].as_str()?.to_owned(),
             first: number("first_seq")?,
             last: number("last_seq")?,
@@ -126,6 +134,12 @@ pub async fn look(client: &Client, names: &Names) -> Result<Found, Error> {
         })
     };
     found().ok_or_else(|| server(&info))
+}
+
+/// Whether a server describes its replica of a stream that no server leads: it does not know whether others go on with
+/// the stream, or have no such stream at all.
+fn is_without_leader(info: &serde_json::Value) -> bool {
+    info["cluster"]["name"].is_string() && !info["cluster"]["leader"].is_string()
 }
 
 fn removed(metadata: Option<&str>) -> BTreeSet<String> {
@@ -155,7 +169,7 @@ pub async fn change_removed(
         let nodes: Vec<_> = nodes.into_iter().collect();
         config.metadata.insert(REMOVED.to_owned(), nodes.join(","));
         let changed = context.update_stream(config).await;
-        changed.map_err(|error| Error::Server(error.to_string()))?;
+        changed.map_err(|error| server(&error))?;
         tokio::time::sleep(SETTLE).await;
     }
     let why = format!("{REMOVED} was overwritten {CHANGES} times: try again");
@@ -170,9 +184,7 @@ pub async fn purge(client: &Client, names: &Names, first: u64) -> Result<(), Err
     let context = jetstream::new(client.clone());
     let stream = get(&context, names).await?;
     let purged = stream.purge().sequence(first).await;
-    purged
-        .map(drop)
-        .map_err(|error| Error::Server(error.to_string()))
+    purged.map(drop).map_err(|error| server(&error))
 }
 
 /// Deletes the stream, to recreate it.
@@ -182,9 +194,7 @@ pub async fn purge(client: &Client, names: &Names, first: u64) -> Result<(), Err
 pub async fn delete(client: &Client, names: &Names) -> Result<(), Error> {
     let context = jetstream::new(client.clone());
     let deleted = context.delete_stream(&names.stream).await;
-    deleted
-        .map(drop)
-        .map_err(|error| Error::Server(error.to_string()))
+    deleted.map(drop).map_err(|error| server(&error))
 }
 
 /// Why the stream cannot be used.
@@ -204,9 +214,39 @@ pub enum Error {
         /// The wrong settings, with the right ones.
         problems: Vec<String>,
     },
-    /// A server did not answer, or answered with an error.
+    /// The servers cannot answer at present; a request that changes something may have had an effect. It can be repeated.
+    #[error(
+        "the servers of the log {0}, for example since they elect a leader, which takes 4 to 9 seconds"
+    )]
+    Unavailable(&'static str),
+    /// Fewer servers take part in JetStream than the stream has replicas.
+    #[error("too few servers take part in JetStream for the replicas of the stream")]
+    TooFewServers,
+    /// A server answered with an error.
     #[error("the request for the stream failed: {0}")]
     Server(String),
+}
+
+/// The meaning of an error of the client library or of a server. The library has one error type per request, and all of
+/// them have the same texts.
+pub(crate) fn server(error: &dyn std::fmt::Display) -> Error {
+    let text = error.to_string();
+    let says = |texts: &[&str]| texts.iter().any(|part| text.contains(part));
+    match () {
+        // 10008: JetStream is temporarily unavailable; 10118: no leader. Without a stream's leader nobody receives
+        // messages of its subject.
+        () if says(&["error code 10008", "error code 10118", "\"err_code\":10008"])
+            || says(&["no responders", "no stream found for given subject"]) =>
+        {
+            Error::Unavailable("have no leader at present")
+        }
+        () if says(&["timed out", "timeout"]) => Error::Unavailable("do not answer at present"),
+        // 10005: no suitable peers for placement; 10023, 10074: insufficient resources, insufficient replicas.
+        () if says(&["error code 10005", "error code 10023", "error code 10074"]) => {
+            Error::TooFewServers
+        }
+        () => Error::Server(text),
+    }
 }
 
 /// The settings of the stream.
@@ -319,7 +359,7 @@ pub async fn message(
     match stream.get_raw_message(sequence).await {
         Ok(message) => Ok(Some(message.payload.to_vec())),
         Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => Ok(None),
-        Err(error) => Err(Error::Server(error.to_string())),
+        Err(error) => Err(server(&error)),
     }
 }
 
@@ -330,14 +370,18 @@ pub async fn message(
 pub(crate) async fn get(context: &Context, names: &Names) -> Result<Stream, Error> {
     use jetstream::{ErrorCode, context::GetStreamErrorKind};
     let found = context.get_stream(&names.stream).await;
-    found.map_err(|error| match error.kind() {
+    let found = found.map_err(|error| match error.kind() {
         GetStreamErrorKind::JetStream(error)
             if error.error_code() == ErrorCode::STREAM_NOT_FOUND =>
         {
             Error::Missing(names.stream.clone())
         }
-        _ => Error::Server(error.to_string()),
-    })
+        _ => server(&error),
+    })?;
+    match &found.cached_info().cluster {
+        Some(cluster) if cluster.leader.is_none() => Err(Error::Unavailable(WITHOUT_LEADER)),
+        _ => Ok(found),
+    }
 }
 
 /// Appends a message behind the message `expected`, unless another one follows there already. Returns whether this is
@@ -364,10 +408,10 @@ pub(crate) async fn append(
     // Whatever the reply was: the stored message decides.
     match stream.get_raw_message(expected + 1).await {
         Ok(stored) => Ok(stored.payload[..] == message[..]),
-        Err(error) => Err(Error::Server(match refused {
-            Some(refused) => refused.to_string(),
-            None => error.to_string(),
-        })),
+        Err(error) => Err(match refused {
+            Some(refused) => server(&refused),
+            None => server(&error),
+        }),
     }
 }
 
@@ -386,7 +430,7 @@ pub async fn initialise(
     let stream = match find(&context, names, replicas).await {
         Err(Error::Missing(_)) => {
             let created = context.create_stream(config(names, replicas)).await;
-            created.map_err(|error| Error::Server(error.to_string()))?;
+            created.map_err(|error| server(&error))?;
             find(&context, names, replicas).await?
         }
         found => found?,
@@ -446,6 +490,37 @@ mod tests {
         account["tiers"] = serde_json::json!({"R1": tier(1, 10), "R3": tier(9, 10)});
         assert_eq!(used_of(&account), Some(0.9));
         assert_eq!(used_of(&serde_json::json!({"error": {}})), None);
+    }
+
+    #[test]
+    fn errors_say_what_they_mean_to_an_operator() {
+        let jetstream = |text: &str, code: u64| {
+            format!("jetstream error: {text} (code 503, error code {code})")
+        };
+        for text in [
+            jetstream("JetStream system temporarily unavailable", 10008),
+            "request failed: timed out".to_owned(),
+            "no responders: no responders available".to_owned(),
+            "no stream found for given subject".to_owned(),
+        ] {
+            let error = server(&text);
+            assert!(matches!(error, Error::Unavailable(_)), "{text}: {error}");
+            assert!(!error.to_string().contains("error"), "{error}");
+        }
+        let placed = server(&jetstream("no suitable peers for placement", 10005));
+        assert!(matches!(placed, Error::TooFewServers));
+        assert!(matches!(server(&"stream name in use"), Error::Server(_)));
+    }
+
+    #[test]
+    fn a_replica_without_a_leader_is_not_taken_for_the_stream() {
+        let info = |cluster: serde_json::Value| serde_json::json!({ "cluster": cluster });
+        let alone = serde_json::json!({"name": "quota", "replicas": [{"name": "s2"}]});
+        assert!(is_without_leader(&info(alone)));
+        let led = serde_json::json!({"name": "quota", "leader": "s2"});
+        assert!(!is_without_leader(&info(led)));
+        // A single server.
+        assert!(!is_without_leader(&serde_json::json!({})));
     }
 
     #[test]

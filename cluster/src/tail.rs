@@ -10,7 +10,7 @@ use quota_semantics::Timestamp;
 
 use crate::{
     Names,
-    stream::{self, Error, Found},
+    stream::{self, Error, Found, server},
     wall,
 };
 
@@ -101,8 +101,4 @@ pub async fn claim(
     let stream = stream::get(&context, names).await?;
     let claim = format!("{CLAIM}{claimant}").into_bytes();
     stream::append(&context, &stream, names, found.last, claim).await
-}
-
-fn server(error: &impl ToString) -> Error {
-    Error::Server(error.to_string())
 }

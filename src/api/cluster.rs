@@ -24,10 +24,10 @@ impl From<Error> for Problem {
         let reason = match &error {
             Error::NotLeader => Reason::NotLeader,
             // The handover may still happen: no node may repeat the request by itself.
-            Error::NotTaken(_) => Reason::OutcomeUnknown,
+            Error::NotTaken(_) | Error::Servers(_) => Reason::OutcomeUnknown,
             Error::Busy => Reason::Overloaded,
             Error::UnknownNode(_) => Reason::Invalid,
-            Error::Refused(_) => Reason::Conflict,
+            Error::CannotLead(..) | Error::Refused(_) => Reason::Conflict,
         };
         Self::new(reason, error.to_string())
     }

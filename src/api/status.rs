@@ -35,8 +35,13 @@ fn member(cluster: &Cluster) -> ClusterMember {
 
 /// `GET /v1/status`
 pub(super) async fn status(State(app): State<App>, caller: Principal) -> Result<Response, Problem> {
-    let read = app.ledger.read(|state| (sources(state), state.head()));
-    let (sources, as_of) = read.await?;
+    let no_grants = app.cluster.as_ref().and_then(Cluster::no_grants);
+    let view = |state: &state::State| (sources(state), state.head());
+    let (sources, as_of) = match no_grants {
+        // A leader that is cut off would wait in vain until it is certain that no other node leads.
+        Some(_) => app.ledger.peek(view),
+        None => app.ledger.read(view).await?,
+    };
     let first: Sequence = app.reader.first_sequence();
     let oldest = walk(&app, caller.name(), (first, Order::Asc), 1, |entry| {
         Some(AsOf {
@@ -58,6 +63,7 @@ pub(super) async fn status(State(app): State<App>, caller: Principal) -> Result<
         oldest: oldest_of(oldest.await.map(|(walk, _)| walk)),
         caught_up: app.sources.are_caught_up(),
         disk_low: app.ledger.is_disk_low(),
+        no_grants,
         sources,
         cluster: app.cluster.as_ref().map(member),
         as_of: answer::as_of(as_of),

@@ -113,11 +113,19 @@ impl Cluster {
         // No read has a use for a body. Kept while this node catches up, an unread one would be memory that nothing
         // counts: HTTP/2 receives as much of a body as the window has room for.
         let (mut parts, _) = request.into_parts();
-        if let Some(least) = take_min_sequence(&mut parts) {
-            let Ok(least) = least.parse() else {
-                let detail = format!("min_sequence: {least:?} is no sequence");
-                return Problem::new(Reason::Malformed, detail).into_response();
-            };
+        let least = match take_min_sequence(&mut parts) {
+            Some(least) => match least.parse() {
+                Ok(least) => Some(least),
+                Err(_) => {
+                    let detail = format!("min_sequence: {least:?} is no sequence");
+                    return Problem::new(Reason::Malformed, detail).into_response();
+                }
+            },
+            // A leader knows what there is not.
+            None if self.0.ledger.decides() => None,
+            None => sequence(&parts),
+        };
+        if let Some(least) = least {
             let reached = self.0.ledger.wait_durable(least);
             if !matches!(
                 tokio::time::timeout(self.0.forward_timeout, reached).await,
@@ -180,6 +188,7 @@ impl Cluster {
         }
         let until = Instant::now() + self.0.forward_timeout;
         let mut is_unknown = false;
+        let mut made_in_part = None;
         let mut asked: u32 = 0;
         loop {
             if self.0.ledger.decides() {
@@ -188,7 +197,7 @@ impl Cluster {
                     None => return response,
                     Some(Undecided::All | Undecided::NotReady) => asked += 1,
                     Some(Undecided::Part) if !is_idempotent => return response,
-                    Some(Undecided::Part) => is_unknown = true,
+                    Some(Undecided::Part) => made_in_part = Some(response),
                 }
             } else if let Some(leader) = self.other_leader() {
                 match self
@@ -207,7 +216,7 @@ impl Cluster {
                 asked = 0;
             }
             if (is_unknown && !is_idempotent) || Instant::now() >= until {
-                return self.no_answer(is_unknown);
+                return made_in_part.unwrap_or_else(|| self.no_answer(is_unknown));
             }
             let pause = pause_after(asked).min(until.saturating_duration_since(Instant::now()));
             match self.0.ledger.decides() {
@@ -370,6 +379,15 @@ fn take_min_sequence(parts: &mut Parts) -> Option<String> {
     Some(least)
 }
 
+/// The entry whose state a query is about: this node may not have it yet. The handler reports what it cannot read.
+fn sequence(parts: &Parts) -> Option<u64> {
+    let mut pairs = parts.uri.query()?.split('&');
+    pairs
+        .find_map(|pair| pair.strip_prefix("sequence="))?
+        .parse()
+        .ok()
+}
+
 /// How long a write waits for a leader: slightly less than the request timeout.
 pub(super) fn timeout(request_timeout: Duration) -> Duration {
     request_timeout.mul_f64(OVER)
@@ -419,6 +437,19 @@ mod tests {
         });
         assert!((10..30).contains(&attempts.count()));
         assert_eq!(pause_after(u32::MAX / 100), ASK);
+    }
+
+    #[test]
+    fn the_entry_that_a_query_is_about_is_found() {
+        for (uri, found) in [
+            ("/v1/usage?sequence=7", Some(7)),
+            ("/v1/usage?limit=2&sequence=7&continue=a", Some(7)),
+            ("/v1/usage?sequence=x", None),
+            ("/v1/usage?min_sequence=7", None),
+            ("/v1/usage", None),
+        ] {
+            assert_eq!(sequence(&parts(uri)), found, "{uri}");
+        }
     }
 
     #[test]

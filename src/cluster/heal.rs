@@ -29,6 +29,9 @@ impl Cluster {
             )));
         }
         let end = shared.ledger.durable();
+        if let Some(why) = self.server_apart().await {
+            return Err(refused(why));
+        }
         // An empty stream was made and the ledger not begun in it, by a node that ended then, or whose servers did not
         // answer in time. Only one beginning can be stored there, so it needs no claim.
         let found = self.found().await?.filter(|found| found.last > 0);

@@ -4,6 +4,7 @@
 //! the daemon: a follower applies the log and forwards writes to the leader; the leader decides.
 
 mod checks;
+mod clocks;
 mod digests;
 mod disk;
 mod forward;
@@ -11,8 +12,8 @@ mod heal;
 mod join;
 mod peers;
 mod purge;
+mod servers;
 mod status;
-mod storage;
 mod task;
 mod view;
 
@@ -29,7 +30,7 @@ use anyhow::Context as _;
 use async_nats::Client;
 use futures::future::{FutureExt as _, join_all};
 use parking_lot::Mutex;
-use quota_cluster::{BookmarkFile, Handle, Names, stream};
+use quota_cluster::{BookmarkFile, Handle, Names, Offset, stream};
 use quota_journal::{FileJournal, FileReader};
 use quota_replication::{Identity, LedgerId, NodeName, Role};
 use quota_service::health::Health;
@@ -41,7 +42,7 @@ pub(crate) use peers::FromNode;
 pub use task::Running;
 pub use view::View;
 
-use self::{digests::Digests, peers::Peers};
+use self::{digests::Digests, peers::Peers, servers::Servers};
 use crate::{
     config::{self, Config},
     exit::{Exit, Failure, OrExit as _},
@@ -83,6 +84,8 @@ struct Shared {
     followed: Mutex<String>,
     /// Why there is no member.
     waits_for: Mutex<String>,
+    /// The clock of the server that leads the stream; none before it was read.
+    servers_clock: Mutex<Option<Offset>>,
     /// Why this node must not lead because of its clock.
     clock: Mutex<Option<String>>,
     digests: Digests,
@@ -92,8 +95,8 @@ struct Shared {
     is_disk_barred: AtomicBool,
     /// Since when there has been no stream, or it has ended before the position that this node has read.
     short_since: Mutex<Option<Instant>>,
-    /// The used share of storage of the fullest server; none while unknown.
-    storage_used: Mutex<Option<f64>>,
+    /// The servers of the log.
+    servers: Mutex<Servers>,
     peers: Peers,
     /// How long a write waits for a leader.
     forward_timeout: Duration,
@@ -124,12 +127,18 @@ pub enum Error {
     /// There is no other node of this name.
     #[error("{0} is no other node of cluster.peers")]
     UnknownNode(String),
+    /// The target node cannot lead.
+    #[error("{0} cannot take the lead: {1}")]
+    CannotLead(NodeName, String),
     /// The target node did not take over in time: any node may lead now.
     #[error("{0} has not taken over within {TAKE_OVER:?}")]
     NotTaken(NodeName),
     /// Pending appends did not become durable in time; this node goes on leading.
     #[error("decisions are on their way since {DRAIN:?}: this node goes on leading")]
     Busy,
+    /// The servers did not answer: the change may have been made. The request can be repeated.
+    #[error("{0}; the command can be repeated")]
+    Servers(String),
     /// The request is not needed or could lose entries, the servers or the stream are not fit for a ledger, or a request to
     /// the servers failed: the text says why.
     #[error("{0}")]
@@ -138,7 +147,10 @@ pub enum Error {
 
 impl From<stream::Error> for Error {
     fn from(error: stream::Error) -> Self {
-        Self::Refused(error.to_string())
+        match error {
+            stream::Error::Unavailable(_) => Self::Servers(error.to_string()),
+            error => Self::Refused(error.to_string()),
+        }
     }
 }
 
@@ -177,16 +189,20 @@ impl Cluster {
             member: watch::Sender::new(None),
             followed: Mutex::default(),
             waits_for: Mutex::new("starting".to_owned()),
+            servers_clock: Mutex::default(),
             clock: Mutex::new(Some("its clock was not compared yet".to_owned())),
             digests: Digests::default(),
             is_disk_barred: AtomicBool::new(false),
             short_since: Mutex::default(),
-            storage_used: Mutex::default(),
+            servers: Mutex::default(),
             peers,
             forward_timeout: forward::timeout(config.limits.request_timeout.get()),
             transfer: tokio::sync::Mutex::default(),
             term_began: Mutex::new(None),
         }));
+        let most = cluster.0.settings.max_clock_skew.get().as_millis();
+        let most = i64::try_from(most).unwrap_or(i64::MAX - 1);
+        cluster.0.ledger.clock().limit(most);
         let leading = cluster.clone();
         let confirm = move || leading.clone().confirm_read().boxed();
         cluster.0.ledger.confirm_reads_by(confirm);
@@ -213,6 +229,12 @@ impl Cluster {
             Err(_) if !ledger.decides() => Ok(()),
             Err(_) => Err(Unavailable::NotLeader),
         }
+    }
+
+    /// The id of the ledger: of the stream that this node follows, or of its replica.
+    fn ledger_id(&self) -> Option<LedgerId> {
+        let followed = self.view().ledger;
+        followed.or_else(|| self.0.bookmark_file.read().ok().flatten()?.ledger)
     }
 
     fn member(&self) -> Option<Handle> {
@@ -259,6 +281,15 @@ impl Cluster {
         clock.or_else(|| self.0.ledger.is_disk_low().then_some(Obstacle::DiskLow))
     }
 
+    /// Why nothing is granted, as far as this node can tell; none if requests are granted.
+    #[must_use]
+    pub(crate) fn no_grants(&self) -> Option<String> {
+        match self.obstacle() {
+            Some(Obstacle::NotReady(why)) => Some(why),
+            _ => None,
+        }
+    }
+
     /// Sets the metrics to the status of this node; called at each scrape.
     pub(crate) fn set_metrics(&self) {
         let view = self.view();
@@ -294,6 +325,13 @@ impl Cluster {
     /// [`Error`].
     pub async fn transfer(&self, to: &str) -> Result<(), Error> {
         let to = self.other(to)?;
+        match self.query(&to).await.problem {
+            Some(why) => Err(Error::CannotLead(to, why)),
+            None => self.transfer_to(to).await,
+        }
+    }
+
+    async fn transfer_to(&self, to: NodeName) -> Result<(), Error> {
         let _one = self.0.transfer.lock().await;
         let member = self.member().ok_or(Error::NotLeader)?;
         if member.status.borrow().role != Role::Leader {
@@ -353,7 +391,11 @@ impl Cluster {
         stand.sort_by_key(|node| node.disk_low);
         for other in &stand {
             let other = &other.name;
-            match self.transfer(other).await {
+            let transferred = match self.other(other) {
+                Ok(other) => self.transfer_to(other).await,
+                Err(error) => Err(error),
+            };
+            match transferred {
                 Ok(()) => return tracing::info!(to = other, "leadership transferred"),
                 Err(Error::NotLeader) => return,
                 Err(error) => tracing::warn!(to = other, %error, "handover failed"),

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use futures::future::join_all;
 use http::{HeaderMap, Method};
 use quota_client::wire::{self, ClusterNode, ReplicaEnd};
+use quota_cluster::wall;
 use quota_replication::NodeName;
 
 use super::{
@@ -26,7 +27,8 @@ impl Cluster {
         let (view, obstacle) = (self.view(), self.obstacle());
         wire::Cluster {
             node: self.0.node.to_string(),
-            ledger: view.ledger.map(|ledger| ledger.to_string()),
+            ledger: self.ledger_id().map(|ledger| ledger.to_string()),
+            servers: self.servers(),
             nodes: vec![ClusterNode {
                 name: self.0.node.to_string(),
                 role: view.role_name().to_owned(),
@@ -40,6 +42,7 @@ impl Cluster {
                     age_seconds: view.age.map(|age| age.as_secs_f64()),
                 }),
                 durable_stream_sequence: view.noted,
+                clock: Some(wall()),
                 version: Some(super::VERSION.to_owned()),
                 digests: self.0.digests.own(),
                 problem: obstacle.as_ref().map(ToString::to_string),

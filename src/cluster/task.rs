@@ -6,11 +6,7 @@ use std::{
 };
 
 use anyhow::anyhow;
-use quota_cluster::{
-    ApplyError, BookmarkFileError, Driver, Ended, Host,
-    skew::{self, Measured},
-    stream,
-};
+use quota_cluster::{ApplyError, BookmarkFileError, Driver, Ended, Host, stream};
 use quota_journal::{Durable, StoredBatch};
 use quota_replication::{Position, Settings};
 use tokio::task::JoinHandle;
@@ -27,8 +23,8 @@ use crate::{
 /// Poll interval while there is no stream.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How often clocks are compared.
-const COMPARE: Duration = Duration::from_secs(5);
+/// How often the stream is checked.
+const CHECK: Duration = Duration::from_secs(5);
 
 /// How often a follower polls for messages for which it received no hint.
 const POLL: u64 = 100;
@@ -85,7 +81,9 @@ impl Cluster {
         tokio::spawn(stop.clone().run_until_cancelled_owned(self.clone().purge()));
         let watched = self.clone().watch_disk();
         tokio::spawn(stop.clone().run_until_cancelled_owned(watched));
-        let watched = self.clone().watch_storage();
+        let watched = self.clone().watch_servers();
+        tokio::spawn(stop.clone().run_until_cancelled_owned(watched));
+        let watched = self.clone().watch_clock();
         tokio::spawn(stop.clone().run_until_cancelled_owned(watched));
         let (cluster, stopped) = (self.clone(), stop.clone());
         let task = tokio::spawn(async move {
@@ -202,7 +200,11 @@ impl Cluster {
         let (driver, member) = Driver::new(
             shared.client.clone(),
             shared.names.clone(),
-            (self.identity(), self.settings()),
+            (
+                self.identity(),
+                self.settings(),
+                shared.ledger.clock().clone(),
+            ),
             (file, position),
             host,
         )
@@ -216,7 +218,7 @@ impl Cluster {
         }
         Ok(tokio::select! {
             ended = driver.run() => ended,
-            ended = self.compare_clocks(created) => ended,
+            ended = self.watch_stream(created) => ended,
         })
     }
 
@@ -318,33 +320,25 @@ impl Cluster {
         }
     }
 
-    /// Bars a node with a wrong clock from leading: its reservations would expire too early, or far too late. Ends when
-    /// the stream is no longer the one that was made at `created`, or there has been none for [`AHEAD`]: a leader of a
-    /// stream that is gone must not keep other nodes from recreating it.
-    async fn compare_clocks(&self, created: &str) -> Ended {
+    /// Ends when the stream is no longer the one that was made at `created`, or there has been none for [`AHEAD`]: a leader
+    /// of a stream that is gone must not keep other nodes from recreating it. Meanwhile reads the clock of the servers.
+    async fn watch_stream(&self, created: &str) -> Ended {
         let shared = &self.0;
-        let most = shared.settings.max_clock_skew.get().as_millis();
-        let most = i64::try_from(most).unwrap_or(i64::MAX);
         loop {
             let read = self.view().stream;
-            let wait = match skew::measure(&shared.client, &shared.names).await {
-                Ok(measured) if measured.created != created => return Ended::Rebuilt,
-                Ok(Measured { skew, last, .. }) => {
-                    let is_short = last < read;
+            let wait = match stream::look(&shared.client, &shared.names).await {
+                Ok(found) if found.created != created => return Ended::Rebuilt,
+                Ok(found) => {
+                    let is_short = found.last < read;
                     self.judge_stream(is_short);
-                    let why = skew.is_beyond(most).then(|| {
-                        format!(
-                            "its clock is {} ms ahead of the servers' (at most {most} ms either way)",
-                            skew.ahead
-                        )
-                    });
-                    metrics::cluster_clock_skew(skew.ahead);
-                    if let Some(member) = self.member() {
-                        member.set_skew(skew);
+                    if let Some(clock) = found.clock {
+                        *shared.servers_clock.lock() = Some(clock);
+                        if let Some(member) = self.member() {
+                            member.set_servers_clock(clock);
+                        }
                     }
-                    self.judge_clock(why);
                     // A stream that has lost messages may be recreated at any moment.
-                    if is_short { LOOK } else { COMPARE }
+                    if is_short { LOOK } else { CHECK }
                 }
                 Err(stream::Error::Missing(_)) => {
                     self.judge_stream(true);
@@ -354,7 +348,7 @@ impl Cluster {
                     }
                     LOOK
                 }
-                // This also happens while the stream has no leader: the last measurement stays in force.
+                // This also happens while the stream has no leader: the last result stays in force.
                 Err(_) => LOOK,
             };
             tokio::time::sleep(wait).await;
@@ -369,18 +363,6 @@ impl Cluster {
             false => None,
         };
         drop(short_since);
-        self.set_bar();
-    }
-
-    fn judge_clock(&self, why: Option<String>) {
-        let mut clock = self.0.clock.lock();
-        if let Some(why) = &why
-            && clock.as_ref() != Some(why)
-        {
-            tracing::warn!("this node cannot lead: {why}");
-        }
-        *clock = why;
-        drop(clock);
         self.set_bar();
     }
 }

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use quota_cluster::servers::Condition;
 use quota_replication::{Counts, Role};
 use quota_service::metrics::Label as _;
 
 use super::{
-    labels::{ClusterAppend, ClusterRole},
+    labels::{ClusterAppend, ClusterRole, LogServer},
     table,
 };
 
@@ -42,7 +43,21 @@ pub fn cluster(
     }
 }
 
-/// How many milliseconds this node's clock is ahead of the servers'.
+/// How many servers of the log are in which condition.
+pub fn cluster_servers<'a>(conditions: impl Iterator<Item = &'a Condition>) {
+    let places = conditions.map(|condition| match condition {
+        Condition::Healthy => LogServer::Healthy,
+        Condition::Unhealthy(_) | Condition::Apart => LogServer::Unhealthy,
+        Condition::Unreachable => LogServer::Unreachable,
+    });
+    let places: Vec<_> = places.collect();
+    for each in LogServer::ALL {
+        let count = places.iter().filter(|place| *place == each).count() as u64;
+        table::CLUSTER_SERVERS.record([each.text()], count);
+    }
+}
+
+/// How many milliseconds this node's clock is ahead of the other nodes'.
 pub fn cluster_clock_skew(milliseconds: i64) {
     table::CLUSTER_CLOCK_SKEW.record([], milliseconds as f64 / 1_000.0);
 }

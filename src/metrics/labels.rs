@@ -309,6 +309,16 @@ labels! {
         Leader = "leader",
     }
 
+    /// The condition of a server that holds the log of a cluster.
+    LogServer {
+        /// It works.
+        Healthy = "healthy",
+        /// It runs, and does not work for the log.
+        Unhealthy = "unhealthy",
+        /// It does not answer.
+        Unreachable = "unreachable",
+    }
+
     /// Unusual events of appends to the log of a cluster.
     ClusterAppend {
         /// The outcome was ambiguous.

@@ -20,12 +20,12 @@ use metrics_exporter_prometheus::{BuildError, PrometheusHandle};
 use parking_lot::RwLock;
 use quota_service::metrics::{Metric, builder};
 
-pub use cluster::{cluster, cluster_clock_skew, cluster_stream};
+pub use cluster::{cluster, cluster_clock_skew, cluster_servers, cluster_stream};
 pub use domain::{recorded, refused};
 pub use labels::{
     AuditEvent, AuthRefusal, CheckpointPlace, ClusterAppend, ClusterRole, Correction,
-    CorrectionCause, Decision, Digest, Forwarded, Limit, Listener, Operation, Outcome, Part,
-    Rejection, RelistRequest, Relisted, ReservationState, Source, StateLock,
+    CorrectionCause, Decision, Digest, Forwarded, Limit, Listener, LogServer, Operation, Outcome,
+    Part, Rejection, RelistRequest, Relisted, ReservationState, Source, StateLock,
 };
 pub use quotas::QuotaSource;
 pub use record::*;

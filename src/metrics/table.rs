@@ -10,8 +10,9 @@ use quota_service::{
 
 use super::labels::{
     AuditEvent, AuthRefusal, CheckpointPlace, ClusterAppend, ClusterRole, Correction,
-    CorrectionCause, Decision, DecisionReason, Digest, Forwarded, Limit, Listener, Operation,
-    Outcome, Part, Rejection, RelistRequest, Relisted, ReservationState, Source, StateLock,
+    CorrectionCause, Decision, DecisionReason, Digest, Forwarded, Limit, Listener, LogServer,
+    Operation, Outcome, Part, Rejection, RelistRequest, Relisted, ReservationState, Source,
+    StateLock,
 };
 
 /// From what memory takes to what a disk in trouble takes.
@@ -68,7 +69,7 @@ metric_table! { pub const ALL:
     CLUSTER_APPENDS Gauge [was: ClusterAppend] "quota_ledger_cluster_appends"
         "Appends since this node last began to follow, by outcome."
     CLUSTER_CLOCK_SKEW Gauge "quota_ledger_cluster_clock_skew_seconds"
-        "How far this node's clock is ahead of the servers' (negative: behind). Above cluster.max_clock_skew, either way, the node does not lead."
+        "How far this node's clock was ahead of the median of all nodes' clocks at the last comparison (negative: behind). Above cluster.max_clock_skew, either way, the node decides nothing and does not lead."
     CLUSTER_DIGESTS Counter cluster_digest[outcome: Digest]() "quota_ledger_cluster_digest_comparisons_total"
         "Comparisons of the digest of this node's state with those of other nodes at the same entry, by outcome."
     CLUSTER_STREAM_BYTES Gauge "quota_ledger_cluster_stream_bytes"
@@ -77,6 +78,8 @@ metric_table! { pub const ALL:
         "The first message of the stream, as of the leader's last check; earlier ones were purged."
     CLUSTER_STORAGE_USED Gauge cluster_storage_used(share: f64) "quota_ledger_cluster_storage_used_ratio"
         "The share of the servers' storage, or of the limit of the account or the stream, that is used where it is fullest; at 1 appends are refused."
+    CLUSTER_SERVERS Gauge [condition: LogServer] "quota_ledger_cluster_servers"
+        "Servers of the log by condition, as of this node's last check of cluster.monitoring."
     CLUSTER_FORWARDED Counter cluster_forwarded[outcome: Forwarded]() "quota_ledger_cluster_forwarded_total"
         "Requests that were forwarded to the leader, by outcome."
     ENDED_RESERVATIONS_BYTES Gauge ended_reservations_bytes(bytes: u64) "quota_ledger_ended_reservations_bytes"

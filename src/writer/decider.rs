@@ -7,6 +7,7 @@ use std::{
 };
 
 use parking_lot::RwLock;
+use quota_cluster::WallClock;
 use quota_core::{decide, state::State};
 use quota_journal::Journal;
 use quota_ledger::group_commit::{DUE_AT_ONCE, GroupCommit, SealedBatch};
@@ -60,6 +61,7 @@ pub(super) struct Decider<J> {
     watermark: Arc<Watermark>,
     options: Options,
     batching: Batching,
+    clock: Arc<WallClock>,
     group_commit: GroupCommit<Answer>,
     /// Whether due events of the last check remain unrecorded.
     more_is_due: bool,
@@ -71,7 +73,7 @@ impl<J: Journal> Decider<J> {
         syncer: Arc<Syncer<J>>,
         state: Arc<RwLock<State>>,
         watermark: Arc<Watermark>,
-        options: Options,
+        (options, clock): (Options, Arc<WallClock>),
         batching: Batching,
     ) -> Self {
         watermark.follow(&state.read());
@@ -83,6 +85,7 @@ impl<J: Journal> Decider<J> {
             watermark,
             group_commit: open_batch(&options, &batching),
             batching,
+            clock,
             more_is_due: false,
             options,
         }
@@ -179,10 +182,17 @@ impl<J: Journal> Decider<J> {
 
     /// Decides a group: first due events, then the jobs that were taken. Answers whether jobs were put back.
     fn sit(&mut self, gate: Gate) -> bool {
+        let Some(now) = self.clock.now() else {
+            // Nothing may be dated by it: another node decides.
+            self.more_is_due = false;
+            self.inbox.suspend();
+            self.taken.clear();
+            return false;
+        };
+        let now = now.whole_microseconds();
         let state = self.state.clone();
         let mut state = state.write();
         let began = Instant::now();
-        let now = now();
         let watermark = self.watermark.get();
         let policy = &self.options.policy;
         // While the gate is closing, the next leader records due events.

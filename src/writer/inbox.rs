@@ -53,6 +53,8 @@ struct Waiting {
     gate: Gate,
     /// The state may be wrong: the gate is not opened any more.
     is_barred: bool,
+    /// The clock is wrong: the gate is not opened until it is right.
+    is_suspended: bool,
     /// Whether the gate that is being shut can be opened again: no other node has led since.
     may_stay_open: bool,
     /// How often the gate was opened.
@@ -91,6 +93,10 @@ pub(super) enum WakeCondition {
 }
 
 impl Waiting {
+    const fn must_not_decide(&self) -> bool {
+        self.is_barred || self.is_suspended
+    }
+
     fn idle_now(&self) -> Idle {
         Idle {
             since: Instant::now(),
@@ -145,6 +151,7 @@ impl Inbox {
                 ended: false,
                 gate,
                 is_barred: false,
+                is_suspended: false,
                 may_stay_open: false,
                 term: 0,
                 sleeps_for: None,
@@ -160,7 +167,7 @@ impl Inbox {
     /// this may not be recorded yet, and the decision may be durable.
     pub(super) fn why_dropped(&self) -> Unavailable {
         let waiting = self.waiting.lock();
-        let is_alone = waiting.term == 0 && !waiting.is_barred;
+        let is_alone = waiting.term == 0 && !waiting.must_not_decide();
         match waiting.closed || waiting.ended || is_alone {
             true => Unavailable::Stopped,
             false => Unavailable::NotLeader,
@@ -202,7 +209,7 @@ impl Inbox {
     /// barred meanwhile, they are dropped.
     pub(super) fn put_back(&self, taken: &mut VecDeque<lanes::Waiting>) {
         let mut waiting = self.waiting.lock();
-        if waiting.is_barred {
+        if waiting.must_not_decide() {
             drop(waiting);
             taken.clear();
             return;
@@ -326,7 +333,7 @@ impl Inbox {
             closed: waiting.closed,
             more: waiting.jobs.ready() > 0,
             gate: waiting.gate,
-            is_barred: waiting.is_barred,
+            is_barred: waiting.must_not_decide(),
         })
     }
 }

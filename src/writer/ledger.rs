@@ -10,6 +10,7 @@ use std::{
 
 use futures::{TryFutureExt as _, future::BoxFuture};
 use parking_lot::RwLock;
+use quota_cluster::WallClock;
 use quota_core::{
     decide::Policy,
     event::Sequence,
@@ -50,6 +51,7 @@ pub struct Ledger {
     /// How often the state was rebuilt without decisions that it had held.
     pub(super) rebuilt: Arc<AtomicU64>,
     pub(super) confirm_read: Arc<OnceLock<ConfirmRead>>,
+    pub(super) clock: Arc<WallClock>,
 }
 
 /// For whom a decision is made.
@@ -397,6 +399,12 @@ impl Ledger {
     #[must_use]
     pub fn watermark(&self) -> &Watermark {
         &self.watermark
+    }
+
+    /// The clock by which decisions are dated.
+    #[must_use]
+    pub(crate) const fn clock(&self) -> &Arc<WallClock> {
+        &self.clock
     }
 
     /// Accepts no more decisions. Waiting ones are still made.

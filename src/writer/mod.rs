@@ -20,7 +20,7 @@ mod watermark;
 use std::sync::{Arc, OnceLock, atomic::AtomicBool};
 
 use parking_lot::{Mutex, RwLock};
-use quota_cluster::ReplicatedJournal;
+use quota_cluster::{ReplicatedJournal, WallClock};
 use quota_core::{decide::Policy, state::State, transaction::WriteTransaction};
 use quota_journal::{Durable, Journal};
 use quota_ledger::group_commit::BATCH_BYTES;
@@ -202,12 +202,13 @@ fn start_at<J: Journal + 'static>(
         failed: Mutex::new(Some(Box::new(failed))),
         error: Mutex::new(None),
     });
+    let clock = Arc::new(WallClock::default());
     let decider = Decider::new(
         inbox.clone(),
         syncer.clone(),
         state.clone(),
         watermark.clone(),
-        options,
+        (options, clock.clone()),
         batching,
     );
     let syncs = syncer.clone();
@@ -227,6 +228,7 @@ fn start_at<J: Journal + 'static>(
         policy,
         rebuilt: Arc::default(),
         confirm_read: Arc::default(),
+        clock,
     };
     let threads = Threads {
         decider,

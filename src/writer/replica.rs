@@ -166,6 +166,22 @@ impl<J: Journal + 'static> Replica<J> {
         self.ledger.inbox.bar();
     }
 
+    /// As [`Replica::bar`], until [`Replica::resume`].
+    pub fn suspend(&self) {
+        self.ledger.inbox.suspend();
+    }
+
+    /// Decisions can be made again once this node leads.
+    pub fn resume(&self) {
+        self.ledger.inbox.resume();
+    }
+
+    /// Whether decisions were suspended: by [`Replica::suspend`], or by the writer, since its clock is wrong.
+    #[must_use]
+    pub fn is_suspended(&self) -> bool {
+        self.ledger.inbox.is_suspended()
+    }
+
     /// Another node leads: drops decisions that are not durable. Answers whether there may have been any: then
     /// [`Replica::rebuild`] has to follow.
     pub async fn void(&self) -> PendingDecisions {

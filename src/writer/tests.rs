@@ -76,6 +76,18 @@ fn block_on<F: Future>(future: F) -> F::Output {
     runtime.unwrap().block_on(future)
 }
 
+#[test]
+fn nothing_is_dated_by_a_clock_that_is_not_known_to_be_right() {
+    let (ledger, threads) = started();
+    let head = || block_on(ledger.decide(|context| context.transaction.now()));
+    assert!(head().is_ok());
+    ledger.clock().limit(500);
+    assert_eq!(head(), Err(Unavailable::NotLeader));
+    assert!(!ledger.decides());
+    ledger.close();
+    threads.join().unwrap();
+}
+
 /// A decision that is being made until it is told to end, so that what is sent meanwhile waits together.
 fn held(
     ledger: &Ledger,

@@ -8,7 +8,8 @@ use crate::{
     scratch,
     support::{
         cluster::NODES,
-        nodes::{Nodes, Part, Setup},
+        linear::clients::set_quotas,
+        nodes::{Cut, Nodes, Part, Setup},
         quotad::{REQUEST, agent},
     },
     wait_until,
@@ -45,6 +46,69 @@ fn a_node_does_not_take_a_server_without_a_majority_for_the_log() {
         .iter()
         .for_each(|server| cluster.signal(*server, Signal::CONT));
     wait_until("every node answers reads again", all_answer);
+}
+
+/// So many entries take a node several reads of the log.
+const MISSED: usize = 600;
+
+#[test]
+fn a_node_that_starts_answers_no_reads_from_before_its_start() {
+    let directory = scratch();
+    let mut cluster = Nodes::start(directory.path(), Setup::default());
+    let leader = cluster.leader();
+    let late = (leader + 1) % NODES;
+    cluster.wait_until_same();
+    cluster.kill(Part::Node(late));
+    set_quotas(&cluster.daemon(leader).api, MISSED);
+    let (before, _) = cluster.end(leader).unwrap();
+    cluster.cut(Part::Node(late), Cut::Slow, false);
+    cluster.start_node(late);
+    let mut refused = 0;
+    wait_until("it answers reads", || {
+        let url = format!("{}/v1/usage?limit=1", cluster.daemon(late).api);
+        let mut answer = agent(REQUEST).get(url).call().unwrap();
+        if answer.status() == 503 {
+            refused += 1;
+            return false;
+        }
+        let age = answer.headers()["replica-age"].to_str().unwrap().to_owned();
+        let text = answer.body_mut().read_to_string().unwrap();
+        let usage: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let sequence = usage["asOf"]["sequence"].as_u64().unwrap();
+        assert!(
+            sequence >= before,
+            "entry {sequence} of {before}, said to be {age} old"
+        );
+        true
+    });
+    assert!(refused > 0, "it was never seen while it caught up");
+    let url = format!(
+        "{}/v1/usage?limit=1&sequence={before}",
+        cluster.daemon(late).api
+    );
+    assert_eq!(agent(REQUEST).get(url).call().unwrap().status(), 200);
+}
+
+#[test]
+fn an_entry_that_a_follower_lacks_is_no_mistake_of_the_caller() {
+    let directory = scratch();
+    let setup = Setup {
+        limits: "request_timeout = \"2s\"\n".to_owned(),
+        ..Setup::default()
+    };
+    let cluster = Nodes::start(directory.path(), setup);
+    let leader = cluster.leader();
+    let follower = (leader + 1) % NODES;
+    let ask = |node: usize| {
+        let url = format!("{}/v1/usage?sequence=99999999", cluster.daemon(node).api);
+        let mut answer = agent(REQUEST).get(url).call().unwrap();
+        let status = answer.status().as_u16();
+        (status, answer.body_mut().read_to_string().unwrap())
+    };
+    let (status, text) = ask(follower);
+    assert_eq!((status, text.contains("Behind")), (503, true), "{text}");
+    let (status, text) = ask(leader);
+    assert_eq!((status, text.contains("Malformed")), (400, true), "{text}");
 }
 
 /// The age of a node's replica by its answer to a read, in milliseconds; none if the answer is 503.

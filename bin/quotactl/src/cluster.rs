@@ -62,6 +62,12 @@ fn status(session: &Session) -> Outcome {
     session
         .output
         .line(one_line(&format!("Ledger: {ledger}")))?;
+    for server in &cluster.servers {
+        if let Some(problem) = &server.problem {
+            let line = format!("Server {}: {problem}", server.name);
+            session.output.line(one_line(&line))?;
+        }
+    }
     session.output.table(&table(&cluster.nodes))
 }
 
@@ -93,9 +99,7 @@ fn table(nodes: &[ClusterNode]) -> Table {
             node.role.clone(),
             node.term.to_string(),
             replica.map_or_else(dash, |replica| replica.sequence.to_string()),
-            replica.map_or_else(dash, |replica| {
-                format!("{} ago", age::span(now.since(replica.time)))
-            }),
+            replica.map_or_else(dash, |replica| age::ago(replica.time, now)),
             replica
                 .and_then(|replica| replica.age_seconds)
                 .map_or_else(dash, |seconds| format!("{seconds:.1}s")),

@@ -45,7 +45,9 @@ fn summary(server: &str, status: &Status) -> Vec<String> {
         (_, true) => "reads some namespaces",
         (..) => "reads nothing",
     };
+    let no_grants = status.no_grants.as_ref().map(|why| format!("no: {why}"));
     let grants = match (status.caught_up, status.disk_low, status.lagging) {
+        _ if no_grants.is_some() => no_grants.as_deref().unwrap_or_default(),
         (false, ..) => "no: the sources are not caught up with since the start",
         (_, true, _) => "no: the disk is low",
         (_, _, true) => "yes, but a source of events is behind",
@@ -63,8 +65,8 @@ fn summary(server: &str, status: &Status) -> Vec<String> {
         match status.as_of.sequence {
             0 => "Entries:  none yet".to_owned(),
             last => format!(
-                "Entries:  {first} to {last}, the last {} ago",
-                age::span(now.since(status.as_of.time))
+                "Entries:  {first} to {last}, the last {}",
+                age::ago(status.as_of.time, now)
             ),
         },
     ]
@@ -83,10 +85,9 @@ fn sources(sources: &[Source]) -> Table {
             source
                 .position
                 .map_or_else(|| "-".to_owned(), |position| position.to_string()),
-            source.time.map_or_else(
-                || "-".to_owned(),
-                |time| format!("{} ago", age::span(now.since(time))),
-            ),
+            source
+                .time
+                .map_or_else(|| "-".to_owned(), |time| age::ago(time, now)),
             source
                 .watermarks
                 .iter()

@@ -10,11 +10,26 @@ use super::is_false;
 pub struct Cluster {
     /// The node that answered the request.
     pub node: String,
-    /// The id of the replicated ledger; absent until the node has read the first message of the stream.
+    /// The id of the replicated ledger; absent until the node has a replica, or has read the first message of the stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ledger: Option<String>,
+    /// The servers that hold the log, as the answering node sees them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<ClusterServer>,
     /// The status of all nodes, sorted by name; only of the answering node, if another node sent the request.
     pub nodes: Vec<ClusterNode>,
+}
+
+/// A server that holds the log.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterServer {
+    /// The name of the server, or its address while it has not answered yet.
+    pub name: String,
+    /// Why the server does not work for the log; absent if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
 }
 
 /// One node of a cluster.
@@ -42,6 +57,9 @@ pub struct ClusterNode {
     /// The stream sequence up to which the replica is durable: after a restart the node reads the messages after it.
     #[serde(default)]
     pub durable_stream_sequence: u64,
+    /// The time by the node's clock, with which the other nodes compare theirs; absent if the node is unreachable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock: Option<Timestamp>,
     /// The version of `quotad` on the node; absent if the node is unreachable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,

@@ -18,8 +18,8 @@ mod status;
 mod usage;
 
 pub use cluster::{
-    Cluster, ClusterNode, HealRequest, RemoveRequest, ReplicaEnd, ReplicatedLedger, StateDigest,
-    TransferRequest,
+    Cluster, ClusterNode, ClusterServer, HealRequest, RemoveRequest, ReplicaEnd, ReplicatedLedger,
+    StateDigest, TransferRequest,
 };
 pub use correction::{
     Compared, ComparedQuota, Corrected, CorrectionOutcome, CorrectionRequest, CorrectionsAnswer,

@@ -22,6 +22,9 @@ pub struct Status {
     /// Whether disk space is low. Meanwhile the daemon grants nothing.
     #[serde(default, skip_serializing_if = "is_false")]
     pub disk_low: bool,
+    /// Why the cluster grants nothing, as far as this node can tell; absent if it does, or for a single daemon.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_grants: Option<String>,
     /// The sources of events.
     pub sources: Vec<Source>,
     /// The node's role in its cluster; absent for a single daemon.

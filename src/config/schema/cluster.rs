@@ -48,7 +48,7 @@ pub struct Cluster {
     pub lease: Period,
     /// An append without an answer for so long is ambiguous.
     pub ack_wait: Period,
-    /// A node whose clock differs by more from that of the servers does not lead.
+    /// A node whose clock differs by more from the median of the nodes' clocks does not lead.
     pub max_clock_skew: Period,
     /// A follower that may be further behind answers no reads.
     pub max_read_age: Period,

@@ -39,7 +39,7 @@ impl Inbox {
     /// Begins to make decisions, unless barred. The state equals the journal.
     pub(in crate::writer) fn open(&self) {
         let mut waiting = self.waiting.lock();
-        if waiting.is_barred {
+        if waiting.must_not_decide() {
             return;
         }
         waiting.term += 1;
@@ -61,8 +61,27 @@ impl Inbox {
 
     /// Shuts the gate for good, whichever node leads: undecided jobs are dropped.
     pub(in crate::writer) fn bar(&self) {
+        self.stop_deciding(|waiting| waiting.is_barred = true);
+    }
+
+    /// As [`Inbox::bar`], until [`Inbox::resume`].
+    pub(in crate::writer) fn suspend(&self) {
+        self.stop_deciding(|waiting| waiting.is_suspended = true);
+    }
+
+    /// The gate can be opened again.
+    pub(in crate::writer) fn resume(&self) {
+        self.waiting.lock().is_suspended = false;
+    }
+
+    /// Whether the gate was shut until [`Inbox::resume`].
+    pub(in crate::writer) fn is_suspended(&self) -> bool {
+        self.waiting.lock().is_suspended
+    }
+
+    fn stop_deciding(&self, mark: impl FnOnce(&mut Waiting)) {
         let mut waiting = self.waiting.lock();
-        waiting.is_barred = true;
+        mark(&mut waiting);
         waiting.may_stay_open = false;
         let dropped = std::mem::take(&mut waiting.jobs);
         if waiting.gate == Gate::Open {

@@ -76,6 +76,32 @@ fn what_is_barred_drops_what_waits_and_is_not_opened_again() {
 }
 
 #[test]
+fn what_is_suspended_drops_what_waits_and_is_opened_again_only_afterwards() {
+    let inbox = Inbox::new(8, Gate::Shut);
+    inbox.open();
+    push(&inbox).unwrap();
+    inbox.suspend();
+    let (woken, taken) = wait(&inbox, JOBS, LONG).unwrap();
+    assert_eq!(
+        (woken.gate, woken.is_barred, taken),
+        (Gate::Closing, true, 0)
+    );
+    inbox.has_shut();
+    inbox.stay_open();
+    inbox.open();
+    assert_eq!(push(&inbox), Err(Unavailable::NotLeader));
+    inbox.resume();
+    inbox.open();
+    push(&inbox).unwrap();
+    // What is barred for good is not resumed.
+    inbox.bar();
+    inbox.has_shut();
+    inbox.resume();
+    inbox.open();
+    assert_eq!(push(&inbox), Err(Unavailable::NotLeader));
+}
+
+#[test]
 fn what_a_node_without_others_drops_is_not_said_to_be_undecided() {
     let inbox = Inbox::new(8, Gate::Open);
     assert_eq!(inbox.why_dropped(), Unavailable::Stopped);

@@ -64,6 +64,8 @@ def nats(port, subject, payload=b""):
 class Cluster:
     # Further keys of `cluster.*`.
     settings = ""
+    # Whether each server's routes contain its own one.
+    has_own_route = True
 
     def __init__(self, home):
         self.home = home
@@ -80,16 +82,20 @@ class Cluster:
     def start_servers(self):
         self.servers = [self.start_server(at) for at in NODES]
 
+    def kill_server(self, at):
+        self.servers[at].kill()
+        self.servers[at].wait()
+
     def kill_servers(self):
-        for process in self.servers:
-            process.kill()
-            process.wait()
+        for at in NODES:
+            self.kill_server(at)
 
     def start_nodes(self):
         self.nodes = [self.start_node(at) for at in NODES]
 
     def start_server(self, at):
-        routes = ", ".join(f"nats://127.0.0.1:{port}" for port in self.routes)
+        ports = [self.routes[to] for to in NODES if to != at or self.has_own_route]
+        routes = ", ".join(f"nats://127.0.0.1:{port}" for port in ports)
         file = self.home / f"nats-{at}.conf"
         file.write_text(
             f"server_name: s{at}\nlisten: 127.0.0.1:{self.clients[at]}\nhttp: 127.0.0.1:{self.monitoring[at]}\n"
@@ -185,9 +191,11 @@ class Small(Cluster):
 class Case(unittest.TestCase):
     """Servers, and nodes that are not started yet."""
 
+    kind = Small
+
     def setUp(self):
         self.directory = tempfile.TemporaryDirectory()
-        self.cluster = Small(Path(self.directory.name))
+        self.cluster = self.kind(Path(self.directory.name))
         self.addCleanup(self.directory.cleanup)
         self.addCleanup(self.cluster.end)
         self.addCleanup(self.report)
@@ -249,6 +257,20 @@ class Case(unittest.TestCase):
     def quotactl(self, at, *command):
         server = f"http://127.0.0.1:{self.cluster.api[at]}"
         return subprocess.run([QUOTACTL, "--server", server, *command], capture_output=True, text=True, env={})
+
+    def heal(self, nodes, command):
+        """Tries again until one of the nodes has made the stream anew."""
+        said = []
+
+        def is_healed():
+            tried = [self.quotactl(at, *command) for at in nodes]
+            said[:] = [each.stderr for each in tried]
+            return any(each.returncode == 0 for each in tried)
+
+        try:
+            until("the stream is made anew", is_healed)
+        except AssertionError as error:
+            raise AssertionError(said) from error
 
     def kill(self, at):
         self.cluster.nodes[at].kill()

@@ -8,7 +8,7 @@ import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from nodes import NODES, Case, ask, nats, until
+from nodes import NODES, Case, Small, ask, nats, until
 
 STREAM = "QL_main_0"
 
@@ -19,7 +19,7 @@ class Monitoring(ThreadingHTTPServer):
 
     def __init__(self, of):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.of, self.then = of, None
+        self.of, self.then, self.is_unhealthy = of, None, False
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
 
@@ -28,15 +28,115 @@ class Handler(BaseHTTPRequestHandler):
         then, self.server.then = self.server.then, None
         if then:
             then()
+        status = 200
         with urllib.request.urlopen(f"http://127.0.0.1:{self.server.of}{self.path}", timeout=10) as answer:
             text = answer.read()
-        self.send_response(200)
+        if self.path == "/healthz" and self.server.is_unhealthy:
+            status, text = 503, b'{"status": "unavailable", "error": "write error: no space left on device"}'
+        self.send_response(status)
         self.send_header("content-length", str(len(text)))
         self.end_headers()
         self.wfile.write(text)
 
     def log_message(self, *_):
         pass
+
+
+class WithoutOwnRoutes(Small):
+    has_own_route = False
+
+
+class TwoServersLost(Case):
+    kind = WithoutOwnRoutes
+
+    def meta_leader(self, at):
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.cluster.monitoring[at]}/jsz", timeout=10) as answer:
+            return json.load(answer).get("meta_cluster", {}).get("leader")
+
+    def test_the_server_that_kept_its_data_is_named_and_without_it_the_stream_is_made_anew(self):
+        self.begin()
+        self.grant(2)
+        until("the replicas are the same", self.cluster.same)
+        ledger = ask(self.cluster.api[0], "GET", "/v1/cluster")[1]["ledger"]
+        self.cluster.kill_servers()
+        for at in (0, 1):
+            shutil.rmtree(self.cluster.home / f"nats-{at}")
+            self.cluster.servers[at] = self.cluster.start_server(at)
+        until("two servers have begun a group", lambda: self.meta_leader(0) in ("s0", "s1"))
+        self.cluster.servers[2] = self.cluster.start_server(2)
+        command = ("cluster", "heal", "--ledger", ledger)
+        said = []
+
+        def is_named():
+            said[:] = [self.quotactl(at, *command) for at in NODES]
+            self.answer = [each.stderr for each in said]
+            return all(each.returncode != 0 and "server s2: " in each.stderr for each in said)
+
+        until("every node names the server", is_named)
+        self.assertIn("store_dir aside", said[0].stderr)
+
+        def is_shown():
+            self.answer = self.quotactl(1, "cluster", "status").stdout
+            return f"Ledger: {ledger}" in self.answer and "Server s2: " in self.answer
+
+        until("the status names the ledger and the server", is_shown)
+        status = self.quotactl(1, "status")
+        self.assertIn("Grants:   no: ", status.stdout, status.stderr)
+        self.cluster.kill_server(2)
+        (self.cluster.home / "nats-2").rename(self.cluster.home / "aside-2")
+        self.cluster.servers[2] = self.cluster.start_server(2)
+        self.heal([0], command)
+        self.cluster.leader()
+        self.grant(1)
+        until("the replicas are the same", self.cluster.same)
+        self.check_held()
+        self.assertIn("Grants:   yes", self.quotactl(1, "status").stdout)
+
+
+class Servers(Case):
+    def shown(self, line):
+        self.answer = self.quotactl(0, "cluster", "status").stdout
+        return line in self.answer
+
+    def count(self, condition):
+        return self.cluster.metric(0, "quota_ledger_cluster_servers", f'{{condition="{condition}"}}')
+
+    def test_a_server_that_is_down_or_does_not_work_is_named(self):
+        monitoring = Monitoring(self.cluster.monitoring[0])
+        self.addCleanup(monitoring.server_close)
+        self.addCleanup(monitoring.shutdown)
+        self.cluster.looked_at[0] = monitoring.server_port
+        self.begin()
+        until("all servers are healthy", lambda: self.count("healthy") == 3)
+        self.assertFalse(self.shown("Server s"))
+        monitoring.is_unhealthy = True
+        until("a server is named that does not work", lambda: self.shown("Server s0: it is not healthy"))
+        self.assertEqual((self.count("healthy"), self.count("unhealthy")), (2, 1))
+        self.assertIn("no space left on device", self.cluster.log(0))
+        monitoring.is_unhealthy = False
+        self.cluster.kill_server(2)
+        until("a server is named that is down", lambda: self.shown("Server s2: it does not answer"))
+        self.assertEqual(self.count("unreachable"), 1)
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.cluster.admin[0]}/readyz?verbose", timeout=10) as ready:
+            self.assertIn("server s2: it does not answer", ready.read().decode())
+        self.cluster.servers[2] = self.cluster.start_server(2)
+        until("none is named", lambda: not self.shown("Server s"))
+
+    def test_commands_say_what_keeps_them_from_being_carried_out(self):
+        self.begin()
+        leader = self.cluster.leader()
+        dead = (leader + 1) % 3
+        self.kill(dead)
+        refused = self.quotactl(leader, "cluster", "transfer", f"n{dead}")
+        self.assertNotEqual(refused.returncode, 0)
+        self.assertIn(f"n{dead} cannot take the lead: it does not answer", refused.stderr)
+        self.assertNotIn("try again", refused.stderr)
+        for at in (0, 1):
+            self.cluster.kill_server(at)
+        refused = self.quotactl(leader, "cluster", "remove", f"n{dead}")
+        self.assertNotEqual(refused.returncode, 0)
+        self.assertIn("the servers of the log", refused.stderr)
+        self.assertNotIn("jetstream", refused.stderr.lower())
 
 
 class Heal(Case):
@@ -75,20 +175,6 @@ class Heal(Case):
 
         until("the nodes see that the stream has lost its end", is_short)
         return ledger
-
-    def heal(self, nodes, command):
-        """Tries again until one of the nodes has made the stream anew."""
-        said = []
-
-        def is_healed():
-            tried = [self.quotactl(at, *command) for at in nodes]
-            said[:] = [each.stderr for each in tried]
-            return any(each.returncode == 0 for each in tried)
-
-        try:
-            until("the stream is made anew", is_healed)
-        except AssertionError as error:
-            raise AssertionError(said) from error
 
     def info(self):
         return nats(self.cluster.clients[0], f"$JS.API.STREAM.INFO.{STREAM}")

@@ -30,7 +30,7 @@ pub(crate) fn reservation(session: &Session, uid: &str) -> Outcome {
 
 fn lines(reservation: &Reservation<'_>) -> Vec<(&'static str, String)> {
     let now = age::now();
-    let ago = |time| format!("{time} ({} ago)", age::span(now.since(time)));
+    let ago = |time| format!("{time} ({})", age::ago(time, now));
     let Holder {
         api_version,
         kind,

@@ -128,14 +128,10 @@ impl WallClock {
             return Some(wall());
         }
         let agreed = self.agreed.load(Ordering::Acquire);
-        let (now, since_boot) = (wall(), signed(since_boot()));
-        let is_right = agreed != UNKNOWN && is_within(milliseconds(now) - since_boot, agreed, most);
+        let (now, offset) = read();
+        let is_right = agreed != UNKNOWN && offset.abs_diff(agreed) <= most.unsigned_abs();
         is_right.then_some(now)
     }
-}
-
-const fn is_within(own: i64, agreed: i64, most: i64) -> bool {
-    own.abs_diff(agreed) <= most.unsigned_abs()
 }
 
 /// The median of this machine's offset and those of others. Of an even number of clocks the one farther from this
@@ -151,8 +147,32 @@ fn median(own: i64, others: &[Offset]) -> i64 {
         .unwrap_or(own)
 }
 
+/// How often both clocks are read anew if the process was interrupted meanwhile.
+const READINGS: usize = 3;
+
+/// The time of day, and how many milliseconds it is ahead of the time since boot.
+fn read() -> (Timestamp, i64) {
+    let reading = || {
+        let before = since_boot();
+        let now = wall();
+        let took = since_boot() - before;
+        (took, now, milliseconds(now) - signed(before))
+    };
+    let mut best = reading();
+    for _ in 1..READINGS {
+        if best.0 <= 1 {
+            break;
+        }
+        best = [best, reading()]
+            .into_iter()
+            .min_by_key(|it| it.0)
+            .unwrap_or(best);
+    }
+    (best.1, best.2)
+}
+
 fn own_offset() -> i64 {
-    milliseconds(wall()) - signed(since_boot())
+    read().1
 }
 
 fn milliseconds(time: Timestamp) -> i64 {

@@ -35,8 +35,8 @@ impl Cluster {
             // A leader whose writer has stopped gives up the lead first, however right its clock is again.
             let leads = self.view().role == Some(Role::Leader);
             if self.wrong_clock().is_none() && !(leads && self.0.replica.is_suspended()) {
-                self.judge_clock(None);
                 self.0.replica.resume();
+                self.judge_clock(None);
             }
             tokio::time::sleep(LOOK).await;
         }

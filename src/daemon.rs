@@ -35,6 +35,7 @@ use crate::{
     routes::Route,
     server::{Bound, Hosts, Options, descriptors, tls::Tls},
     shutdown::{self, Signals},
+    supervisor,
     writer::Ledger,
 };
 use ledger::{Opened, close, open};
@@ -62,12 +63,26 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
     recovering.pass();
     let maintenance =
         Maintenance::new(opened.ledger.clone(), opened.reader.clone(), config.clone());
-    let maintained = tokio::spawn(maintenance.clone().run(stop.clone()));
-    tokio::spawn(disk_space_guard(&config, &opened.ledger, &readiness)?.run(stop.clone()));
-    tokio::spawn(stop_waiting_for_space(
+    let maintained = supervisor::spawn(
+        "the maintenance",
+        stop.clone(),
+        maintenance.clone().run(stop.clone()),
+    );
+    supervisor::spawn_until(
+        "the watch on the journal",
+        stop.clone(),
+        maintenance.clone().watch_journal(),
+    );
+    supervisor::spawn(
+        "the watch on the disk",
+        stop.clone(),
+        disk_space_guard(&config, &opened.ledger, &readiness)?.run(stop.clone()),
+    );
+    supervisor::spawn(
+        "the wait for the stop",
         signals.stop.clone(),
-        opened.ledger.clone(),
-    ));
+        stop_waiting_for_space(signals.stop.clone(), opened.ledger.clone()),
+    );
     let signer = sign(&config, &opened, &stop).await?;
     let charging = charging(&config)?;
     let (cluster, member) = join(&config, &opened, &readiness, &metrics).await?.unzip();
@@ -103,7 +118,11 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
     readiness.register_computed("quota-plugin", move || health.plugin_health());
     let is_shared = config.quotas.adopt && !config.quotas.plugin_is_off;
     if is_shared && config.admission.listen.is_some() {
-        tokio::spawn(hook.clone().detect_shared_quotas(stop.clone()));
+        supervisor::spawn(
+            "the search for shared quotas",
+            stop.clone(),
+            hook.clone().detect_shared_quotas(stop.clone()),
+        );
     }
     let kube = Kube::start(opened.ledger.clone(), (&*config).into(), stop.clone());
     let routes = || routes::of_api(app.clone(), hook.clone(), kube.clone(), readiness.clone());
@@ -116,7 +135,11 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
         .with_refusals(kube::refused)
         .in_cluster(cluster.clone());
     let options = options(&config).draining_on(signals.stop.clone());
-    let served = tokio::spawn(api.serve(router, options, tls, stop.clone()));
+    let served = supervisor::spawn(
+        "the listener of the API",
+        stop.clone(),
+        api.serve(router, options, tls, stop.clone()),
+    );
     let hook = Router::new(routes::of_webhook(hook)).in_cluster(cluster.clone());
     let webhook = start_webhook(&config, hook, authenticator, &signals, stop.clone())?;
     draining.pass();
@@ -212,7 +235,7 @@ async fn record_rules(
         return rules::record(config, charging, ledger).await;
     }
     let recorded = rules::record_while_leading(config.clone(), charging.clone(), ledger.clone());
-    tokio::spawn(stop.clone().run_until_cancelled_owned(recorded));
+    supervisor::spawn_until("the recording of rules", stop.clone(), recorded);
     Ok(())
 }
 
@@ -264,12 +287,11 @@ fn serve_nodes(
     let bound = bind("cluster.listen", address)?;
     let router = Router::new(routes).for_nodes_of(cluster.clone());
     let options = Options::new(Listener::Peers, config);
-    Ok(tokio::spawn(bound.serve(
-        router,
-        options,
-        tls,
+    Ok(supervisor::spawn(
+        "the listener for other nodes",
         stop.clone(),
-    )))
+        bound.serve(router, options, tls, stop.clone()),
+    ))
 }
 
 /// Serves probes and scrapes: from the start, so during recovery as well, to the end of the drain.
@@ -291,11 +313,13 @@ fn start_admin(
         Router::new(routes::of_admin(render(metrics), readiness.clone())),
         options,
         None,
-        closing,
+        closing.clone(),
     );
     let metrics = metrics.clone();
-    tokio::spawn(run_every(METRICS_UPKEEP, move || metrics.run_upkeep()));
-    Ok((address, tokio::spawn(served)))
+    let upkeep = run_every(METRICS_UPKEEP, move || metrics.run_upkeep());
+    supervisor::spawn_until("the upkeep of metrics", closing.clone(), upkeep);
+    let served = supervisor::spawn("the admin listener", closing, served);
+    Ok((address, served))
 }
 
 /// Renders the metrics for the listener.
@@ -338,7 +362,8 @@ fn listeners(config: &Config) -> usize {
 }
 
 fn follow_files(files: impl Followed + 'static, signals: &Signals) {
-    tokio::spawn(follow(files, signals.reload.clone(), signals.stop.clone()));
+    let following = follow(files, signals.reload.clone(), signals.stop.clone());
+    supervisor::spawn("the reload of files", signals.stop.clone(), following);
 }
 
 /// The authenticator and the TLS of the API. Both follow changes of their files.
@@ -380,8 +405,9 @@ fn start_webhook(
         // Audit events release capacity, so they are taken from nobody who is not known.
         None => router.with_authenticator_at(audit::ROUTE, authenticator.or_nobody()),
     };
-    let served = bound.serve(router, options, Some(tls), stop);
-    Ok(Some((address, tokio::spawn(served))))
+    let served = bound.serve(router, options, Some(tls), stop.clone());
+    let served = supervisor::spawn("the listener of the webhook", stop, served);
+    Ok(Some((address, served)))
 }
 
 /// Signs checkpoints, if a key is configured.
@@ -399,8 +425,20 @@ async fn sign(
         return Ok(None);
     };
     let places = places(config).await?;
-    let signing = signer.run(places, stop.clone());
-    Ok(Some(tokio::spawn(signing)))
+    let stop = stop.clone();
+    let signing = {
+        let stop = stop.clone();
+        async move {
+            // It may give up, with an error in the log.
+            signer.run(places, stop.clone()).await;
+            stop.cancelled().await;
+        }
+    };
+    Ok(Some(supervisor::spawn(
+        "the signing of checkpoints",
+        stop,
+        signing,
+    )))
 }
 
 /// The destinations of checkpoints.

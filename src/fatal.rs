@@ -63,6 +63,13 @@ pub(crate) fn ledger_removed(lock: &Path) -> ! {
     std::process::exit(exit_code.into());
 }
 
+/// Ends the process because a task has ended without which it must not go on.
+pub(crate) fn task_ended(name: &str, why: &str) -> ! {
+    let exit_code = Exit::Failure.code();
+    tracing::error!(task = name, why, exit_code, "a task ended unexpectedly");
+    std::process::exit(exit_code.into());
+}
+
 /// Ends the process when the thread or the task that holds this panics: the process would go on without that part, half
 /// changed, and no caller would be answered any more. Durable entries are recovered at the next start.
 pub(crate) struct EndOnPanic;

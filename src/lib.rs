@@ -34,6 +34,7 @@ pub mod router;
 pub mod routes;
 pub mod run;
 pub mod server;
+mod supervisor;
 mod ui;
 pub mod watches;
 mod whole_body;

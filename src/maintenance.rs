@@ -29,6 +29,9 @@ const COMPACTION: Duration = Duration::from_secs(60);
 /// How often the free space is looked at while relists are finished.
 const DISK_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
+/// How often the journal is looked at for a failure in the background.
+const JOURNAL_CHECK_INTERVAL: Duration = Duration::from_millis(200);
+
 /// The wait before a failed snapshot is retried.
 const SNAPSHOT_RETRY: Duration = Duration::from_secs(60);
 
@@ -120,7 +123,6 @@ impl Maintenance {
                 }
             }
             self.record_figures().await;
-            self.stop_if_poisoned();
         }
     }
 
@@ -200,10 +202,15 @@ impl Maintenance {
         }
     }
 
-    /// A background thread of the journal may fail while nothing is being written.
-    fn stop_if_poisoned(&self) {
-        if let Some(error) = self.reader.poisoned() {
-            fatal::journal_stopped(&error);
+    /// Ends the process when a background thread of the journal has failed: nothing may be written for long, so that the
+    /// writer would not notice.
+    pub(crate) async fn watch_journal(self) {
+        let mut ticks = tokio::time::interval(JOURNAL_CHECK_INTERVAL);
+        loop {
+            ticks.tick().await;
+            if let Some(error) = self.reader.poisoned() {
+                fatal::journal_stopped(&error);
+            }
         }
     }
 

@@ -92,12 +92,13 @@ fn log_panic(info: &panic::PanicHookInfo<'_>) {
         location,
         backtrace = %std::backtrace::Backtrace::capture(),
         "panicked: {}",
-        message_of(info.payload()),
+        panic_message(info.payload()),
     );
 }
 
 /// The message of a panic: a literal, or a formatted text.
-fn message_of(payload: &(dyn Any + Send)) -> &str {
+#[must_use]
+pub fn panic_message(payload: &(dyn Any + Send)) -> &str {
     let literal = payload.downcast_ref::<&str>().copied();
     literal
         .or_else(|| payload.downcast_ref::<String>().map(String::as_str))

@@ -8,7 +8,7 @@ use tokio::{sync::Notify, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use super::destination::{ATTEMPT, Destination, Signed};
-use crate::metrics;
+use crate::{metrics, supervisor};
 
 /// Most checkpoints that wait for a destination. A new one displaces the oldest, since the new one covers more.
 const PENDING_MAX: usize = 1000;
@@ -75,7 +75,11 @@ impl Delivery {
     pub(super) fn begin(place: Destination) -> Self {
         let outbox = Arc::<Outbox>::default();
         let ends = CancellationToken::new();
-        let task = tokio::spawn(run(place.clone(), Arc::clone(&outbox), ends.clone()));
+        let task = supervisor::spawn(
+            "the delivery of checkpoints",
+            ends.clone(),
+            run(place.clone(), Arc::clone(&outbox), ends.clone()),
+        );
         Self {
             place,
             outbox,

@@ -16,7 +16,7 @@ use super::{AHEAD, Cluster, DRAIN, disk, join};
 use crate::{
     config::Period,
     exit::{Exit, Failure},
-    fatal, history, metrics,
+    fatal, history, metrics, supervisor,
     writer::PendingDecisions,
 };
 
@@ -77,14 +77,14 @@ impl Cluster {
         }
         let stop = CancellationToken::new();
         let compared = self.clone().compare_digests();
-        tokio::spawn(stop.clone().run_until_cancelled_owned(compared));
-        tokio::spawn(stop.clone().run_until_cancelled_owned(self.clone().purge()));
+        supervisor::spawn_until("the comparison of digests", stop.clone(), compared);
+        supervisor::spawn_until("the purge of the log", stop.clone(), self.clone().purge());
         let watched = self.clone().watch_disk();
-        tokio::spawn(stop.clone().run_until_cancelled_owned(watched));
+        supervisor::spawn_until("the watch on the nodes' disks", stop.clone(), watched);
         let watched = self.clone().watch_servers();
-        tokio::spawn(stop.clone().run_until_cancelled_owned(watched));
+        supervisor::spawn_until("the watch on the servers of the log", stop.clone(), watched);
         let watched = self.clone().watch_clock();
-        tokio::spawn(stop.clone().run_until_cancelled_owned(watched));
+        supervisor::spawn_until("the watch on the nodes' clocks", stop.clone(), watched);
         let (cluster, stopped) = (self.clone(), stop.clone());
         let task = tokio::spawn(async move {
             let _guard = fatal::EndOnPanic;

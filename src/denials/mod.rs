@@ -126,7 +126,10 @@ pub(crate) fn start(file: &Path, bounds: Bounds) -> std::io::Result<(Denials, Jo
     let log = DenialLog::open(file, bounds, crate::clock::now())?;
     let thread = std::thread::Builder::new()
         .name("denials".into())
-        .spawn(move || log.run(&inbox))?;
+        .spawn(move || {
+            let _guard = crate::fatal::EndOnPanic;
+            log.run(&inbox);
+        })?;
     Ok((Denials(messages), thread))
 }
 

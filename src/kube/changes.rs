@@ -33,7 +33,7 @@ use super::{
     resource::{Key, Record},
     status::{Failure, Result},
 };
-use crate::writer::Ledger;
+use crate::{supervisor, writer::Ledger};
 
 pub(super) use deletions::Deletion;
 use deletions::Deletions;
@@ -97,7 +97,7 @@ impl Changes {
             stop,
         });
         let (followed, ledger) = (changes.clone(), ledger.clone());
-        tokio::spawn(async move {
+        let following = async move {
             loop {
                 let batch = tokio::select! {
                     () = followed.stop.cancelled() => return,
@@ -113,7 +113,8 @@ impl Changes {
                     Err(RecvError::Closed) => return,
                 }
             }
-        });
+        };
+        supervisor::spawn("the watch feed", changes.stop.clone(), following);
         changes
     }
 

@@ -1,7 +1,12 @@
 //! Background work of an open journal: prepare the next segment, sync written batches, flush frames into the current
 //! epoch, seal full epochs. Threads run it; each step is a function that tests call directly.
 
-use std::{sync::Arc, thread::JoinHandle, time::Duration};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    thread::JoinHandle,
+    time::Duration,
+};
 
 use super::{
     Durable, Error, Operation,
@@ -176,7 +181,14 @@ impl Maintenance {
         let store = Arc::clone(&self.store);
         let thread = std::thread::Builder::new()
             .name(name.to_owned())
-            .spawn(move || run(&store))
+            .spawn(move || {
+                // Without this thread the writer would wait for it for ever.
+                if catch_unwind(AssertUnwindSafe(|| run(&store))).is_err() {
+                    let panicked = std::io::Error::other("a background thread panicked");
+                    let error = Error::io(&store.directory, Operation::Flush, panicked);
+                    store.lifecycle.poison(&error);
+                }
+            })
             .map_err(|source| Error::io(&self.store.directory, Operation::StartThread, source))?;
         self.threads.push(thread);
         Ok(())

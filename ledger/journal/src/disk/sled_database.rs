@@ -126,6 +126,9 @@ impl Database for SledDatabase {
             }
             Ok(())
         })?;
+        // sled writes on threads of its own, and reports an error there only to a later call: of a disk that was full,
+        // long after it has room again.
+        guard(&self.directory, Operation::Flush, || self.database.flush())?;
         // A small part each time: a sync of everything at the end would delay those of the write-ahead log.
         self.sync_log()
     }
@@ -277,6 +280,32 @@ mod tests {
             let found = database.key_at_or_below(&[200]).unwrap();
             assert_eq!(found, Some(vec![round]));
         }
+    }
+
+    /// The test runs itself as a process that may not write large files.
+    #[test]
+    fn an_insert_reports_the_failure_of_a_write_in_the_background() {
+        const PLACE: &str = "QUOTA_JOURNAL_TEST_SMALL_FILES";
+        if let Some(place) = std::env::var_os(PLACE) {
+            let database = SledDatabase::open(Path::new(&place)).unwrap();
+            let pairs = (0..50u8).map(|key| (vec![key], vec![key; 4000])).collect();
+            let error = database.insert(pairs).unwrap_err();
+            assert!(error.is_failed_write(), "{error}");
+            // Closing would write once more.
+            std::process::exit(0);
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let name = "disk::sled_database::tests::an_insert_reports_the_failure_of_a_write_in_the_background";
+        let own = std::env::current_exe().unwrap();
+        let mut shell = std::process::Command::new("sh");
+        shell.args([
+            "-c",
+            "trap '' XFSZ; ulimit -f 200; exec \"$0\" --exact \"$1\"",
+        ]);
+        shell.arg(own).arg(name).env(PLACE, directory.path());
+        let output = shell.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{said}");
     }
 
     #[test]

@@ -110,6 +110,11 @@ impl Chunk {
         self.items.push(Item::Rejected { letter, resource });
     }
 
+    /// Counts a message that reports nothing.
+    pub(crate) const fn add_ignored(&mut self) {
+        self.ignored += 1;
+    }
+
     /// Records that positions of a source were lost before they could be consumed. Must be called before events after
     /// the gap are added.
     pub(crate) fn add_gap(&mut self, source: &Name, positions: RangeInclusive<u64>) {

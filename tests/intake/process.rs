@@ -1,5 +1,7 @@
 //! The whole daemon against a real nats-server, killed without a chance to tidy up.
 
+mod broken;
+mod markers;
 mod watermarks;
 
 use std::path::Path;

@@ -2,7 +2,7 @@
 
 use std::{iter::Peekable, sync::Arc};
 
-use async_nats::{HeaderMap, jetstream::Message};
+use async_nats::HeaderMap;
 use bytes::Bytes;
 use futures::{FutureExt as _, Stream, StreamExt as _};
 use quota_core::{
@@ -11,7 +11,7 @@ use quota_core::{
 };
 use quota_semantics::{Name, Timestamp};
 
-use super::{Ended, Intake, position::MessagePosition};
+use super::{Ended, Intake, message::Delivered, position::MessagePosition};
 use crate::{
     clock::now,
     intake::{
@@ -87,10 +87,9 @@ impl<'a> Gather<'a> {
 
     /// Waits for a message, and takes all available messages, up to a full chunk. Cancel safe: no message is lost if
     /// the future is dropped while it waits.
-    pub(super) async fn receive<S, E>(&mut self, messages: &mut S) -> Result<(), Ended>
+    pub(super) async fn receive<S>(&mut self, messages: &mut S) -> Result<(), Ended>
     where
-        S: Stream<Item = Result<Message, E>> + Unpin,
-        E: std::error::Error + Send + Sync + 'static,
+        S: Stream<Item = Result<Delivered, Ended>> + Unpin,
     {
         if self.reading.is_none() {
             let message = messages.next().await;
@@ -127,15 +126,13 @@ impl<'a> Gather<'a> {
         Some(Piece { chunk, consumed })
     }
 
-    fn open<E>(&mut self, message: Option<Result<Message, E>>, now: Timestamp) -> Result<(), Ended>
-    where
-        E: std::error::Error + Send + Sync + 'static,
-    {
-        let message = message
-            .ok_or(Ended::Incomplete)?
-            .map_err(Ended::failed("receive messages"))?;
-        let place = message.reply.as_deref().and_then(MessagePosition::read);
-        let place = place.ok_or(Ended::NoPlace)?;
+    fn open(
+        &mut self,
+        message: Option<Result<Delivered, Ended>>,
+        now: Timestamp,
+    ) -> Result<(), Ended> {
+        let message = message.ok_or(Ended::Incomplete)??;
+        let place = message.position;
         let gap = self
             .follower
             .take(place.consumer_sequence, place.stream_sequence)
@@ -145,9 +142,8 @@ impl<'a> Gather<'a> {
             self.chunk.add_gap(&self.intake.source, gap);
             self.intake.publishers.want_all();
         }
-        self.meet(&message.subject);
-        let events = self.events(&message, now).peekable();
-        let payload = message.message.payload;
+        let payload = message.payload.clone();
+        let events = self.events(message, now).peekable();
         self.reading = Some(Reading {
             events,
             message: Read { place, payload },
@@ -162,22 +158,33 @@ impl<'a> Gather<'a> {
         }
     }
 
-    fn events(&mut self, message: &Message, now: Timestamp) -> Events {
+    fn events(&mut self, message: Delivered, now: Timestamp) -> Events {
         let Intake {
             reader,
             settings,
             source,
             ..
         } = self.intake;
-        let payload = message.payload.clone();
-        let refused = match payload.len() {
-            length if length > settings.max_message_bytes.as_usize() => {
+        if message.is_marker() {
+            self.chunk.add_ignored();
+            return reader.read(Bytes::new(), now);
+        }
+        if message.unreadable.is_none() {
+            self.meet(&message.subject);
+        }
+        let payload = message.payload;
+        let refused = match (payload.len(), message.unreadable) {
+            (length, _) if length > settings.max_message_bytes.as_usize() => {
                 limit_reached(Limit::MaxMessageBytes);
                 Some((
                     Rejection::TooLarge,
                     format!("{length} bytes are more than nats.max_message_bytes"),
                 ))
             }
+            (_, Some(reason)) => Some((
+                Rejection::Malformed,
+                format!("the message cannot be read: {reason}"),
+            )),
             _ if payload.trim_ascii().is_empty() => {
                 Some((Rejection::Malformed, "the message is empty".to_owned()))
             }

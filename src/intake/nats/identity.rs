@@ -1,13 +1,13 @@
 //! Checks whether a stream is still the one that the cursor refers to.
 
-use async_nats::jetstream::stream::{RawMessageErrorKind, Stream};
+use async_nats::jetstream::stream::Stream;
 use quota_core::{
     event::Cursor,
     source::{self, Identity},
 };
 use quota_semantics::{Name, Timestamp};
 
-use super::Ended;
+use super::{Ended, one_by_one::MessageReader};
 
 /// A time given by the server.
 pub(super) fn timestamp(nanoseconds: i128) -> Timestamp {
@@ -20,21 +20,19 @@ pub(super) fn incarnation(stream: &Stream) -> Name {
 }
 
 /// Compares a stream with the recorded cursor; fetches the last consumed message if necessary.
-pub(super) async fn identify(stream: &Stream, cursor: Option<&Cursor>) -> Result<Identity, Ended> {
+pub(super) async fn identify(
+    stream: &Stream,
+    messages: &MessageReader,
+    cursor: Option<&Cursor>,
+) -> Result<Identity, Ended> {
     let last = stream.cached_info().state.last_sequence;
     let identity = source::identify(cursor, &incarnation(stream), last);
     let (Identity::Held, Some(cursor)) = (identity, cursor) else {
         return Ok(identity);
     };
-    match stream.get_raw_message(cursor.position).await {
-        Ok(message) => {
-            let time = timestamp(message.time.unix_timestamp_nanos());
-            let held = Some((time, &*message.payload));
-            Ok(source::is_what_was_consumed(cursor, held))
-        }
-        Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => {
-            Ok(source::is_what_was_consumed(cursor, None))
-        }
-        Err(error) => Err(Ended::failed("read the last message consumed")(error)),
-    }
+    let message = messages.at(cursor.position).await?;
+    let held = message
+        .as_ref()
+        .map(|message| (message.position.time, &*message.payload));
+    Ok(source::is_what_was_consumed(cursor, held))
 }

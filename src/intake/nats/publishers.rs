@@ -14,7 +14,6 @@ use parking_lot::Mutex;
 use quota_semantics::Name;
 use serde::Serialize;
 use tokio::sync::{Notify, watch};
-use tokio_util::sync::CancellationToken;
 
 use crate::{config, intake::sources::RequestedRelist, metrics};
 
@@ -260,30 +259,19 @@ impl Publishers {
         requested
     }
 
-    /// Sends requests until `stop`.
-    pub(super) async fn run(
-        self,
-        client: Client,
-        mut connected: watch::Receiver<bool>,
-        stop: CancellationToken,
-    ) {
-        let sending = async {
-            loop {
-                let requests = self.next().await;
-                // Without a connection, a request without a reply looks like one that was received.
-                if connected.wait_for(|connected| *connected).await.is_err() {
-                    return;
-                }
-                for (cluster, kinds) in requests {
-                    let is_heard = self.publish(&client, &cluster, &kinds).await;
-                    let mut pending = self.0.pending.lock();
-                    pending.sent(&cluster, kinds, is_heard, Instant::now());
-                }
+    /// Sends requests, for as long as the client lasts.
+    pub(super) async fn run(self, client: Client, mut connected: watch::Receiver<bool>) {
+        loop {
+            let requests = self.next().await;
+            // Without a connection, a request without a reply looks like one that was received.
+            if connected.wait_for(|connected| *connected).await.is_err() {
+                return;
             }
-        };
-        tokio::select! {
-            () = stop.cancelled() => {}
-            () = sending => {}
+            for (cluster, kinds) in requests {
+                let is_heard = self.publish(&client, &cluster, &kinds).await;
+                let mut pending = self.0.pending.lock();
+                pending.sent(&cluster, kinds, is_heard, Instant::now());
+            }
         }
     }
 

@@ -4,9 +4,13 @@ use std::{sync::atomic::Ordering, time::Duration};
 
 use async_nats::jetstream::{
     consumer::{AckPolicy, DeliverPolicy, pull},
-    stream::{RawMessageErrorKind, Stream},
+    stream::Stream,
 };
-use futures::future::{BoxFuture, OptionFuture};
+use futures::{
+    StreamExt as _,
+    future::{BoxFuture, OptionFuture},
+    stream::BoxStream,
+};
 use quota_core::{decide, event::RelistScope, source::Identity};
 use quota_semantics::{Name, Timestamp};
 use tokio::time::{Instant, MissedTickBehavior};
@@ -15,7 +19,9 @@ use super::{
     Ended, Intake,
     gather::{Gather, Piece},
     identity::{identify, incarnation},
-    stream::{find, is_all_ours},
+    message::Delivered,
+    one_by_one::{MessageReader, one_by_one},
+    stream::{find, is_all_ours, report_few_replicas},
 };
 use crate::{
     clock::now,
@@ -38,8 +44,17 @@ const CONSUMER_INACTIVE: Duration = Duration::from_secs(60);
 /// than a poll to start a new consumer, which must not be given up for that reason.
 const SILENCE: Duration = Duration::from_secs(3);
 
+/// How a session gets its messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// From a consumer.
+    Consumer,
+    /// One by one, since the client library cannot read what a consumer delivers.
+    OneByOne,
+}
+
 /// Consumes the stream until the session ends. All recorded events are durable then.
-pub(super) async fn run(intake: &Intake) -> Ended {
+pub(super) async fn run(intake: &Intake, reading: Reading) -> Ended {
     let mut connected = intake.connected.clone();
     let interrupted = async {
         tokio::select! {
@@ -51,7 +66,7 @@ pub(super) async fn run(intake: &Intake) -> Ended {
     tokio::pin!(interrupted);
     let opened = tokio::select! {
         ended = &mut interrupted => return ended,
-        opened = Session::open(intake) => opened,
+        opened = Session::open(intake, reading) => opened,
     };
     match opened {
         Ok((session, messages)) => session.live(messages, interrupted).await,
@@ -59,9 +74,12 @@ pub(super) async fn run(intake: &Intake) -> Ended {
     }
 }
 
+type Messages = BoxStream<'static, Result<Delivered, Ended>>;
+
 struct Session<'a> {
     intake: &'a Intake,
     stream: Stream,
+    reader: MessageReader,
     incarnation: Name,
     /// Whether every message of the stream is for this ledger.
     is_all_ours: bool,
@@ -76,13 +94,15 @@ struct Session<'a> {
 type Recording<'a> = BoxFuture<'a, Result<Option<Consumed>, Unavailable>>;
 
 impl<'a> Session<'a> {
-    async fn open(intake: &'a Intake) -> Result<(Self, pull::Stream), Ended> {
+    async fn open(intake: &'a Intake, reading: Reading) -> Result<(Self, Messages), Ended> {
         let stream = find(intake).await?;
+        let reader = MessageReader::new(&intake.client, &stream);
         let source = &intake.source;
         let cursor = cursor(&intake.ledger, source).await?;
-        let identity = identify(&stream, cursor.as_ref()).await?;
+        let identity = identify(&stream, &reader, cursor.as_ref()).await?;
         let mut session = Self {
             intake,
+            reader,
             incarnation: incarnation(&stream),
             is_all_ours: is_all_ours(&stream.cached_info().config, &intake.settings.subject),
             stream,
@@ -90,23 +110,50 @@ impl<'a> Session<'a> {
             target: None,
             silent_since: None,
         };
-        session.tell_of_other_subjects();
-        session.take_up(identity).await?;
+        session.report_properties();
+        session.resume(identity).await?;
         session.meet_publisher().await;
         if intake.ledger.watermark().required().is_some() {
             intake.publishers.request_watermarks(&intake.client).await;
         }
-        let messages = session.messages().await?;
-        tracing::info!(stream = %source, position = session.position, "consuming");
+        let position = session.position;
+        let messages = match reading {
+            Reading::Consumer => {
+                let messages = session.deliveries().await?;
+                tracing::info!(stream = %source, position, "consuming");
+                messages
+            }
+            Reading::OneByOne => {
+                tracing::warn!(
+                    stream = %source,
+                    position,
+                    "the connection cannot take a message after this position; reading messages one by one"
+                );
+                let subject = session.subject().to_owned();
+                one_by_one(session.reader.clone(), subject, position).boxed()
+            }
+        };
         Ok((session, messages))
     }
 
-    /// Says once that not every lost message is noticed.
-    fn tell_of_other_subjects(&self) {
+    /// The subject of the messages for this ledger.
+    fn subject(&self) -> &'a str {
+        match self.is_all_ours {
+            true => ">",
+            false => &self.intake.settings.subject,
+        }
+    }
+
+    /// Logs once what this stream cannot do.
+    fn report_properties(&self) {
         let Intake {
             source, settings, ..
         } = self.intake;
-        if !self.is_all_ours && !self.intake.has_told.swap(true, Ordering::Relaxed) {
+        if self.intake.has_reported.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        report_few_replicas(self.intake, &self.stream);
+        if !self.is_all_ours {
             tracing::warn!(
                 stream = %source,
                 subjects = ?self.stream.cached_info().config.subjects,
@@ -118,7 +165,7 @@ impl<'a> Session<'a> {
     }
 
     /// Records how the stream has changed since the last session.
-    async fn take_up(&mut self, identity: Identity) -> Result<(), Ended> {
+    async fn resume(&mut self, identity: Identity) -> Result<(), Ended> {
         let Intake {
             ledger,
             actor,
@@ -141,7 +188,7 @@ impl<'a> Session<'a> {
         }
         let first = self.stream.cached_info().state.first_sequence;
         if first > self.position.saturating_add(1) {
-            self.lose(first - 1).await?;
+            self.mark_lost(first.saturating_sub(1)).await?;
         }
         self.intake.status.set_cursor(self.position, None);
         self.report_outdated();
@@ -149,14 +196,14 @@ impl<'a> Session<'a> {
     }
 
     /// Records that the messages up to a position are lost.
-    async fn lose(&mut self, last: u64) -> Result<(), Ended> {
+    async fn mark_lost(&mut self, last: u64) -> Result<(), Ended> {
         let Intake {
             ledger,
             actor,
             source,
             ..
         } = self.intake;
-        let first = self.position + 1;
+        let first = self.position.saturating_add(1);
         tracing::warn!(stream = %source, first, last, "messages were removed before they were consumed");
         note(ledger, actor, decide::gap(source, first, last)).await?;
         self.intake.publishers.want_all();
@@ -173,22 +220,21 @@ impl<'a> Session<'a> {
             ..
         } = self.intake;
         if publishers.has_no_publishers()
-            && let Ok(last) = self
-                .stream
-                .get_last_raw_message_by_subject(&settings.subject)
-                .await
+            && let Ok(Some(last)) = self.reader.last(&settings.subject).await
+            && last.unreadable.is_none()
         {
             publishers.meet(&last.subject);
         }
     }
 
-    async fn messages(&self) -> Result<pull::Stream, Ended> {
+    /// The messages that a new consumer delivers.
+    async fn deliveries(&self) -> Result<Messages, Ended> {
         let Intake {
             settings, client, ..
         } = self.intake;
         let consumer = pull::Config {
             deliver_policy: DeliverPolicy::ByStartSequence {
-                start_sequence: self.position + 1,
+                start_sequence: self.position.saturating_add(1),
             },
             ack_policy: AckPolicy::None,
             filter_subject: match self.is_all_ours {
@@ -211,12 +257,17 @@ impl<'a> Session<'a> {
             .expires(PULL_EXPIRES)
             .heartbeat(PULL_HEARTBEAT)
             .messages();
-        messages.await.map_err(Ended::failed("ask for messages"))
+        let messages = messages.await.map_err(Ended::failed("ask for messages"))?;
+        let messages = messages.map(|message| match message {
+            Ok(message) => Delivered::from_consumer(message),
+            Err(error) => Err(Ended::Undelivered(Box::new(error))),
+        });
+        Ok(messages.boxed())
     }
 
     async fn live(
         mut self,
-        mut messages: pull::Stream,
+        mut messages: Messages,
         mut interrupted: impl Future<Output = Ended> + Unpin,
     ) -> Ended {
         let intake = self.intake;
@@ -229,9 +280,13 @@ impl<'a> Session<'a> {
         let mut ticks = tokio::time::interval(intake.settings.poll_interval.get());
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut recording: Option<Recording<'_>> = None;
+        let mut passed = false;
         let ended = loop {
             if recording.is_none() {
                 recording = gather.piece().map(|piece| self.record(piece));
+            }
+            if passed && recording.is_none() {
+                break Ended::Passed;
             }
             tokio::select! {
                 biased;
@@ -251,11 +306,12 @@ impl<'a> Session<'a> {
                         checked = self.check(&mut gather, is_idle) => if let Err(ended) = checked { break ended },
                     }
                 }
-                taken = gather.receive(&mut messages), if !gather.is_full() => {
-                    if let Err(ended) = taken {
-                        break ended;
-                    }
-                }
+                taken = gather.receive(&mut messages), if !passed && !gather.is_full() => match taken {
+                    Ok(()) => {}
+                    // The messages before it are still to be recorded.
+                    Err(Ended::Passed) => passed = true,
+                    Err(ended) => break ended,
+                },
             }
         };
         // The next session begins at the cursor, which must not move any more.
@@ -382,36 +438,24 @@ impl<'a> Session<'a> {
     /// Handles a consumer that has delivered nothing although the stream goes further: either no message is for this
     /// ledger, or the consumer is stuck.
     async fn poll_stream_end(&mut self, gather: &mut Gather<'_>, last: u64) -> Result<(), Ended> {
-        let subject = &self.intake.settings.subject;
-        let next = self
-            .stream
-            .raw_message_builder()
-            .sequence(self.position + 1)
-            .next_by_subject(subject);
-        match next.send().await {
-            Ok(_) => {
-                let since = self.silent_since.get_or_insert_with(Instant::now);
-                match since.elapsed() < SILENCE {
-                    true => Ok(()),
-                    false => Err(Ended::Stalled),
-                }
-            }
-            Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => {
-                let first = self.stream.cached_info().state.first_sequence;
-                match self.is_all_ours {
-                    true => self.lose(last).await?,
-                    // Nobody knows what the removed messages were.
-                    false if first > self.position + 1 => {
-                        self.lose(first.min(last + 1) - 1).await?;
-                    }
-                    false => {}
-                }
-                self.position = last;
-                gather.skip_to(last);
-                self.intake.status.set_cursor(last, None);
-                Ok(())
-            }
-            Err(error) => Err(Ended::failed("look for the next message")(error)),
+        let next = self.position.saturating_add(1);
+        if self.reader.next(next, self.subject()).await?.is_some() {
+            let since = self.silent_since.get_or_insert_with(Instant::now);
+            return match since.elapsed() < SILENCE {
+                true => Ok(()),
+                false => Err(Ended::Stalled),
+            };
         }
+        let first = self.stream.cached_info().state.first_sequence;
+        match self.is_all_ours {
+            true => self.mark_lost(last).await?,
+            // Nobody knows what the removed messages were.
+            false if first > next => self.mark_lost(first.saturating_sub(1).min(last)).await?,
+            false => {}
+        }
+        self.position = last;
+        gather.skip_to(last);
+        self.intake.status.set_cursor(last, None);
+        Ok(())
     }
 }

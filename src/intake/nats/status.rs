@@ -42,6 +42,8 @@ pub struct StreamStatus {
     pub caught_up_to: Option<Timestamp>,
     /// Whether the recorded objects of some kind are to be replaced by the publisher's next listing.
     pub is_outdated: bool,
+    /// Why the stream could not be consumed at the last attempt.
+    pub obstacle: Option<String>,
     /// When the consumption began.
     since: Timestamp,
     tolerance: Span,
@@ -60,6 +62,7 @@ impl StreamStatus {
             last_message_time: None,
             caught_up_to: None,
             is_outdated: false,
+            obstacle: None,
             since,
             tolerance: Span::from_nanoseconds(tolerance),
         }
@@ -141,14 +144,14 @@ impl Status {
         }
         let (stream, now) = (self.get(), now());
         let lag = stream.lag(now).as_secs();
-        let why = match stream.connected {
-            true => format!("not caught up with the stream for {lag}s"),
-            false => {
-                format!(
-                    "the NATS server is not connected; not caught up with the stream for {lag}s"
-                )
-            }
-        };
+        let mut why = format!("not caught up with the stream for {lag}s");
+        if !stream.connected {
+            why.insert_str(0, "the NATS server is not connected; ");
+        }
+        if let Some(obstacle) = &stream.obstacle {
+            why.push_str(": ");
+            why.push_str(obstacle);
+        }
         match (stream.caught_up_once(), stream.is_lagging(now)) {
             (false, _) => Health::Failed(why),
             (true, true) => Health::Lagging(why),
@@ -225,8 +228,16 @@ impl Status {
     }
 
     pub(super) fn set_caught_up(&self, to: Timestamp) {
+        self.stream.send_modify(|stream| {
+            stream.caught_up_to = stream.caught_up_to.max(Some(to));
+            stream.obstacle = None;
+        });
+    }
+
+    /// Records why the stream cannot be consumed, until it is caught up with.
+    pub(super) fn set_obstacle(&self, why: &str) {
         self.stream
-            .send_modify(|stream| stream.caught_up_to = stream.caught_up_to.max(Some(to)));
+            .send_modify(|stream| stream.obstacle = Some(why.to_owned()));
     }
 
     /// Sets the metrics to the present status. Called at each scrape, since a source that is gone triggers no update.

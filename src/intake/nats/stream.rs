@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use async_nats::jetstream::{
     self, ErrorCode,
-    context::GetStreamErrorKind,
-    stream::{ClusterInfo, Config, PeerInfo, StorageType, Stream},
+    context::{CreateStreamErrorKind, GetStreamErrorKind},
+    stream::{ClusterInfo, Config, PeerInfo, RetentionPolicy, StorageType, Stream},
 };
 
 use super::{Ended, Intake};
@@ -15,7 +15,13 @@ use super::{Ended, Intake};
 /// every second.
 const LEASE: Duration = Duration::from_secs(3);
 
+/// With fewer replicas, the loss of one server stops the events, and with them all grants.
+const REPLICAS: usize = 3;
+
 /// Finds the stream, or creates it if the configuration says so. The leader of the stream's replicas answers.
+///
+/// # Errors
+/// The stream cannot be found or created, or does not keep messages that were consumed.
 pub(super) async fn find(intake: &Intake) -> Result<Stream, Ended> {
     let context = jetstream::new(intake.client.clone());
     let name = &intake.settings.stream;
@@ -23,7 +29,11 @@ pub(super) async fn find(intake: &Intake) -> Result<Stream, Ended> {
         Err(error) if is_missing(&error.kind()) => {}
         found => {
             let stream = found.map_err(Ended::failed("find the stream"))?;
-            return match is_led(stream.cached_info().cluster.as_ref()) {
+            let info = stream.cached_info();
+            if let Some(retention) = unfit(&info.config) {
+                return Err(Ended::Retention(name.clone(), retention));
+            }
+            return match is_led(info.cluster.as_ref()) {
                 true => Ok(stream),
                 false => Err(Ended::Alone),
             };
@@ -32,16 +42,57 @@ pub(super) async fn find(intake: &Intake) -> Result<Stream, Ended> {
     if !intake.settings.create_stream {
         return Err(Ended::Missing(name.clone()));
     }
-    let config = Config {
+    create(intake, &context).await
+}
+
+/// Creates the stream. For a node of a cluster it has three replicas, or one if the server is none of a cluster.
+async fn create(intake: &Intake, context: &jetstream::Context) -> Result<Stream, Ended> {
+    let name = &intake.settings.stream;
+    let config = |num_replicas| Config {
         name: name.clone(),
         subjects: vec![intake.settings.subject.clone()],
         storage: StorageType::File,
+        num_replicas,
         ..Config::default()
     };
-    let created = context.create_stream(config).await;
+    // A test cluster has fewer.
+    let replicas = intake.cluster_replicas.unwrap_or(1).min(REPLICAS);
+    let created = match context.create_stream(config(replicas)).await {
+        Err(error) if is_alone(&error.kind()) => context.create_stream(config(1)).await,
+        created => created,
+    };
     let created = created.map_err(Ended::failed("create the stream"))?;
-    tracing::info!(stream = name, "created the stream");
+    let replicas = created.cached_info().config.num_replicas;
+    tracing::info!(stream = name, replicas, "created the stream");
     Ok(created)
+}
+
+/// Returns true if the server is not in a cluster, so that its streams cannot have replicas. If servers of its cluster
+/// are only missing now, the stream is created later.
+fn is_alone(kind: &CreateStreamErrorKind) -> bool {
+    matches!(kind, CreateStreamErrorKind::JetStream(error)
+        if error.error_code() == ErrorCode::STREAM_REPLICAS_NOT_SUPPORTED)
+}
+
+/// Logs that the loss of one server stops all grants, if this daemon is a node of a cluster.
+pub(super) fn report_few_replicas(intake: &Intake, stream: &Stream) {
+    let replicas = stream.cached_info().config.num_replicas;
+    if intake.cluster_replicas.is_some() && replicas < REPLICAS {
+        tracing::warn!(
+            stream = %intake.source,
+            replicas,
+            "the stream has fewer than {REPLICAS} replicas: without one of its servers nothing is granted"
+        );
+    }
+}
+
+/// The retention of the stream, if it does not keep messages that were consumed.
+fn unfit(config: &Config) -> Option<&'static str> {
+    match config.retention {
+        RetentionPolicy::Limits => None,
+        RetentionPolicy::Interest => Some("interest"),
+        RetentionPolicy::WorkQueue => Some("workqueue"),
+    }
 }
 
 /// Whether the server that sent this information led the stream's replicas at that time: it has just heard from so many

@@ -268,6 +268,14 @@ impl Cluster {
         }
     }
 
+    /// How many replicas a stream has; none if it does not exist.
+    #[tokio::main(flavor = "current_thread")]
+    pub async fn replicas(&self, stream: &str) -> Option<usize> {
+        let context = publisher::connect(&self.urls()).await;
+        let stream = context.get_stream(stream).await.ok()?;
+        Some(stream.cached_info().config.num_replicas)
+    }
+
     /// Has the leader of a stream hand over to another server, and answers whether it does.
     #[tokio::main(flavor = "current_thread")]
     pub async fn steps_down(&self, stream: &str) -> bool {

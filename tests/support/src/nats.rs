@@ -19,6 +19,7 @@ use tempfile::TempDir;
 
 /// A server; killed when dropped.
 pub struct Server {
+    program: String,
     child: Child,
     directory: TempDir,
     port: u16,
@@ -36,15 +37,25 @@ impl Server {
         Self::start_at(free_port(), arguments)
     }
 
+    /// As [`Server::start`], with this program.
+    pub fn start_program(program: &str) -> Self {
+        Self::start_as(program, free_port(), &[])
+    }
+
     /// As [`Server::start`], on a port that was free before.
     pub fn start_at(port: u16, arguments: &[&str]) -> Self {
+        Self::start_as(PROGRAM, port, arguments)
+    }
+
+    fn start_as(program: &str, port: u16, arguments: &[&str]) -> Self {
         let directory = TempDir::new().unwrap();
         let arguments: Vec<_> = arguments
             .iter()
             .map(|&argument| argument.to_owned())
             .collect();
-        let child = spawn(&directory, port, &arguments);
+        let child = spawn(program, &directory, port, &arguments);
         let mut server = Self {
+            program: program.to_owned(),
             child,
             directory,
             port,
@@ -77,7 +88,7 @@ impl Server {
 
     /// Starts it again with what it had stored.
     pub fn restart(&mut self) {
-        self.child = spawn(&self.directory, self.port, &self.arguments);
+        self.child = spawn(&self.program, &self.directory, self.port, &self.arguments);
         self.wait();
     }
 
@@ -170,8 +181,11 @@ pub fn url(port: u16) -> String {
     format!("nats://127.0.0.1:{port}")
 }
 
-fn spawn(directory: &TempDir, port: u16, arguments: &[String]) -> Child {
-    let mut command = Command::new("nats-server");
+/// The server in the path, which may be an older one.
+pub const PROGRAM: &str = "nats-server";
+
+fn spawn(program: &str, directory: &TempDir, port: u16, arguments: &[String]) -> Child {
+    let mut command = Command::new(program);
     command
         .args(["-js", "-a", "127.0.0.1", "-p", &port.to_string(), "-sd"])
         .arg(directory.path());

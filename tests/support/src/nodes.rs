@@ -18,7 +18,7 @@ use super::{
     nats::free_port,
     proxy::{Mode, Proxy},
     quotad::{self, Quotad, agent},
-    shim,
+    shim, wait_for,
 };
 
 /// How long a node may take to say how it is; one that is stopped does not say it.
@@ -115,9 +115,6 @@ impl Nodes {
     pub fn start(directory: &Path, setup: Setup) -> Self {
         let servers =
             Cluster::start_durable(directory.join("servers"), &setup.servers, setup.is_direct);
-        if setup.has_events {
-            servers.create_stream(EVENTS);
-        }
         let nodes: Vec<_> = (0..NODES)
             .map(|_| Node {
                 daemon: None,
@@ -138,6 +135,13 @@ impl Nodes {
         (0..NODES).for_each(|node| cluster.start_node(node));
         cluster.initialise();
         cluster.leader();
+        if cluster.setup.has_events {
+            // The leader creates the stream.
+            let replicas = wait_for("there is a stream of events", PATIENCE, || {
+                cluster.servers.replicas(EVENTS)
+            });
+            assert_eq!(replicas, NODES);
+        }
         cluster
     }
 
@@ -191,7 +195,7 @@ impl Nodes {
             None => String::new(),
         };
         let events = match self.setup.has_events {
-            true => format!("url = \"{servers}\"\ncreate_stream = false\n"),
+            true => format!("url = \"{servers}\"\ncreate_stream = true\n"),
             false => String::new(),
         };
         format!(

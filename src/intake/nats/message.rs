@@ -1,0 +1,192 @@
+//! A message of the stream: delivered by a consumer, or read alone by the JetStream API.
+
+use async_nats::{HeaderMap, HeaderName, HeaderValue, jetstream};
+use bytes::Bytes;
+
+use super::{Ended, position::MessagePosition};
+use crate::log_limiter::cut;
+
+/// The header of an empty message that the server stores itself when it has removed the last message of a subject
+/// (nats-server 2.11 and later; it reports a removal, not an event).
+const MARKER: &str = "Nats-Marker-Reason";
+
+/// Bytes of a header line that a reason quotes.
+const QUOTED_BYTES: usize = 100;
+
+/// A message with its place in the stream.
+#[derive(Debug)]
+pub(super) struct Delivered {
+    pub(super) position: MessagePosition,
+    pub(super) subject: String,
+    pub(super) headers: Option<HeaderMap>,
+    pub(super) payload: Bytes,
+    /// Why its subject or its headers cannot be read.
+    pub(super) unreadable: Option<String>,
+}
+
+impl Delivered {
+    /// A message that a consumer delivered, so that the client library could read it.
+    ///
+    /// # Errors
+    /// It does not say its place in the stream.
+    pub(super) fn from_consumer(message: jetstream::Message) -> Result<Self, Ended> {
+        let message = message.message;
+        let position = message.reply.as_deref().and_then(MessagePosition::read);
+        let position = position.ok_or(Ended::NoPlace)?;
+        let status = message.status.map(|_| HAS_STATUS.to_owned());
+        Ok(Self {
+            position,
+            unreadable: status.or_else(|| unreadable(&message.subject)),
+            subject: message.subject.into_string(),
+            headers: message.headers,
+            payload: message.payload,
+        })
+    }
+
+    /// A message as the server stores it.
+    pub(super) fn from_stored(
+        position: MessagePosition,
+        subject: String,
+        header_block: &[u8],
+        payload: Bytes,
+    ) -> Self {
+        let (headers, error) = match read_headers(header_block) {
+            Ok(headers) => (headers, None),
+            Err(error) => (None, Some(error)),
+        };
+        Self {
+            position,
+            unreadable: error.or_else(|| unreadable(&subject)),
+            subject,
+            headers,
+            payload,
+        }
+    }
+
+    /// Returns true if the server stored the message itself, because it removed others.
+    pub(super) fn is_marker(&self) -> bool {
+        let headers = self.headers.as_ref();
+        self.payload.is_empty() && headers.is_some_and(|headers| headers.get(MARKER).is_some())
+    }
+}
+
+const HAS_STATUS: &str = "its headers begin with a status, as only those of the server do";
+
+/// Why a subject cannot be read. The JetStream API replaces bytes that are not UTF-8 by U+FFFD.
+fn unreadable(subject: &str) -> Option<String> {
+    let is_broken = subject.contains(char::REPLACEMENT_CHARACTER);
+    is_broken.then(|| {
+        let quoted = cut(subject, QUOTED_BYTES);
+        format!("its subject is not UTF-8: {quoted:?}")
+    })
+}
+
+/// Reads a block of headers as the client library does, but refuses what the library breaks its connection over. An
+/// empty block holds no headers.
+fn read_headers(block: &[u8]) -> Result<Option<HeaderMap>, String> {
+    if block.is_empty() {
+        return Ok(None);
+    }
+    let Ok(text) = std::str::from_utf8(block) else {
+        let quoted = String::from_utf8_lossy(block);
+        let quoted = cut(&quoted, QUOTED_BYTES);
+        return Err(format!("its headers are not UTF-8: {quoted:?}"));
+    };
+    let mut lines = text.lines();
+    match lines.next().unwrap_or_default().strip_prefix("NATS/1.0") {
+        None => return Err("its headers do not begin with NATS/1.0".to_owned()),
+        Some(status) if !status.trim().is_empty() => return Err(HAS_STATUS.to_owned()),
+        Some(_) => {}
+    }
+    let mut headers = HeaderMap::new();
+    let mut lines = lines.filter(|line| !line.is_empty()).peekable();
+    while let Some(line) = lines.next() {
+        let quoted = cut(line, QUOTED_BYTES);
+        let Some((name, value)) = line.split_once(':') else {
+            return Err(format!("a line of its headers has no colon: {quoted:?}"));
+        };
+        let mut value = value.trim().to_owned();
+        while let Some(more) = lines.next_if(|line| line.starts_with(char::is_whitespace)) {
+            value.push_str(more.trim_end());
+        }
+        let name: Result<HeaderName, _> = name.parse();
+        let value: Result<HeaderValue, _> = value.parse();
+        match (name, value) {
+            (Ok(name), Ok(value)) => headers.append(name, value),
+            (Err(_), _) => return Err(format!("the name of a header is invalid: {quoted:?}")),
+            (_, Err(_)) => return Err(format!("the value of a header is invalid: {quoted:?}")),
+        }
+    }
+    Ok(Some(headers))
+}
+
+#[cfg(test)]
+mod tests {
+    use quota_semantics::Timestamp;
+
+    use super::*;
+
+    fn stored(subject: &str, headers: &[u8], payload: &'static [u8]) -> Delivered {
+        let position = MessagePosition {
+            stream_sequence: 1,
+            consumer_sequence: 1,
+            time: Timestamp::EPOCH,
+        };
+        Delivered::from_stored(
+            position,
+            subject.to_owned(),
+            headers,
+            Bytes::from_static(payload),
+        )
+    }
+
+    #[test]
+    fn headers_are_read_or_the_reason_is_named() {
+        let message = stored(
+            "a.b",
+            b"NATS/1.0\r\nce-type: x\r\nlong: one\r\n  two\r\nempty:\r\n\r\n",
+            b"{}",
+        );
+        assert_eq!(message.unreadable, None);
+        let headers = message.headers.unwrap();
+        let value = |name: &str| headers.get(name).map(HeaderValue::as_str);
+        assert_eq!(value("ce-type"), Some("x"));
+        assert_eq!(value("long"), Some("one  two"));
+        assert_eq!(value("empty"), Some(""));
+        assert!(stored("a.b", b"", b"{}").headers.is_none());
+        for (block, reason) in [
+            (
+                &b"NATS/1.0\r\nno colon\r\n\r\n"[..],
+                "has no colon: \"no colon\"",
+            ),
+            (
+                b"NATS/1.0\r\na name: x\r\n\r\n",
+                "name of a header is invalid",
+            ),
+            (
+                b"NATS/1.0\r\n: x\r\n y\rz\r\n\r\n",
+                "value of a header is invalid",
+            ),
+            (
+                b"NATS/1.0\r\nname: a\rb\r\n\r\n",
+                "value of a header is invalid",
+            ),
+            (b"NATS/1.0\r\nname: \xff\r\n\r\n", "not UTF-8"),
+            (b"NATS/1.0 404 None\r\n\r\n", "begin with a status"),
+            (b"HTTP/1.1\r\n\r\n", "do not begin with NATS/1.0"),
+        ] {
+            let unreadable = stored("a.b", block, b"{}").unreadable.unwrap_or_default();
+            assert!(unreadable.contains(reason), "{unreadable}");
+        }
+        let subject = stored("a.\u{fffd}", b"", b"{}").unreadable.unwrap();
+        assert!(subject.contains("subject is not UTF-8"), "{subject}");
+    }
+
+    #[test]
+    fn a_marker_is_empty_and_names_its_reason() {
+        let block = b"NATS/1.0\r\nNats-Marker-Reason: MaxAge\r\nNats-TTL: 1s\r\n\r\n";
+        assert!(stored("a.b", block, b"").is_marker());
+        assert!(!stored("a.b", block, b"{}").is_marker());
+        assert!(!stored("a.b", b"NATS/1.0\r\nNats-TTL: 1s\r\n\r\n", b"").is_marker());
+    }
+}

@@ -400,11 +400,12 @@ impl<H: Host> Driver<H> {
             };
             if behind.sequence > end.sequence {
                 let from = batch.batch.first_sequence;
-                if new.is_empty() && from > end.sequence + 1 {
+                let next = end.sequence.saturating_add(1);
+                if new.is_empty() && from > next {
                     let why = format!("the replica ends at {}, before entry {from}", end.sequence);
                     return Err(Ended::Behind(why));
                 }
-                if new.is_empty() && (from != end.sequence + 1 || batch.previous != end.hash) {
+                if new.is_empty() && (from != next || batch.previous != end.hash) {
                     return diverged("they do not follow the replica's last batch");
                 }
                 new.push(batch);

@@ -277,7 +277,7 @@ impl Reader {
             }
             let sequence = number(&answer, "Nats-Sequence")?;
             let before = found.messages.last();
-            if before.is_some_and(|last| last.sequence + 1 != sequence) {
+            if before.is_some_and(|last| last.sequence.saturating_add(1) != sequence) {
                 return Some(found);
             }
             found.messages.push(LogMessage {

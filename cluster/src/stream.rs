@@ -406,7 +406,7 @@ pub(crate) async fn append(
         Err(error) => Some(error),
     };
     // Whatever the reply was: the stored message decides.
-    match stream.get_raw_message(expected + 1).await {
+    match stream.get_raw_message(expected.saturating_add(1)).await {
         Ok(stored) => Ok(stored.payload[..] == message[..]),
         Err(error) => Err(match refused {
             Some(refused) => server(&refused),

@@ -161,7 +161,9 @@ fn is_read(found: &Found, followed: &str, read: u64) -> Result<(), Error> {
 /// Checks that the stream is still the same one, and that only the claim was added.
 fn is_claimed(before: &Found, now: Option<&Found>) -> Result<(), Error> {
     match now {
-        Some(now) if now.created == before.created && now.last == before.last + 1 => Ok(()),
+        Some(now) if now.created == before.created && now.last == before.last.saturating_add(1) => {
+            Ok(())
+        }
         _ => Err(changed()),
     }
 }

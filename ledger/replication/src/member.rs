@@ -295,7 +295,7 @@ impl Member {
     }
 
     fn take(&mut self, now: Millis, sequence: u64, bytes: &[u8]) {
-        if sequence != self.position.stream + 1 {
+        if sequence != self.position.stream.saturating_add(1) {
             return self.stop(Stop::Purged {
                 first: sequence,
                 applied: self.position.stream,
@@ -339,7 +339,7 @@ impl Member {
 
     fn poll(&mut self, now: Millis) {
         if !self.is_reading && self.append.is_none() && now >= self.next_read {
-            self.read_from(self.position.stream + 1);
+            self.read_from(self.position.stream.saturating_add(1));
         }
     }
 

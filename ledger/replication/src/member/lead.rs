@@ -55,7 +55,7 @@ impl Member {
             return;
         }
         match reply {
-            Reply::Stored(sequence) if sequence == expected + 1 => self.settle(now),
+            Reply::Stored(sequence) if sequence == expected.saturating_add(1) => self.settle(now),
             Reply::Stored(sequence) if planted::is(Bug::LeaseOnly) || planted::is(Bug::NoFence) => {
                 self.position.stream = sequence - 1;
                 self.settle(now);
@@ -101,7 +101,7 @@ impl Member {
             self.counts.ambiguous += 1;
         }
         append.phase = Phase::Reading;
-        let from = self.position.stream + 1;
+        let from = self.position.stream.saturating_add(1);
         self.read_from(from);
     }
 
@@ -118,7 +118,7 @@ impl Member {
         if std::mem::take(&mut self.was_refused) {
             self.counts.false_refusals += 1;
         }
-        let sequence = self.position.stream + 1;
+        let sequence = self.position.stream.saturating_add(1);
         verify::advance(&mut self.position, sequence, &message);
         self.last_contact = now;
         self.current = self.current.max(Some(first_sent));
@@ -168,7 +168,7 @@ impl Member {
         let message = Message {
             ledger,
             partition: self.identity.partition,
-            epoch: self.position.epoch() + u64::from(matches!(kind, Kind::Fence(_))),
+            epoch: (self.position.epoch()).saturating_add(matches!(kind, Kind::Fence(_)).into()),
             node: self.identity.node.clone(),
             instance: self.identity.instance,
             expected: self.position.stream,
@@ -212,7 +212,7 @@ impl Member {
             self.role = Role::Candidate;
             return self.press_on(now);
         }
-        let epoch = self.position.epoch() + 1;
+        let epoch = self.position.epoch().saturating_add(1);
         if planted::is(Bug::NoFence) {
             let (node, instance) = (self.identity.node.clone(), self.identity.instance);
             self.position.leader = Some(Leader {
@@ -228,7 +228,7 @@ impl Member {
         }
         let end = self.position.end;
         let entry = Entry {
-            sequence: end.sequence + 1,
+            sequence: end.sequence.saturating_add(1),
             time: wall.max(end.time),
             actor: Actor::named(&format!("node:{}", self.identity.node)),
             event: Event::LeaderChanged {

@@ -73,6 +73,7 @@ async fn serve(config: Config) -> Result<(), Failure> {
     let status = status_writer(&config, &client).or_exit(Exit::Configuration)?;
     let admin = serve_admin(&config, readiness, stop.clone()).await?;
     let (nats, connected) = connect(&config, nats_check).await?;
+    let mut nats_lasts = connected.clone();
     tracing::info!(
         admin,
         api = quota_service::config::redact(client.base()),
@@ -110,9 +111,12 @@ async fn serve(config: Config) -> Result<(), Failure> {
         stop.cancelled().await;
         tokio::time::sleep(GRACE).await;
     };
+    let nats_gone = async { while nats_lasts.changed().await.is_ok() {} };
     tokio::select! {
         ended = work => ended?,
         () = stopped => {}
+        // Its task panics over some messages with invalid headers.
+        () = nats_gone => return Err(anyhow::anyhow!("the client for NATS has ended").into()),
     }
     tracing::info!("stopped");
     Ok(())

@@ -122,6 +122,81 @@ fn a_deployment_with_a_forged_owner_is_charged_nothing_and_pays_for_nothing() {
     assert_eq!(admitted(&world, pods), 4);
 }
 
+/// Says that this controller made a workload.
+fn controlled_by(mut review: Value, kind: &str, name: &str, uid: &str) -> Value {
+    review["request"]["object"]["metadata"]["ownerReferences"] = json!([{"apiVersion": "apps/v1",
+        "kind": kind, "name": name, "uid": uid, "controller": true}]);
+    review
+}
+
+#[test]
+fn a_controller_that_is_not_recorded_pays_for_nothing() {
+    let world = World::charging(CHARGED, json!({"requests.cpu": "1"}));
+    let web = deployment("web", 4);
+    assert!(world.admits(&web));
+    world.shows_in("ADDED", &web, 5);
+    // None of these exists, whatever of it is like that of one that does; and nothing pays for itself.
+    for (kind, name, uid) in [
+        ("Deployment", "none", "uid-of-none"),
+        ("StatefulSet", "none", "uid-of-none"),
+        ("Deployment", "web", "uid-of-none"),
+        ("Deployment", "large", "uid-of-large"),
+        ("Deployment", "web", ""),
+    ] {
+        let large = controlled_by(deployment("large", 7), kind, name, uid);
+        assert!(!world.admits(&large), "{kind} {name} {uid}");
+        let small = controlled_by(deployment("small", 6), kind, name, uid);
+        assert!(world.admits(&small), "{kind} {name} {uid}");
+        assert_eq!(world.counted("requests.cpu"), "400m+600m");
+        // Seen twice, it is recorded when it names itself.
+        world.shows_in("ADDED", &small, 5);
+        let small = controlled_by(
+            deployment("small", 6),
+            "Deployment",
+            "small",
+            "uid-of-small",
+        );
+        world.shows_in("MODIFIED", &small, 6);
+        assert_eq!(world.counted("requests.cpu"), "1+0", "{kind} {name} {uid}");
+        world.shows_in("DELETED", &small, 7);
+        assert_eq!(world.counted("requests.cpu"), "400m+0");
+    }
+}
+
+/// Events of two kinds come in any order.
+#[test]
+fn a_controller_that_is_recorded_later_pays_from_then_on() {
+    let both = "deployments.apps,replicasets.apps";
+    let world = World::charging(both, json!({"requests.cpu": "1"}));
+    let web = deployment("web", 4);
+    let set = workload(
+        "replicasets",
+        "apps",
+        "ReplicaSet",
+        "web-5d4f8",
+        json!({"replicas": 4}),
+    );
+    let set = controlled_by(set, "Deployment", "web", "uid-of-web");
+    world.shows_in("ADDED", &set, 5);
+    assert_eq!(world.counted("requests.cpu"), "400m+0");
+    world.shows_in("ADDED", &web, 6);
+    assert_eq!(world.counted("requests.cpu"), "800m+0");
+    // A listing shows it in the same version.
+    world.shows_in("MODIFIED", &set, 5);
+    assert_eq!(world.counted("requests.cpu"), "400m+0");
+    world.shows_in("MODIFIED", &set, 7);
+    assert_eq!(world.counted("requests.cpu"), "400m+0");
+    // It is scaled by its controller, which pays.
+    let set = workload(
+        "replicasets",
+        "apps",
+        "ReplicaSet",
+        "web-6e5f9",
+        json!({"replicas": 40}),
+    );
+    assert!(world.admits(&controlled_by(set, "Deployment", "web", "uid-of-web")));
+}
+
 #[test]
 fn a_pod_that_leaves_its_workload_still_takes_what_that_was_charged() {
     let world = World::charging(CHARGED, json!({"requests.cpu": "200m"}));

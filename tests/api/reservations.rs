@@ -55,6 +55,44 @@ async fn the_same_request_gets_the_same_answer_and_another_one_does_not() {
     assert_eq!(late.body["state"], "released");
 }
 
+/// Equal amounts are equal requests, and the time to live is no part of what is requested.
+#[tokio::test]
+async fn a_retry_may_write_its_amounts_otherwise() {
+    let world = World::new();
+    world.quota(json!({"requests.memory": "4Gi"})).await;
+    let request = |amounts: Value, ttl: &str| {
+        json!({"reservedBy": {"apiVersion": "v1", "kind": "Pod", "name": "web", "uid": "u"},
+               "reserved": amounts, "ttl": ttl})
+    };
+    let first = request(json!({"pods": "1", "requests.memory": "1Gi"}), "60s");
+    let first = world.post(ALL, &first).await;
+    first.is(201);
+    for (amounts, ttl) in [
+        (json!({"pods": "1", "requests.memory": "1073741824"}), "60s"),
+        (
+            json!({"pods": "1e0", "requests.memory": "1048576Ki"}),
+            "60s",
+        ),
+        (
+            json!({"pods": "01", "requests.memory": "1Gi", "requests.cpu": 0}),
+            "60s",
+        ),
+        (json!({"pods": 1, "requests.memory": "1Gi"}), "5s"),
+    ] {
+        let again = world.post(ALL, &request(amounts.clone(), ttl)).await;
+        assert_eq!(again.is(200).header("idempotency-replayed"), "true");
+        assert_eq!(again.body, first.body, "{amounts}");
+    }
+    for other in [
+        json!({"pods": "1", "requests.memory": "1073741825"}),
+        json!({"pods": "1"}),
+        json!({"pods": "1", "requests.memory": "1Gi", "requests.cpu": "1n"}),
+    ] {
+        let other = world.post(ALL, &request(other, "60s")).await;
+        other.is_refused(422, "UidReused");
+    }
+}
+
 #[tokio::test]
 async fn a_denial_has_kubernetes_words_and_all_numbers() {
     let world = World::new();

@@ -211,7 +211,7 @@ fn footprint(layouts: &mut Layouts) {
 /// which shows whether both are right.
 fn quantity(layouts: &mut Layouts) {
     let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-    let fields = owned(&["mantissa", "format", "spelling"]);
+    let fields = owned(&["mantissa", "format", "reserved"]);
     layouts.records.insert("Quantity".to_owned(), fields);
     let variant = |name: &str, fields: &[&str]| Variant {
         name: name.to_owned(),

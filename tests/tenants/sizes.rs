@@ -113,3 +113,216 @@ fn the_answers_about_denials_are_of_bounded_length() {
     let bytes = batch.to_string().len();
     assert!(bytes < 8 << 20, "{bytes}");
 }
+
+/// A text of so many bytes that means 1.
+fn long(bytes: usize) -> String {
+    format!("{}1", "0".repeat(bytes - 1))
+}
+
+/// A quantity can be written with any number of zeros before it. Each place where one is read bounds them, and says so.
+#[test]
+fn a_quantity_is_bounded_wherever_it_is_read() {
+    const HOOK: Principal<'_> = ("hook", "admin,read,reserve,ingest", "*");
+    let callers = Callers::start(&[WHO, &[HOOK]].concat(), &[]);
+    let all = "/v1/namespaces/a/reservations";
+    let reserve = |uid: &str, text: &str| item("a", uid, uid, &json!({"pods": text}));
+    let object = |text: &str| json!({"namespace": "a", "reservedBy": {"uid": "o"}, "object": super::pod("a", "o", "", text)});
+    let quota = |text: &str| {
+        json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q", "namespace": "a"},
+            "spec": {"hard": {"pods": text}}})
+    };
+    let soft = |text: &str| {
+        let mut quota = quota("9");
+        let soft = json!({"pods": text}).to_string();
+        quota["metadata"]["annotations"] = json!({"quota-ledger.io/soft": soft});
+        quota
+    };
+    let group = |text: &str| json!({"selector": {}, "hard": {"pods": text}});
+    let guarantee =
+        |text: &str| json!({"selector": {}, "hard": {"pods": "9"}, "guaranteed": {"pods": text}});
+    let cluster_quota = |text: &str| {
+        json!({"apiVersion": "quota.openshift.io/v1", "kind": "ClusterResourceQuota", "metadata": {"name": "k"},
+            "spec": {"selector": {"labels": {"matchLabels": {"a": "b"}}}, "quota": {"hard": {"pods": text}}}})
+    };
+    let batch = |text: &str| json!({"items": [reserve("b", text)]});
+    let core = "/api/v1/namespaces/a/resourcequotas";
+    let groups = "/apis/quota.openshift.io/v1/clusterresourcequotas";
+    callers.expect(
+        201,
+        "root",
+        "PUT",
+        "/v1/namespaces/a/quotas/held",
+        &quota("9"),
+    );
+    callers.expect(201, "greedy", "POST", all, &reserve("c", "1"));
+    for text in [
+        long(65),
+        long(1 << 20),
+        "1".repeat(65),
+        format!("1.{}", "0".repeat(70)),
+    ] {
+        for (who, method, path, body) in [
+            ("greedy", "POST", all, reserve("u", &text)),
+            ("greedy", "POST", all, object(&text)),
+            ("greedy", "POST", BATCH, batch(&text)),
+            (
+                "greedy",
+                "POST",
+                "/v1/namespaces/a/check",
+                reserve("u", &text),
+            ),
+            (
+                "greedy",
+                "POST",
+                "/v1/namespaces/a/reservations/c/commit",
+                json!({"reserved": {"pods": text}}),
+            ),
+            ("root", "PUT", "/v1/namespaces/a/quotas/q", quota(&text)),
+            ("root", "PUT", "/v1/namespaces/a/quotas/q", soft(&text)),
+            ("root", "PUT", "/v1/groups/g", group(&text)),
+            ("root", "PUT", "/v1/groups/g", guarantee(&text)),
+            ("root", "PUT", "/v1/groups/k", cluster_quota(&text)),
+            ("root", "POST", core, quota(&text)),
+            ("root", "POST", core, soft(&text)),
+            ("root", "POST", groups, cluster_quota(&text)),
+            ("hook", "POST", "/admit", super::review("a", "p", &text)),
+            (
+                "hook",
+                "POST",
+                "/v1/events",
+                json!([{"type": "ADDED", "object": super::pod("a", "p", "7", &text)}]),
+            ),
+            (
+                "hook",
+                "POST",
+                "/v1/events",
+                json!([{"type": "ADDED", "object": quota(&text)}]),
+            ),
+            (
+                "hook",
+                "POST",
+                "/v1/events",
+                json!([{"type": "ADDED", "object": cluster_quota(&text)}]),
+            ),
+            (
+                "hook",
+                "POST",
+                "/v1/events",
+                json!([{"type": "ADDED", "namespace": "a", "resource": "widgets.x.y",
+                "name": "w", "uid": "w", "usage": {"requests.x.y/z": text}}]),
+            ),
+        ] {
+            let (status, answer) = callers.call(who, method, path, &body);
+            let shown = answer.to_string();
+            let said = shown.contains("64 bytes") && shown.len() < 32 << 10;
+            let refused = matches!(status, 400 | 422)
+                || answer["rejected"]
+                    .as_array()
+                    .is_some_and(|all| all.len() == 1)
+                || answer["items"][0]["status"] == 422
+                || answer["response"]["allowed"] == false;
+            assert!(
+                said && refused,
+                "{method} {path}: {status} {}",
+                &shown[..shown.len().min(2000)]
+            );
+        }
+        // A patch of a stored object, in each of the forms that a client may send.
+        for (media_type, patch) in [
+            (
+                "application/merge-patch+json",
+                json!({"spec": {"hard": {"pods": text}}}),
+            ),
+            (
+                "application/strategic-merge-patch+json",
+                json!({"spec": {"hard": {"pods": text}}}),
+            ),
+            (
+                "application/json-patch+json",
+                json!([{"op": "replace", "path": "/spec/hard/pods", "value": text}]),
+            ),
+            ("application/apply-patch+yaml", quota(&text)),
+        ] {
+            let token = callers.authorization("root").unwrap();
+            let headers = [("authorization", &*token), ("content-type", media_type)];
+            let mut patch = patch;
+            if media_type.contains("apply") {
+                patch["metadata"]["name"] = json!("held");
+            }
+            let path = format!("{core}/held?fieldManager=m&force=true");
+            let path = if media_type.contains("apply") {
+                path
+            } else {
+                format!("{core}/held")
+            };
+            let sent = callers.daemon.send(
+                super::support::PATIENCE,
+                ("PATCH", &*path),
+                &headers,
+                &patch,
+            );
+            let (status, answer) = super::support::quotad::read(sent);
+            let shown = answer.to_string();
+            assert!(
+                shown.contains("64 bytes"),
+                "{media_type}: {status} {}",
+                &shown[..shown.len().min(2000)]
+            );
+            assert!(matches!(status, 400 | 422), "{media_type}: {status}");
+        }
+    }
+    assert_eq!(
+        callers.get("root", &format!("{all}/u"))["reserved"],
+        Value::Null
+    );
+}
+
+/// What is read is recorded and shown in one form, whatever zeros were written.
+#[test]
+fn a_quantity_is_shown_in_its_canonical_form() {
+    let callers = Callers::start(&[("root", "admin,read,reserve,ingest", "*")], &[]);
+    let written = long(64);
+    let quota = json!({"spec": {"hard": {"pods": written, "requests.cpu": "+2", "requests.memory": "01.500Gi"}}});
+    let shown = json!({"pods": "1", "requests.cpu": "2", "requests.memory": "1536Mi"});
+    let path = "/v1/namespaces/a/quotas/q";
+    let set = callers.expect(201, "root", "PUT", path, &quota);
+    assert_eq!(set["spec"]["hard"], shown);
+    let same = callers.expect(200, "root", "PUT", path, &quota);
+    assert_eq!(
+        same["metadata"]["resourceVersion"],
+        set["metadata"]["resourceVersion"]
+    );
+    let all = "/v1/namespaces/a/reservations";
+    let granted = item(
+        "a",
+        "web",
+        "u",
+        &json!({"requests.cpu": "01", "requests.memory": "+1Ki"}),
+    );
+    let granted = callers.expect(201, "root", "POST", all, &granted);
+    let reserved = json!({"requests.cpu": "1", "requests.memory": "1Ki"});
+    assert_eq!(granted["reserved"], reserved);
+    assert_eq!(
+        callers.get("root", &format!("{all}/u"))["reserved"],
+        reserved
+    );
+
+    let denied = item("a", "web-2", "u2", &json!({"requests.cpu": "002"}));
+    let denied = callers.expect(403, "root", "POST", all, &denied);
+    let detail = denied["detail"].as_str().unwrap();
+    let words = "exceeded quota: q, requested: requests.cpu=2, used: requests.cpu=1, limited: requests.cpu=2";
+    assert!(detail.starts_with(words), "{detail}");
+    let review = callers.expect(
+        200,
+        "root",
+        "POST",
+        "/admit",
+        &super::review("a", "p", "+3"),
+    );
+    let message = review["response"]["status"]["message"].as_str().unwrap();
+    assert!(message.contains("requested: requests.cpu=3,"), "{message}");
+    let entries = callers.get("root", "/v1/entries?from=1").to_string();
+    for text in [&*written, "+2", "01.500Gi", "\"01\"", "+1Ki", "002", "+3"] {
+        assert!(!entries.contains(text), "{text}: {entries}");
+    }
+}

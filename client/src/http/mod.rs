@@ -44,6 +44,8 @@ use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, header};
 use serde::{Serialize, de::DeserializeOwned};
 use ureq::{Agent, Body, Proxy};
 
+use quota_semantics::quantity::of_any_length;
+
 use crate::server::{is_this_machine, may_send_token};
 
 pub use address::Address;
@@ -192,7 +194,8 @@ impl Reply {
     /// # Errors
     /// [`Error::Answer`] if the body does not have the form of `T`.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
-        serde_json::from_slice(&self.body).map_err(|error| Error::Answer {
+        // A sum may be longer than a quantity that is sent.
+        of_any_length(|| serde_json::from_slice(&self.body)).map_err(|error| Error::Answer {
             server: self.server.clone(),
             status: self.status.as_u16(),
             what: format!("gives an answer of another form: {error}"),

@@ -7,6 +7,7 @@ use crate::event::{Event, NamespaceRecord, QuotaRecord, Reservation};
 use quota_semantics::{
     Name, group,
     object::{Footprint, Traits},
+    quantity::Quantity,
     quota::Spec,
     resource::ResourceList,
     uid::Uid,
@@ -161,6 +162,7 @@ pub fn of_names_in(footprint: &Footprint) -> usize {
         resources,
         traits,
         labels,
+        payer: _,
     } = footprint;
     let replica = replica(traits).into_iter().flat_map(ResourceList::names);
     let names = resources.names().chain(replica).chain(classes(traits));
@@ -194,14 +196,14 @@ pub fn of_uid(uid: &Uid) -> usize {
 }
 
 fn of_amounts(amounts: &ResourceList) -> usize {
-    amounts.names().map(of_amount).sum()
+    let amounts = amounts.iter();
+    amounts.map(|(name, amount)| of_amount(name, amount)).sum()
 }
 
-/// An amount of this resource.
+/// An amount of a resource.
 #[must_use]
-pub fn of_amount(name: &Name) -> usize {
-    const PER_QUANTITY: usize = 32;
-    of_names([name]) + PER_QUANTITY
+pub fn of_amount(name: &Name, amount: &Quantity) -> usize {
+    of_names([name]) + size_of::<Quantity>() + amount.extra_bytes()
 }
 
 fn of_names<'a>(names: impl IntoIterator<Item = &'a Name>) -> usize {
@@ -219,7 +221,6 @@ mod tests {
     use quota_semantics::{
         Timestamp,
         object::PodTraits,
-        quantity::Quantity,
         quota::{ScopeExpression, ScopeSelector},
         uid::Uid,
     };
@@ -331,6 +332,30 @@ mod tests {
                 "{size} for {length}"
             );
         }
+    }
+
+    /// A number may have up to 50 digits, or a sum more, which take memory and bytes of their own.
+    #[test]
+    fn large_amounts_are_measured() {
+        let amounts: ResourceList = (0..1000)
+            .map(|number| (Name::from(format!("r{number}")), "123e37".parse().unwrap()))
+            .collect();
+        let event = Event::ReservationCommitted {
+            namespace: "team-a".into(),
+            uid: Uid::new("u-1").unwrap(),
+            resources: amounts.clone(),
+        };
+        let plain = amounts.names().map(|name| 16 + name.len() + 32);
+        let size = of_event(&event);
+        assert!(size >= ENTRY + plain.sum::<usize>() + 1000 * 20, "{size}");
+        let entry = Entry {
+            sequence: 1,
+            time: Timestamp::EPOCH,
+            actor: Actor::named("test"),
+            event,
+        };
+        let length = encode_entries(&[entry]).len();
+        assert!((length..4 * length).contains(&size), "{size} for {length}");
     }
 
     #[test]

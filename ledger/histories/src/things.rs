@@ -39,6 +39,7 @@ pub fn footprint(amount: u64, pod: bool, terminating: bool) -> Footprint {
     let units = Quantity::from_units(i64::try_from(amount).unwrap());
     let resources = [("pods", Quantity::from_units(1)), ("requests.cpu", units)];
     Footprint {
+        payer: None,
         resources: resources
             .into_iter()
             .map(|(name, quantity)| (Name::from(name), quantity))
@@ -90,6 +91,7 @@ pub(crate) fn workload(amount: u64, replicas: u64) -> Footprint {
     let units = Quantity::from_units(i64::try_from(amount).unwrap());
     let count = Name::from("count/deployments.apps");
     let itself = Footprint {
+        payer: None,
         resources: [(count, Quantity::from_units(1))].into_iter().collect(),
         traits: Traits::Template {
             pod: PodTraits::default(),

@@ -333,6 +333,14 @@ impl ResourceList {
         }
     }
 
+    /// Drops unusual spellings of quantities; see [`Quantity::canonical`].
+    pub fn make_canonical(&mut self) {
+        let spelled = self.0.iter_mut();
+        for (_, quantity) in spelled.filter(|(_, quantity)| quantity.spelling().is_some()) {
+            *quantity = std::mem::take(quantity).canonical();
+        }
+    }
+
     /// The names, sorted, whose quantity here exceeds that in `hard`. Names that are absent on either side never
     /// exceed.
     #[must_use]

@@ -57,7 +57,7 @@ pub(super) fn events() -> Vec<Event> {
     let team = Name::from("team-a");
     let spec = Spec {
         hard: list(&[
-            ("requests.cpu", "010"),
+            ("requests.cpu", "10"),
             ("pods", "5"),
             ("requests.storage", "1e3"),
             ("x.example.com/y", "123456789012345678901234567890"),

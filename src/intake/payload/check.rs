@@ -157,8 +157,11 @@ fn shorten(footprint: &mut Footprint, excess: usize) -> Option<usize> {
         if bytes >= excess {
             break;
         }
-        let is_twice = replica.is_some_and(|replica| replica.get(name).is_some());
-        bytes += size::of_amount(name) * (1 + usize::from(is_twice));
+        let amounts = [Some(&footprint.resources), replica].into_iter().flatten();
+        let amounts = amounts.filter_map(|list| list.get(name));
+        bytes += amounts
+            .map(|amount| size::of_amount(name, amount))
+            .sum::<usize>();
         left_out.insert(name.clone());
     }
     if bytes < excess {

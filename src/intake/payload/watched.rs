@@ -163,9 +163,11 @@ fn read<'de, D: Deserializer<'de>>(
     let mut watched = Watched::of(type_meta, object);
     match () {
         () if is_quota => {
+            let mut spec = spec.map_or_else(|| Ok(Spec::default()), from_raw)?;
+            spec.hard.make_canonical();
             watched.quota = Some(Box::new(Quota {
                 metadata: metadata.get().into(),
-                spec: spec.map_or_else(|| Ok(Spec::default()), from_raw)?,
+                spec,
             }));
         }
         () if is_group => {
@@ -175,6 +177,7 @@ fn read<'de, D: Deserializer<'de>>(
                 ..Manifest::default()
             };
             manifest.spec.quota.hard.round_up_to_thousandths();
+            manifest.spec.quota.hard.make_canonical();
             watched.group = Some(Box::new(Group {
                 metadata: metadata.get().into(),
                 manifest,

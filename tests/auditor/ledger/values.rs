@@ -20,7 +20,7 @@ const AMOUNTS: [&str; 12] = [
     "1Gi",
     "1536Mi",
     "1e3",
-    "010",
+    "10e0",
     "0",
     "1n",
     "1000E",
@@ -111,6 +111,7 @@ impl Writer {
             _ => Traits::Pod(self.pod()),
         };
         Footprint {
+            payer: None,
             resources: self.resources(),
             traits,
             labels: match self.random.below(4) {

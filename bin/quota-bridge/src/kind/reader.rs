@@ -13,6 +13,7 @@ use quota_semantics::{
     Name, Timestamp,
     admission::{Charging, counted_kind},
     object::{GroupResource, Metadata, NoContext, Object, short_name},
+    quantity::of_any_length,
     resource::ResourceList,
     uid::Uid,
 };
@@ -280,7 +281,8 @@ impl Reader {
                 let OnlyMetadata { metadata } = read(json)?;
                 Ok(Object::Other(Box::new(metadata)))
             }
-            _ => self.charging.read(&self.resource, json.as_bytes()),
+            // An API server stores amounts with any number of zeros, which count as any other.
+            _ => of_any_length(|| self.charging.read(&self.resource, json.as_bytes())),
         };
         let mut object = match read {
             Ok(object) => object,

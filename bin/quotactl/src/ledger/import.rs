@@ -13,6 +13,7 @@ use quota_journal::{
     Batch, Durable, FileJournal, Hash, Journal as _, MAX_PAYLOAD_BYTES, Options, StoredBatch,
     disk::{Disk, RealDisk},
 };
+use quota_semantics::quantity::of_any_length;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -168,7 +169,7 @@ impl<R: BufRead> Lines<R> {
         if read == 0 {
             return Err(self.wrong(format!("it ends where {what} should be")));
         }
-        serde_json::from_slice(&self.text)
+        of_any_length(|| serde_json::from_slice(&self.text))
             .map_err(|error| self.wrong(format!("not {what}: {error}")))
     }
 

@@ -180,6 +180,7 @@ variants!(Traits {
 /// The amounts, then the traits. Labels, if there are any, come before the traits, under their own tag.
 impl Wire for Footprint {
     fn put(&self, writer: &mut Writer) {
+        debug_assert_eq!(self.payer, None, "it is decided who pays");
         self.resources.put(writer);
         if !self.labels.is_empty() {
             LABELLED.put(writer);
@@ -195,6 +196,7 @@ impl Wire for Footprint {
             resources,
             labels: labels.unwrap_or_default(),
             traits: Wire::take(reader)?,
+            payer: None,
         })
     }
 }
@@ -295,7 +297,8 @@ variants!(Format {
     3 => Unset,
 });
 
-/// The number under the tag of one of its two forms, then the family, and the spelling if there is one.
+/// The number under the tag of one of its two forms, then the family. The flag at the end was for a spelling; quantities
+/// of the ledger are canonical.
 impl Wire for Quantity {
     fn put(&self, writer: &mut Writer) {
         match self.scaled() {
@@ -310,10 +313,12 @@ impl Wire for Quantity {
             }
         }
         self.format().put(writer);
-        self.spelling().is_some().put(writer);
-        if let Some(spelling) = self.spelling() {
-            writer.text(spelling);
-        }
+        debug_assert_eq!(
+            self.spelling(),
+            None,
+            "the ledger holds canonical quantities"
+        );
+        false.put(writer);
     }
     fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let plain = match u8::take(reader)? {
@@ -324,10 +329,10 @@ impl Wire for Quantity {
             NANOS => Self::from_nanos_bytes(&Vec::take(reader)?, Wire::take(reader)?),
             tag => return Err(DecodeError(format!("Mantissa: no variant {tag}"))),
         };
-        Ok(match bool::take(reader)? {
-            true => plain.spelled(reader.text()?),
-            false => plain,
-        })
+        if bool::take(reader)? {
+            reader.text()?;
+        }
+        Ok(plain)
     }
 }
 

@@ -93,7 +93,7 @@ fn consider(
     review: &Review,
     policy: &Policy,
 ) -> Result<Admitted, Refusal> {
-    let request = &review.request;
+    let request = &*review.request.counted(state);
     if is_unlimited(state, &request.namespace, policy) {
         return Ok(Admitted::default());
     }

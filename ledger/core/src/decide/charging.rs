@@ -8,7 +8,38 @@ use crate::{
     event::{Event, RelistOutcome, RelistScope},
     state::State,
 };
-use quota_semantics::{Name, quota::FieldError};
+use quota_semantics::{
+    Name,
+    object::{Footprint, Traits},
+    quota::FieldError,
+    uid::Uid,
+};
+
+/// The footprint for which an object counts: a workload whose controller pays for its pods counts only for itself. A
+/// controller pays if the ledger has recorded its charge, or a reservation holds that. One that is recorded only later
+/// pays from the next event about the workload on.
+pub(super) fn relieved(
+    state: &State,
+    namespace: &Name,
+    uid: &Uid,
+    mut footprint: Footprint,
+) -> Footprint {
+    let Some(payer) = footprint.payer.take() else {
+        return footprint;
+    };
+    let held = || {
+        let pending = state.pending_of(namespace, &payer)?;
+        Some(&pending.reservation.footprint)
+    };
+    let is_charged = |footprint: &Footprint| matches!(footprint.traits, Traits::Template { .. });
+    let pays = *payer != *uid
+        && (state
+            .footprint_in(namespace, &payer)
+            .is_some_and(is_charged)
+            || held().is_some_and(is_charged));
+    let itself = pays.then(|| footprint.itself()).flatten();
+    itself.unwrap_or(footprint)
+}
 
 /// Whether exactly these kinds of workloads are charged by the present rule. The first ledgers trusted a pod that named
 /// a workload to be paid by it, and recorded only `count/pods` of such a pod.

@@ -105,7 +105,8 @@ pub fn compare(
     if is_newer(&recorded, listed) {
         return Comparison::Newer;
     }
-    match is_as_listed(&recorded, listed, now) && limits_are_as_listed(state, listed, quota) {
+    match is_as_listed(state, &recorded, listed, now) && limits_are_as_listed(state, listed, quota)
+    {
         true => Comparison::Same,
         false => Comparison::Changed(recorded),
     }
@@ -115,9 +116,10 @@ fn is_newer(recorded: &ObjectView, listed: &Observed) -> bool {
     listed.version > 0 && recorded.version > listed.version
 }
 
-fn is_as_listed(recorded: &ObjectView, listed: &Observed, now: Timestamp) -> bool {
+fn is_as_listed(state: &State, recorded: &ObjectView, listed: &Observed, now: Timestamp) -> bool {
     let has_lapsed = recorded.lapse.is_some_and(|lapse| lapse < now);
-    let footprint = listed.footprint.clone().following(&recorded.footprint);
+    let recorded_footprint = Some(&*recorded.footprint);
+    let footprint = as_before(state, listed, listed.footprint.clone(), recorded_footprint);
     let counts_for_the_same = match has_lapsed {
         true => lapsed_footprint(&recorded.footprint) == footprint,
         false => *recorded.footprint == footprint,
@@ -186,7 +188,7 @@ fn set(
 ) -> Repaired {
     let recorded = state.object(&listed.namespace, &listed.uid);
     let is_right = |recorded: &ObjectView| {
-        is_as_listed(recorded, listed, now) && limits_are_as_listed(state, listed, quota)
+        is_as_listed(state, recorded, listed, now) && limits_are_as_listed(state, listed, quota)
     };
     match (&recorded, seen) {
         (Some(recorded), _) if is_newer(recorded, listed) => return Repaired::Changed,

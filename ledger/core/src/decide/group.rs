@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
     Precondition, Refusal,
-    quota::{check_deletion, identity, spelled},
+    quota::{check_deletion, identity, written},
 };
 use crate::{
     event::{Event, GroupRecord},
@@ -133,9 +133,9 @@ fn check_bounds(
     }
 }
 
-/// Whether two records are equal, including the spelling of quantities.
+/// Whether two records are equal, including the families of quantities.
 pub(super) fn same(a: &GroupRecord, b: &GroupRecord) -> bool {
-    a == b && spelled(lists(a)).eq(spelled(lists(b)))
+    a == b && written(lists(a)).eq(written(lists(b)))
 }
 
 fn lists(record: &GroupRecord) -> impl Iterator<Item = &ResourceList> {

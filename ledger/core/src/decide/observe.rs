@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{adopted_group, names, namespaces, quota::adopted_version, relist};
+use super::{adopted_group, charging::relieved, names, namespaces, quota::adopted_version, relist};
 use crate::{
     event::{Cursor, DeadLetter, Event, GroupRecord, NamespaceRecord, Observed, QuotaRecord},
     state::State,
@@ -187,6 +187,8 @@ pub fn replace(state: &State, source: &Name, sighting: Sighting) -> Result<Vec<E
     match sighting {
         // A footprint that was recorded by another rule is no guide: the object may have counted as a replica then.
         Sighting::Alive { mut object, quota } if is_replaced => {
+            let footprint = std::mem::take(&mut object.footprint);
+            object.footprint = relieved(state, &object.namespace, &object.uid, footprint);
             object.ends_reservation = ends_reservation(state, &object);
             let adopted = quota.and_then(|quota| adopt(state, &object, &quota));
             let named = names::settled(state, &object);
@@ -201,8 +203,8 @@ pub fn replace(state: &State, source: &Name, sighting: Sighting) -> Result<Vec<E
     }
 }
 
-/// The footprint of an observed object, given its recorded footprint, or else the one held for it. Anyone who may reserve
-/// can hold anything under the uid of a recorded object.
+/// The footprint for which an observed object counts, given its recorded footprint, or else the one held for it. Anyone
+/// who may reserve can hold anything under the uid of a recorded object.
 pub(super) fn as_before(
     state: &State,
     object: &Observed,
@@ -213,6 +215,7 @@ pub(super) fn as_before(
         let pending = state.pending_of(&object.namespace, &object.uid);
         pending.map(|pending| &pending.reservation.footprint)
     };
+    let footprint = relieved(state, &object.namespace, &object.uid, footprint);
     match recorded.or_else(pending) {
         Some(before) => footprint.following(before),
         None => footprint,
@@ -250,10 +253,13 @@ fn alive(state: &State, mut object: Box<Observed>, quota: Option<Box<Adopted>>) 
         && state
             .quota_record(&object.namespace, &object.name)
             .is_none_or(|(record, _)| !is_adopted(record));
+    // The payer of a workload may be recorded since.
+    let is_relieved = recorded.footprint.itself().as_ref() == Some(&object.footprint);
     // A kind may get its right name in the same version.
     let is_known = object.version == recorded.version
         && object.resource == *recorded.resource
-        && !is_to_be_adopted;
+        && !is_to_be_adopted
+        && !is_relieved;
     if object.version != 0 && (object.version < recorded.version || is_known) {
         return Verdict::Ignored(Sighting::Alive { object, quota });
     }

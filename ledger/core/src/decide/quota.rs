@@ -126,13 +126,13 @@ pub fn set_quota(
     Ok(vec![Event::QuotaSet(Arc::new(record))])
 }
 
-/// Whether two records are equal, including the spelling of quantities.
+/// Whether two records are equal, including the families of quantities.
 fn same(a: &QuotaRecord, b: &QuotaRecord) -> bool {
-    a == b && spelled([&a.spec.hard]).eq(spelled([&b.spec.hard]))
+    a == b && written([&a.spec.hard]).eq(written([&b.spec.hard]))
 }
 
-/// The quantities as they are spelled: administrators expect to read the spelling that they wrote.
-pub(super) fn spelled<'a>(
+/// The quantities as they are printed: administrators expect to read `1Gi` if they wrote that.
+pub(super) fn written<'a>(
     lists: impl IntoIterator<Item = &'a ResourceList>,
 ) -> impl Iterator<Item = String> {
     let amounts = lists.into_iter().flat_map(ResourceList::iter);

@@ -1,17 +1,22 @@
 //! A request for capacity, and the digest that identifies its repetitions.
 
 use std::{
+    borrow::Cow,
     ops::Deref,
     sync::{Arc, OnceLock},
 };
 
+use super::charging::relieved;
 use crate::{
     codec::{Wire, Writer},
     event::Reservation,
+    state::State,
 };
 use quota_semantics::{
     Name, Span, Timestamp,
-    object::{Footprint, GroupResource, Object},
+    object::{Footprint, GroupResource, Object, Traits},
+    quantity::Format,
+    resource::ResourceList,
     uid::Uid,
 };
 
@@ -91,16 +96,35 @@ impl Deref for FingerprintedRequest {
 }
 
 impl FingerprintedRequest {
-    /// The digest of the request. A repeated request has the same. Computing it takes as long as the decision, so
+    /// The digest of the request. A repeated request has the same: it is for the same object, and for equal amounts,
+    /// however they are written and whether or not it names resources of which it needs nothing. The time to live makes
+    /// no other request: it concerns the answer to the first one. Computing the digest takes as long as the decision, so
     /// callers should compute it before they take the writer's turn.
     pub fn digest(&self) -> [u8; 16] {
         *self.digest.get_or_init(|| self.request.digest())
     }
 
+    /// The request as it counts; see [`relieved`].
+    pub(super) fn counted(&self, state: &State) -> Cow<'_, Self> {
+        let before = self.before.as_ref();
+        if self.footprint.payer.is_none() && before.is_none_or(|before| before.payer.is_none()) {
+            return Cow::Borrowed(self);
+        }
+        let digest = self.digest();
+        let relieved = |footprint| relieved(state, &self.namespace, &self.uid, footprint);
+        Cow::Owned(Self {
+            request: Request {
+                footprint: relieved(self.footprint.clone()),
+                before: self.before.clone().map(relieved),
+                ..self.request.clone()
+            },
+            digest: OnceLock::from(digest),
+        })
+    }
+
     /// Whether this request made the reservation.
     pub(super) fn is_that_of(&self, reservation: &Reservation) -> bool {
-        let recorded = reservation.request;
-        self.digest() == recorded || self.older_digest() == recorded
+        self.digest() == reservation.request
     }
 
     /// The reservation to grant for this request.
@@ -129,43 +153,47 @@ impl FingerprintedRequest {
 impl Request {
     fn digest(&self) -> [u8; 16] {
         let mut writer = Writer::spelling();
-        // Marks this version of the digest; the older version begins with the count of its names.
-        0_u8.put(&mut writer);
-        self.encode_request(&mut writer);
-        short_hash(&writer.finish())
-    }
-
-    /// The digest as the first ledgers record it.
-    fn older_digest(&self) -> [u8; 16] {
-        let mut writer = Writer::default();
-        self.encode_request(&mut writer);
-        short_hash(&writer.finish())
-    }
-
-    fn encode_request(&self, writer: &mut Writer) {
-        self.namespace.put(writer);
-        self.api_version.put(writer);
-        self.kind.put(writer);
-        self.name.put(writer);
-        self.footprint.put(writer);
-        self.ttl.map(Span::nanoseconds).put(writer);
-        if let Basis::Update { version } = self.basis {
-            version.put(writer);
+        self.namespace.put(&mut writer);
+        self.api_version.put(&mut writer);
+        self.kind.put(&mut writer);
+        self.name.put(&mut writer);
+        let Footprint {
+            resources,
+            traits,
+            labels,
+            payer: _,
+        } = &self.footprint;
+        numbers(resources).put(&mut writer);
+        match traits {
+            Traits::Template { pod, replica } => {
+                Traits::Pod(pod.clone()).put(&mut writer);
+                numbers(replica).put(&mut writer);
+            }
+            traits => traits.put(&mut writer),
         }
+        labels.put(&mut writer);
+        if let Basis::Update { version } = self.basis {
+            version.put(&mut writer);
+        }
+        let hash = blake3::hash(&writer.finish());
+        let mut short = [0; 16];
+        short.copy_from_slice(&hash.as_bytes()[..16]);
+        short
     }
 }
 
-fn short_hash(bytes: &[u8]) -> [u8; 16] {
-    let hash = blake3::hash(bytes);
-    let mut short = [0; 16];
-    short.copy_from_slice(&hash.as_bytes()[..16]);
-    short
+/// The amounts that are not zero, as numbers: in one family.
+fn numbers(amounts: &ResourceList) -> ResourceList {
+    let amounts = amounts.iter().filter(|(_, amount)| !amount.is_zero());
+    amounts
+        .map(|(name, amount)| (name.clone(), amount.clone().in_format(Format::DecimalSI)))
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quota_semantics::resource::ResourceList;
+    use quota_semantics::object::PodTraits;
 
     fn request() -> Request {
         let amounts = [("pods", "1"), ("requests.cpu", "250m")];
@@ -193,29 +221,74 @@ mod tests {
         digest.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
+    fn amounts(amounts: &[(&str, &str)]) -> ResourceList {
+        let amounts = amounts.iter();
+        amounts
+            .map(|(name, text)| (Name::from(*name), text.parse().unwrap()))
+            .collect()
+    }
+
+    fn with_amounts(resources: ResourceList) -> Request {
+        Request {
+            footprint: Footprint {
+                resources,
+                ..Footprint::default()
+            },
+            ..request()
+        }
+    }
+
     /// Ledgers hold these digests: they have to identify repeated requests for ever.
     #[test]
     fn digests_are_made_as_ever() {
-        assert_eq!(hex(request().digest()), "ada14ce9988158c8b27b835d773e089e");
-        assert_eq!(
-            hex(request().older_digest()),
-            "173b76d05cb3be6cfe795deeb2a91b95"
-        );
+        assert_eq!(hex(request().digest()), "152eaedc372bcd0efc788574472c181f");
     }
 
     #[test]
-    fn a_request_is_known_by_either_digest_and_another_by_none() {
-        let request = FingerprintedRequest::from(request());
-        let granted = |digest| Reservation {
-            request: digest,
-            ..request.reservation(Footprint::default(), Timestamp::EPOCH, Span::ZERO)
+    fn equal_amounts_are_equal_requests() {
+        let written = [
+            [("memory", "1Gi"), ("pods", "1")],
+            [("memory", "1073741824"), ("pods", "1e0")],
+            [("memory", "1048576Ki"), ("pods", "1000m")],
+            [("memory", "1073741824000m"), ("pods", "01")],
+        ];
+        let zeros = [("requests.cpu", "0"), ("configmaps", "0Ki")];
+        let first = with_amounts(amounts(&written[0])).digest();
+        for written in written {
+            assert_eq!(with_amounts(amounts(&written)).digest(), first);
+            let with_zeros = with_amounts(amounts(&[&written[..], &zeros[..]].concat()));
+            assert_eq!(with_zeros.digest(), first);
+        }
+        let other = with_amounts(amounts(&[("memory", "1Gi"), ("pods", "2")]));
+        assert_ne!(other.digest(), first);
+        let fewer = with_amounts(amounts(&[("memory", "1Gi")]));
+        assert_ne!(fewer.digest(), first);
+        let template = |cpu: &str| {
+            let replica = amounts(&[("requests.cpu", cpu)]);
+            let mut request = request();
+            request.footprint.traits = Traits::Template {
+                pod: PodTraits::default(),
+                replica,
+            };
+            request.digest()
         };
-        let reservations = [request.digest(), request.older_digest()].map(granted);
-        assert!(
-            reservations
-                .iter()
-                .all(|reservation| request.is_that_of(reservation))
-        );
+        assert_eq!(template("1"), template("1000m"));
+        assert_ne!(template("1"), template("2"));
+    }
+
+    #[test]
+    fn only_what_is_requested_makes_another_request() {
+        let request = FingerprintedRequest::from(request());
+        let reservation = request.reservation(Footprint::default(), Timestamp::EPOCH, Span::ZERO);
+        assert!(request.is_that_of(&reservation));
+        for ttl in [None, Some(Span::from_seconds(31))] {
+            let other_ttl = FingerprintedRequest::from(Request {
+                ttl,
+                ..Request::clone(&request)
+            });
+            assert!(other_ttl.is_that_of(&reservation));
+        }
+        let labels = [("app".into(), "web".into())];
         let others = [
             Request {
                 name: "web-2".into(),
@@ -226,11 +299,18 @@ mod tests {
                 ..Request::clone(&request)
             },
             Request {
-                ttl: None,
+                api_version: "v2".into(),
                 ..Request::clone(&request)
             },
             Request {
                 footprint: Footprint::default(),
+                ..Request::clone(&request)
+            },
+            Request {
+                footprint: Footprint {
+                    labels: labels.into(),
+                    ..request.footprint.clone()
+                },
                 ..Request::clone(&request)
             },
             Request {
@@ -239,12 +319,7 @@ mod tests {
             },
         ];
         for other in others.map(FingerprintedRequest::from) {
-            assert!(
-                !reservations
-                    .iter()
-                    .any(|reservation| other.is_that_of(reservation)),
-                "{other:?}"
-            );
+            assert!(!other.is_that_of(&reservation), "{other:?}");
         }
     }
 }

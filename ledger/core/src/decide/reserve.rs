@@ -114,6 +114,7 @@ pub fn check(
     policy: &Policy,
 ) -> Result<Checked, Refusal> {
     let overlay = Overlay::default();
+    let request = &*request.counted(state);
     policy.bounds.check_request(state, &overlay, request)?;
     let case = Case::of(state, by, request, overlay);
     let limits = case.limits(state);
@@ -141,6 +142,7 @@ fn decide(
     policy: &Policy,
     overlay: Overlay,
 ) -> Result<(Reserved, Overlay), Refusal> {
+    let request = &*request.counted(state);
     if overlay.has_ended(&request.namespace, &request.uid) {
         return Err(ended(state, request, Some((End::Superseded, now))));
     }

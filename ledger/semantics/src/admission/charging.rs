@@ -9,18 +9,20 @@
 //!   the larger of the charges of workloads and the need of replicas ([`Amount`](object::Amount)). So pods of a
 //!   workload are not counted twice, and pods without a charge count, whatever owner they name.
 //! - A workload that a charged workload controls (the replica set of a deployment) counts only as one object, and is
-//!   charged nothing for its pods.
+//!   charged nothing for its pods. Users write owner references, so the ledger decides that: only a controller that it
+//!   has recorded pays ([`Footprint::payer`]).
 //!
 //! A pod of a deployment is controlled by a replica set; the name of the replica set ends with the pod's
 //! `pod-template-hash` label.
 //!
-//! These rules read the object alone, so that observed objects count the same in any order.
+//! The other rules read the object alone, so that observed objects count the same in any order.
 
 use std::collections::BTreeSet;
 
 use crate::{
     Name, Timestamp,
     object::{self, Context, Footprint, GroupResource, Metadata, Object, OwnerReference, Traits},
+    uid::Uid,
 };
 
 /// The operator's settings for counting: the kinds of workloads that are charged, and the labels of objects by which
@@ -107,7 +109,7 @@ impl Charging {
         Object::workload_from_json(kind, json)
     }
 
-    /// The footprint of an object at `now`.
+    /// The footprint of an object at `now`. If it is a workload with a payer, that may have to be taken away.
     #[must_use]
     pub fn footprint(
         &self,
@@ -125,12 +127,19 @@ impl Charging {
                 traits: Traits::Replica(pod),
                 ..footprint
             },
-            Traits::Template { .. } => itself(kind, &footprint),
+            Traits::Template { .. } => {
+                let controller = object.metadata().controller();
+                let payer = controller.and_then(|controller| Uid::new(&controller.uid).ok());
+                Footprint {
+                    payer: payer.map(Box::new),
+                    ..footprint
+                }
+            }
             _ => footprint,
         }
     }
 
-    /// The footprint of an object at `now` by itself, without regard to charges of its owners.
+    /// The footprint of an object at `now` by itself, without regard to charges of its owners. Its amounts are canonical.
     #[must_use]
     pub fn in_full(
         &self,
@@ -139,10 +148,13 @@ impl Charging {
         now: Timestamp,
         context: &dyn Context,
     ) -> Footprint {
-        Footprint {
-            labels: object.metadata().labels.of_keys(&self.object_labels),
-            ..object.footprint(kind, now, context)
+        let mut footprint = object.footprint(kind, now, context);
+        footprint.resources.make_canonical();
+        if let Traits::Template { replica, .. } = &mut footprint.traits {
+            replica.make_canonical();
         }
+        footprint.labels = object.metadata().labels.of_keys(&self.object_labels);
+        footprint
     }
 
     /// Whether the object names a charged workload as its owner.
@@ -157,18 +169,6 @@ impl Charging {
         let deployments = GroupResource::new("apps", "deployments");
         self.charges(&kind_of(controller))
             || self.charges(&deployments) && is_of_a_deployment(metadata, controller)
-    }
-}
-
-/// The footprint of a workload that is not charged for its pods.
-fn itself(kind: &GroupResource, footprint: &Footprint) -> Footprint {
-    let itself = format!("count/{kind}");
-    let alias = object::plain_count_name(kind);
-    let is_own = |name: &str| name == itself || alias == Some(name);
-    Footprint {
-        resources: footprint.resources.mask(is_own),
-        traits: Traits::Plain,
-        labels: footprint.labels.clone(),
     }
 }
 
@@ -240,13 +240,19 @@ mod tests {
     }
 
     #[test]
-    fn a_workload_of_a_charged_workload_counts_only_for_itself() {
+    fn a_workload_of_a_charged_workload_has_a_payer_and_may_count_only_for_itself() {
         let both = Charging::new(["deployments.apps", "replicasets.apps"]).unwrap();
-        let replica_set = owned("Deployment", "web", "5d4f8");
-        assert_eq!(
-            counted(&both, "replicasets.apps", &replica_set),
-            ("count/replicasets.apps=1".to_owned(), false)
-        );
+        let footprint = |by: &str| {
+            let kind = GroupResource::new("apps", "replicasets");
+            let object = both.read(&kind, owned(by, "web", "5d4f8").as_bytes());
+            both.footprint(&kind, &object.unwrap(), Timestamp::EPOCH, &NoContext)
+        };
+        let replica_set = footprint("Deployment");
+        assert_eq!(replica_set.payer.as_deref(), Some(&Uid::new("u1").unwrap()));
+        assert!(replica_set.resources.pretty().contains(",pods=1"));
+        let itself = replica_set.itself().unwrap();
+        assert_eq!(itself.resources.pretty(), "count/replicasets.apps=1");
+        assert_eq!(footprint("DaemonSet").payer, None);
     }
 
     #[test]

@@ -75,7 +75,7 @@ pub struct ManifestSpec {
 
 impl Manifest {
     /// Reads a manifest as the API server does: apiVersion and kind may be missing, and quantities are rounded up to
-    /// thousandths.
+    /// thousandths. They are canonical.
     ///
     /// # Errors
     /// If it is not the JSON of a ClusterResourceQuota.
@@ -84,6 +84,7 @@ impl Manifest {
         let (api_version, kind) = (&mut manifest.api_version, &mut manifest.kind);
         be_of_kind(api_version, kind, (API_VERSION, KIND))?;
         manifest.spec.quota.hard.round_up_to_thousandths();
+        manifest.spec.quota.hard.make_canonical();
         Ok(manifest)
     }
 
@@ -92,7 +93,7 @@ impl Manifest {
         self.metadata.inherit(&stored.metadata);
     }
 
-    /// Whether it equals the stored one, including the spelling of quantities, however extensions are written; see
+    /// Whether it equals the stored one, including the families of quantities, however extensions are written; see
     /// `Metadata::editable`.
     #[must_use]
     pub fn repeats(&self, stored: &Self) -> bool {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Name, resource::ResourceList};
+use crate::{Name, resource::ResourceList, uid::Uid};
 
 /// The footprint of an object: amounts by resource name, the traits for scopes, and the labels for groups.
 ///
@@ -18,6 +18,10 @@ pub struct Footprint {
     /// The object's own labels, restricted to the keys by which the operator lets groups select.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<Name, Name>,
+    /// The controller of a charged workload, if that is a charged workload itself: it may pay for the pods of this one.
+    /// The decision whether it does takes it away, and so it is never recorded.
+    #[serde(skip)]
+    pub payer: Option<Box<Uid>>,
 }
 
 impl Footprint {
@@ -28,6 +32,7 @@ impl Footprint {
             resources,
             traits: self.traits.clone(),
             labels: self.labels.clone(),
+            payer: self.payer.clone(),
         }
     }
 }

@@ -75,7 +75,6 @@ impl ResourceClaim {
         let paid_by_pod = self.paid_by_pod(context);
         let mut counted = vec![(COUNT_RESOURCE_CLAIMS.clone(), Quantity::from_units(1))];
         for (class, devices) in self.devices_by_class() {
-            let devices = Quantity::from_units(devices);
             counted.push((format!("{class}{DEVICES_SUFFIX}").into(), devices.clone()));
             if class.is_empty() {
                 continue;
@@ -118,11 +117,11 @@ impl ResourceClaim {
 
     /// Devices by class. Only one of several alternatives is allocated, so each class counts with its largest; classes
     /// without devices are left out.
-    fn devices_by_class(&self) -> BTreeMap<&str, i64> {
-        let mut devices = BTreeMap::new();
+    fn devices_by_class(&self) -> BTreeMap<&str, Quantity> {
+        let mut devices = BTreeMap::<&str, Quantity>::new();
         let mut count = |class, more: i64| {
-            let total: &mut i64 = devices.entry(class).or_default();
-            *total = total.saturating_add(more);
+            let total = devices.entry(class).or_default();
+            total.add_assign(&Quantity::from_units(more));
         };
         for request in &self.spec.devices.requests {
             if request.first_available.is_empty() {

@@ -167,3 +167,30 @@ fn a_claim_of_an_older_version_counts_the_same() {
     );
     assert_eq!(devices(r#"{"name":"a","deviceClassName":"gpu"}"#), now);
 }
+
+/// Sums of devices are exact, as all others are.
+#[test]
+fn devices_of_one_claim_do_not_saturate() {
+    let requests = r#"{"exactly":{"deviceClassName":"gpu","allocationMode":"ExactCount","count":9223372036854775807}},"#;
+    let requests = requests.repeat(3);
+    let json = format!(
+        r#"{{"spec":{{"devices":{{"requests":[{}]}}}}}}"#,
+        requests.trim_end_matches(',')
+    );
+    let kind = GroupResource::new("resource.k8s.io", "resourceclaims");
+    let claim = Object::from_json(&kind, json.as_bytes()).unwrap();
+    let resources = claim
+        .footprint(&kind, Timestamp::EPOCH, &NoContext)
+        .resources;
+    for name in [
+        "gpu.deviceclass.resource.k8s.io/devices",
+        "requests.deviceclass.resource.kubernetes.io/gpu",
+    ] {
+        let devices = resources.get(name).unwrap();
+        assert_eq!(
+            devices.exact().to_string(),
+            "27670116110564327421",
+            "{name}"
+        );
+    }
+}

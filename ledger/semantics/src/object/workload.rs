@@ -167,6 +167,7 @@ impl Footprint {
             resources: self.resources.mask(|name| replica.get(name).is_none()),
             traits: Traits::Plain,
             labels: self.labels.clone(),
+            payer: None,
         })
     }
 

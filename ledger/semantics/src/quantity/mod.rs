@@ -18,7 +18,7 @@ use std::{cmp::Ordering, fmt, hash, sync::Arc};
 use num_bigint::BigInt;
 
 pub use exact::exact_numbers;
-pub use parse::ParseError;
+pub use parse::{ParseError, TEXT_MAX_BYTES, of_any_length};
 
 use number::Number;
 
@@ -72,7 +72,8 @@ impl Scale {
 /// A Kubernetes quantity, exact: an amount of a resource as Kubernetes reads, computes and prints it.
 ///
 /// Equality, order and hash are those of the number: `1Ki`, `1024` and `+1024` are equal. The suffix family is kept for
-/// printing, and so is an unusual spelling (`010`, `1.500`) until the quantity is used in a computation.
+/// printing, and so is an unusual spelling (`010`, `1.500`), as in Kubernetes, until the quantity is used in a computation
+/// or made [canonical](Self::canonical). The ledger holds canonical quantities only.
 #[derive(Clone, Default)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(with = "String"))]
@@ -204,10 +205,30 @@ impl Quantity {
         }
     }
 
+    /// The same quantity without an unusual spelling.
+    #[must_use]
+    pub fn canonical(self) -> Self {
+        let format = self.format;
+        self.in_format(format)
+    }
+
+    /// The bytes of memory that the number takes beside the quantity itself: none, unless it is large.
+    #[must_use]
+    pub fn extra_bytes(&self) -> usize {
+        let large = self.rare.as_ref().and_then(|rare| rare.large.as_ref());
+        large.map_or(0, |large| size_of::<Rare>() + large.bits() as usize / 8)
+    }
+
     /// Whether it is zero.
     #[must_use]
     pub fn is_zero(&self) -> bool {
         self.sign() == Ordering::Equal
+    }
+
+    /// Whether it is a whole number.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.number().rounded(Scale::Unit.nanos()).is_none()
     }
 
     /// Whether it is less than zero.

@@ -1,6 +1,6 @@
 //! Parses quantities with all of Kubernetes' leniency, and with its error messages.
 
-use std::str::FromStr;
+use std::{cell::Cell, str::FromStr};
 
 use num_bigint::BigInt;
 
@@ -11,10 +11,18 @@ use super::{
     suffix::{BINARY_CAP, BINARY_SUFFIXES, DECIMAL_SUFFIXES},
 };
 
-/// The most decimal digits that a number has, before and after the point, once its exponent is written out. Kubernetes
-/// has no such limit, and `1e2000000000` can occupy it for minutes. Larger numbers count as `1e512`, and digits behind
-/// these round it up: an object with such an amount exists, and must neither go uncounted nor hide others.
-pub(super) const MAX_DIGITS: usize = 512;
+/// Most bytes of the text of a quantity. Kubernetes has no such limit, so a text with a million zeros before its digits
+/// is as good as any, and the API server keeps all of them.
+pub const TEXT_MAX_BYTES: usize = 64;
+
+/// The power of ten of the largest number: larger ones count as `1e40`, since an object with such an amount exists, and
+/// must neither go uncounted nor hide others. So the canonical text of each quantity, and of the sum of a billion of
+/// them, has at most [`TEXT_MAX_BYTES`].
+const LARGEST_POWER: i64 = 40;
+
+/// The most decimal digits that are computed with, before and after the point, once the exponent is written out: digits
+/// behind these round the number up. Kubernetes has no such limit, and `1e2000000000` can occupy it for minutes.
+const MAX_DIGITS: usize = 512;
 
 /// Numbers with more digits than this take Kubernetes' slow path, which drops the spelling.
 const FAST_DIGITS: usize = 18;
@@ -33,6 +41,27 @@ pub enum ParseError {
     /// It has no digits.
     #[error("unable to parse numeric part of quantity")]
     Numeric,
+    /// It is longer than [`TEXT_MAX_BYTES`]. Not an error of Kubernetes.
+    #[error("quantities must not be longer than {TEXT_MAX_BYTES} bytes")]
+    TooLong,
+}
+
+thread_local! {
+    static OF_ANY_LENGTH: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `read`, in which texts of quantities may be longer than [`TEXT_MAX_BYTES`]: to read objects that an API server
+/// has stored, which must not go uncounted, and sums that the ledger has written. The text of such a quantity is not
+/// kept.
+pub fn of_any_length<R>(read: impl FnOnce() -> R) -> R {
+    struct Before(bool);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            OF_ANY_LENGTH.set(self.0);
+        }
+    }
+    let _before = Before(OF_ANY_LENGTH.replace(true));
+    read()
 }
 
 impl FromStr for Quantity {
@@ -41,6 +70,7 @@ impl FromStr for Quantity {
     fn from_str(text: &str) -> Result<Self, ParseError> {
         match plain(text) {
             Some(quantity) => Ok(quantity),
+            None if text.len() > TEXT_MAX_BYTES && !OF_ANY_LENGTH.get() => Err(ParseError::TooLong),
             None => general(text),
         }
     }
@@ -90,8 +120,10 @@ fn general(text: &str) -> Result<Quantity, ParseError> {
     } else {
         number
     };
-    let keeps_spelling =
-        fast && pieces.is_remembered(&suffix) && !print::is_canonical(text, &number, format);
+    let keeps_spelling = fast
+        && text.len() <= TEXT_MAX_BYTES
+        && pieces.is_remembered(&suffix)
+        && !print::is_canonical(text, &number, format);
     Ok(Quantity::from_number(
         number,
         format,
@@ -175,7 +207,11 @@ impl<'a> Pieces<'a> {
         match pieces.mantissa(rounds_up) {
             Number::Small(0) => Number::Small(0),
             _ if is_too_large => largest(),
-            mantissa => number::scaled(&mantissa, shift, pieces.last_place(power) + 9),
+            mantissa => at_most_largest(number::scaled(
+                &mantissa,
+                shift,
+                pieces.last_place(power) + 9,
+            )),
         }
     }
 
@@ -225,7 +261,14 @@ impl<'a> Pieces<'a> {
 
 /// The largest number, in billionths.
 fn largest() -> Number<'static> {
-    number::scaled(&Number::Small(1), 0, MAX_DIGITS as i64 + 9)
+    number::scaled(&Number::Small(1), 0, LARGEST_POWER + 9)
+}
+
+fn at_most_largest(number: Number<'static>) -> Number<'static> {
+    match number {
+        Number::Large(_) if number.compare(&largest()).is_gt() => largest(),
+        _ => number,
+    }
 }
 
 fn take_digits(text: &str) -> (&str, &str) {

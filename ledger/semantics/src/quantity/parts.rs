@@ -1,6 +1,6 @@
-//! The parts of a quantity, for storage and codecs: its number, the suffix family, and a spelling if it has to be kept.
+//! The parts of a quantity, for storage and codecs: its number and the suffix family.
 //!
-//! Any parts make a quantity. Those of a quantity make exactly the same one again.
+//! Any parts make a quantity. Those of a canonical quantity make exactly the same one again.
 
 use num_bigint::BigInt;
 use num_traits::ToPrimitive;
@@ -61,18 +61,9 @@ impl Quantity {
         Self::from_number(number, format, None)
     }
 
-    /// The text that it was parsed from, if that has to be kept: it is not canonical.
+    /// The text that it was parsed from, if Kubernetes keeps that and it is not canonical.
     #[must_use]
     pub fn spelling(&self) -> Option<&str> {
         self.rare.as_ref()?.spelling.as_deref()
-    }
-
-    /// The same quantity, spelled like this. A spelling that does not parse to it is dropped.
-    #[must_use]
-    pub fn spelled(self, spelling: &str) -> Self {
-        match spelling.parse::<Self>() {
-            Ok(spelled) if spelled == self && spelled.format() == self.format() => spelled,
-            _ => self,
-        }
     }
 }

@@ -7,11 +7,16 @@ use super::{Format, ParseError, Quantity};
 
 impl Quantity {
     /// Parses a JSON token as Kubernetes does: the text of a number or of a string, without white space around it and
-    /// with its escapes left as they are; `null` is zero without a family.
+    /// with its escapes left as they are; `null` is zero without a family. The result is canonical.
     ///
     /// # Errors
     /// If the text is not a quantity, or the token is neither a number, a string nor null.
     pub fn from_json_token(token: &str) -> Result<Self, ParseError> {
+        Self::spelled(token).map(Self::canonical)
+    }
+
+    /// As [`Self::from_json_token`], with an unusual spelling kept.
+    fn spelled(token: &str) -> Result<Self, ParseError> {
         if token == "null" {
             return Ok(Self::new(0, Format::Unset));
         }
@@ -33,6 +38,6 @@ impl Serialize for Quantity {
 impl<'de> Deserialize<'de> for Quantity {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let token = Box::<RawValue>::deserialize(deserializer)?;
-        Self::from_json_token(token.get()).map_err(de::Error::custom)
+        Self::spelled(token.get()).map_err(de::Error::custom)
     }
 }

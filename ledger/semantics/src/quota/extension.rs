@@ -200,6 +200,7 @@ impl Extensions {
                 let what = "an object as JSON with \"hard\" (quantities by resource name) and \"until\" (a time)";
                 let mut limits: Override = json(text, what)?;
                 limits.hard.round_up_to_thousandths();
+                limits.hard.make_canonical();
                 self.r#override = Some(limits);
             }
         }
@@ -312,6 +313,7 @@ pub fn field_of(key: &str) -> String {
 fn list(text: &str) -> Result<ResourceList, String> {
     let mut list: ResourceList = json(text, "an object of quantities by resource name as JSON")?;
     list.round_up_to_thousandths();
+    list.make_canonical();
     Ok(list)
 }
 

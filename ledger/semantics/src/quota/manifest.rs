@@ -170,7 +170,7 @@ pub enum DecodeError {
 
 impl Manifest {
     /// Reads a manifest as the API server does: apiVersion and kind may be missing, and quantities
-    /// are rounded up to thousandths (v1 defaulting).
+    /// are rounded up to thousandths (v1 defaulting). Unlike in an API server they are canonical.
     ///
     /// # Errors
     /// If it is not the JSON of a ResourceQuota.
@@ -178,12 +178,14 @@ impl Manifest {
         let (mut manifest, value) = decode::<Self>(json, &OBJECTS)?;
         let (api_version, kind) = (&mut manifest.api_version, &mut manifest.kind);
         be_of_kind(api_version, kind, (API_VERSION, KIND))?;
-        manifest.spec.hard.round_up_to_thousandths();
-        for list in [&mut manifest.status.hard, &mut manifest.status.used]
+        let status = [&mut manifest.status.hard, &mut manifest.status.used];
+        for list in status
             .into_iter()
             .flatten()
+            .chain([&mut manifest.spec.hard])
         {
             list.round_up_to_thousandths();
+            list.make_canonical();
         }
         manifest.lists_no_scopes = manifest.spec.scopes.is_empty()
             && value.pointer("/spec/scopes").is_some_and(Value::is_array);
@@ -196,7 +198,7 @@ impl Manifest {
         self.status.clone_from(&stored.status);
     }
 
-    /// Whether it equals the stored one, including the spelling of quantities; see `Metadata::editable`.
+    /// Whether it equals the stored one, including the families of quantities; see `Metadata::editable`.
     #[must_use]
     pub fn repeats(&self, stored: &Self) -> bool {
         let texts = |manifest: &Self| serde_json::to_value(&manifest.spec).ok();

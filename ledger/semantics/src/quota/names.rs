@@ -143,7 +143,13 @@ fn validate_quantity(field: &str, name: &str, quantity: &Quantity) -> Vec<FieldE
         ));
     }
     if is_integer(name) && !quantity.passes_integer_check() {
-        errors.push(FieldError::invalid(field, quantity, "must be an integer"));
+        let detail = match quantity.is_whole() {
+            false => "must be an integer",
+            true => {
+                "must be at most 9223372036854775: of larger numbers Kubernetes does not know whether they are integers"
+            }
+        };
+        errors.push(FieldError::invalid(field, quantity, detail));
     }
     errors
 }
@@ -151,6 +157,24 @@ fn validate_quantity(field: &str, name: &str, quantity: &Quantity) -> Vec<FieldE
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Kubernetes says the same of both, which is untrue of one.
+    #[test]
+    fn a_whole_number_is_not_said_to_be_no_integer() {
+        for (amount, detail) in [
+            ("1500m", "must be an integer"),
+            ("1000E", "must be at most 9223372036854775:"),
+            ("1e40", "must be at most 9223372036854775:"),
+            ("1e-40", "must be an integer"),
+        ] {
+            let errors = validate_quantity("spec.hard[pods]", "pods", &amount.parse().unwrap());
+            let [error] = &*errors else {
+                panic!("{amount}: {errors:?}")
+            };
+            assert!(error.detail.starts_with(detail), "{amount}: {error}");
+        }
+        assert!(validate_quantity("f", "pods", &"9223372036854775".parse().unwrap()).is_empty());
+    }
 
     #[test]
     fn counts_have_plain_names_or_a_prefix() {

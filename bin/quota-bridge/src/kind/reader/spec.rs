@@ -1,7 +1,8 @@
 //! The spec of a quota or group, as far as the ledger can read it.
 //!
 //! A definition of a kind may allow any text as an amount. The ledger rejects an object with an amount that is no
-//! quantity, and a list with a rejected object is not complete: one mistake would hold up the whole kind.
+//! quantity, or whose text is too long, and a list with a rejected object is not complete: one mistake would hold up the
+//! whole kind.
 
 use std::borrow::Cow;
 
@@ -9,7 +10,7 @@ use quota_semantics::{
     Name,
     embedded::{plain_value, refuse_embedded},
     group::manifest::ManifestSpec,
-    quantity::Quantity,
+    quantity::{Quantity, of_any_length},
     quota,
 };
 use serde_json::Value;
@@ -38,6 +39,7 @@ pub(super) struct Spec<'a> {
 
 impl Limits {
     /// Reads a spec. Limits that are no quantities are left out, and all of it if it cannot be read without them either.
+    /// Texts that are too long for the ledger are shortened.
     pub(super) fn read(self, text: &str) -> Spec<'_> {
         let error = match self.names(text) {
             Ok(limited) => {
@@ -55,7 +57,7 @@ impl Limits {
             Ok((limited, rest, left_out)) => Spec {
                 text: rest.into(),
                 limited,
-                lacks: Some(format!("{left_out} of its limits: {error}")),
+                lacks: (left_out > 0).then(|| format!("{left_out} of its limits: {error}")),
             },
             Err(_) => Spec {
                 text: "{}".into(),
@@ -75,7 +77,7 @@ impl Limits {
         Ok(hard.names().cloned().collect())
     }
 
-    /// The spec without the limits that are no quantities, and their number.
+    /// The spec in canonical quantities, without the limits that are none, and the number of those.
     fn without_odd_amounts(self, text: &str) -> Result<(String, usize), String> {
         let mut spec = plain_value(text.as_bytes()).map_err(|error| error.to_string())?;
         let hard = spec.pointer_mut(match self {
@@ -85,7 +87,13 @@ impl Limits {
         let mut left_out = 0;
         if let Some(hard) = hard.and_then(Value::as_object_mut) {
             let before = hard.len();
-            hard.retain(|_, amount| Quantity::from_json_token(&amount.to_string()).is_ok());
+            hard.retain(|_, amount| {
+                let read = of_any_length(|| Quantity::from_json_token(&amount.to_string()));
+                if let Ok(quantity) = &read {
+                    *amount = quantity.exact().to_string().into();
+                }
+                read.is_ok()
+            });
             left_out = before - hard.len();
         }
         Ok((spec.to_string(), left_out))

@@ -182,6 +182,11 @@ fn counted(kind: &str, charging: &Charging, json: &str) -> Footprint {
     charging.footprint(&kind, &object, Timestamp::EPOCH, &NoContext)
 }
 
+/// The amounts that an object of an API server counts for, however long they are written.
+fn counted_anyhow(kind: &str, charging: &Charging, json: &str) -> Footprint {
+    of_any_length(|| counted(kind, charging, json))
+}
+
 /// The line of an object that an API server can store, and the amounts that count there.
 fn published(reader: &Reader, json: &str) -> (Alive, Footprint) {
     let alive = reader.alive("ADDED", json).unwrap();
@@ -236,8 +241,12 @@ fn a_pod_is_published_however_long_its_fields_are() {
         r#""initContainers":[{containers}],"containers":[{one}],"overhead":{{"cpu":"7m"}}"#
     );
     let zeros = "0".repeat(1 << 20);
-    let spelled =
-        format!(r#""containers":[{{"name":"c","resources":{{"requests":{{"cpu":"{zeros}1"}}}}}}]"#);
+    let amount = |text: &str| {
+        format!(r#""containers":[{{"name":"c","resources":{{"requests":{{"cpu":"{text}"}}}}}}]"#)
+    };
+    let spelled = amount(&format!("{zeros}1"));
+    let zero_more = amount(&format!("{}1", "0".repeat(64)));
+    let many_digits = amount(&format!("{}.5", "9".repeat(100)));
     let extended: Vec<_> = (0..3_000)
         .map(|number| format!(r#""{}/{number}":"1""#, "x".repeat(250)))
         .collect();
@@ -277,6 +286,8 @@ fn a_pod_is_published_however_long_its_fields_are() {
         ),
         ("init containers", plain.clone(), &init),
         ("zeros before an amount", plain.clone(), &spelled),
+        ("a zero too many", plain.clone(), &zero_more),
+        ("too many digits", plain.clone(), &many_digits),
         ("resources", plain.clone(), &extended),
     ] {
         let json = format!("{{{metadata},\"spec\":{{{spec}}}}}");
@@ -287,7 +298,8 @@ fn a_pod_is_published_however_long_its_fields_are() {
             let reader = reader_by("", "pods", "Pod", charging.clone());
             let (alive, footprint) = published(&reader, &json);
             assert!(alive.lacks.is_none(), "{what}");
-            assert!(footprint == counted("pods", &charging, &json), "{what}");
+            let counted = counted_anyhow("pods", &charging, &json);
+            assert!(footprint == counted, "{what}");
         }
     }
 }

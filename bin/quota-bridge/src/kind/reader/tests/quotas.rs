@@ -27,6 +27,32 @@ fn a_quota_is_kept_but_for_what_changes_by_itself() {
     );
 }
 
+/// The ledger takes no longer texts, and a list of quotas without this one would not be complete.
+#[test]
+fn limits_of_any_length_are_published() {
+    let zeros = "0".repeat(1 << 20);
+    let hard = format!(r#""hard":{{"pods":"{zeros}7","memory":"{zeros}1Gi","cpu":"1.500"}}"#);
+    for (group, resource, kind, spec) in [
+        ("", "resourcequotas", "ResourceQuota", hard.clone()),
+        (
+            "quota.openshift.io",
+            "clusterresourcequotas",
+            "ClusterResourceQuota",
+            format!(r#""selector":{{}},"quota":{{{hard}}}"#),
+        ),
+    ] {
+        let json =
+            format!(r#"{{"metadata":{{"name":"q","namespace":"a","uid":"u"}},"spec":{{{spec}}}}}"#);
+        let alive = reader(group, resource, kind).alive("ADDED", &json).unwrap();
+        assert_eq!(alive.lacks, None, "{kind}");
+        let line: serde_json::Value = serde_json::from_slice(&alive.line).unwrap();
+        let spec = &line["object"]["spec"];
+        let hard = spec.pointer("/quota/hard").unwrap_or(&spec["hard"]);
+        let shown = serde_json::json!({"pods": "7", "memory": "1Gi", "cpu": "1500m"});
+        assert_eq!(*hard, shown, "{kind}");
+    }
+}
+
 /// Names that no kind can have never count, and would make a bookmark unreadable.
 #[test]
 fn odd_names_of_counted_kinds_limit_nothing() {

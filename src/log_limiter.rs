@@ -40,7 +40,11 @@ impl LogLimiter {
     }
 
     /// Whether a line may be logged now; if so, how many were held back since the last one.
-    pub(crate) fn pass(&self, now: Instant) -> Option<u64> {
+    pub(crate) fn pass(&self) -> Option<u64> {
+        self.pass_at(Instant::now())
+    }
+
+    fn pass_at(&self, now: Instant) -> Option<u64> {
         let mut passed = self.passed.lock();
         let over = |since: Instant| now.saturating_duration_since(since) >= WINDOW;
         if passed.since.is_none_or(over) {
@@ -79,17 +83,17 @@ mod tests {
     #[test]
     fn some_lines_of_each_second_pass_and_tell_how_many_there_were() {
         let (limiter, start) = (LogLimiter::new(1), Instant::now());
-        assert_eq!(limiter.pass(start), Some(0));
-        assert_eq!(limiter.pass(start), None);
-        assert_eq!(limiter.pass(start + WINDOW / 2), None);
-        assert_eq!(limiter.pass(start + WINDOW), Some(2));
-        assert_eq!(limiter.pass(start + 3 * WINDOW), Some(0));
+        assert_eq!(limiter.pass_at(start), Some(0));
+        assert_eq!(limiter.pass_at(start), None);
+        assert_eq!(limiter.pass_at(start + WINDOW / 2), None);
+        assert_eq!(limiter.pass_at(start + WINDOW), Some(2));
+        assert_eq!(limiter.pass_at(start + 3 * WINDOW), Some(0));
 
         let limiter = LogLimiter::new(2);
-        let passed: Vec<_> = (0..4).map(|_| limiter.pass(start)).collect();
+        let passed: Vec<_> = (0..4).map(|_| limiter.pass_at(start)).collect();
         assert_eq!(passed, [Some(0), Some(0), None, None]);
-        assert_eq!(limiter.pass(start + WINDOW), Some(2));
-        assert_eq!(limiter.pass(start + WINDOW), Some(0));
+        assert_eq!(limiter.pass_at(start + WINDOW), Some(2));
+        assert_eq!(limiter.pass_at(start + WINDOW), Some(0));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use quota_core::{
 };
 use quota_journal::{FileReader, Retention};
 use quota_ledger::replay;
-use quota_semantics::Timestamp;
+use quota_semantics::{Name, Timestamp};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -304,13 +304,13 @@ fn seconds(time: Timestamp) -> u64 {
 pub(crate) struct Quotas(pub Ledger);
 
 impl QuotaSource for Quotas {
-    fn visit(&self, visitor: &mut dyn FnMut(&QuotaRecord, &[Figure])) {
+    fn visit(&self, visitor: &mut dyn FnMut(&QuotaRecord, &Name, &[Figure])) {
         let mut after = String::new();
         // One namespace per lock of the state, so that the scrape of many quotas does not delay the writer.
         while let Some(namespace) = self.0.peek(|state| next_namespace(state, &after)) {
             let quotas = self.0.peek(|state| state.quotas_view(&namespace));
-            for (record, figures) in quotas.figures() {
-                visitor(record, &figures);
+            for quota in quotas.iter() {
+                visitor(quota.record(), quota.owner(), &quota.figures());
             }
             after = namespace.to_string();
         }
@@ -359,7 +359,7 @@ impl QuotaSource for Quotas {
 const GROUPS_AT_ONCE: usize = 50;
 const MEMBERS_AT_ONCE: usize = 1000;
 
-fn next_namespace(state: &State, after: &str) -> Option<quota_semantics::Name> {
+fn next_namespace(state: &State, after: &str) -> Option<Name> {
     state.namespaces(after).next().cloned()
 }
 

@@ -10,7 +10,7 @@ use quota_journal::Damage;
 use quota_semantics::{Timestamp, field, in_microseconds};
 use serde::{Serialize, Serializer};
 
-use crate::{metrics::Limit, reason, writer::Unavailable};
+use crate::{log_limiter::LogLimiter, metrics::Limit, reason, writer::Unavailable};
 
 pub(crate) use crate::reason::Reason;
 pub(crate) use quota_client::wire::FieldProblem;
@@ -134,7 +134,7 @@ impl Problem {
     /// An internal error: the log has the details, the caller learns only that it happened.
     #[must_use]
     pub(crate) fn internal(error: &dyn std::fmt::Display) -> Self {
-        tracing::error!(%error, "request failed");
+        log_failure(error, "request failed");
         Self::new(
             Reason::Internal,
             "the request could not be handled; the log says why",
@@ -264,6 +264,16 @@ impl From<Refusal> for Problem {
     }
 }
 
+/// Failures that are logged per second: callers can repeat what fails.
+static FAILURES: LogLimiter = LogLimiter::new(10);
+
+/// Logs why a request failed, unless many have.
+pub(crate) fn log_failure(error: &dyn std::fmt::Display, message: &str) {
+    if let Some(held_back) = FAILURES.pass() {
+        tracing::error!(%error, held_back, "{message}");
+    }
+}
+
 impl From<Unavailable> for Problem {
     fn from(unavailable: Unavailable) -> Self {
         Self::new(unavailable.into(), unavailable.to_string())
@@ -281,7 +291,7 @@ impl From<quota_journal::Error> for Problem {
                 through: Some(last),
                 ..
             }) => {
-                tracing::error!(%error, "the requested part of the ledger is damaged");
+                log_failure(&error, "the requested part of the ledger is damaged");
                 let detail = format!(
                     "the entries {first} to {last} are damaged; the log says where, and `quotactl ledger repair` may help"
                 );

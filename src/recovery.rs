@@ -51,7 +51,7 @@ pub fn recover(config: &Config, throttle: Throttle) -> Result<Recovered, replay:
     if let Some(damage) = &recovery.missing_archive {
         tracing::error!(%damage, "the archive lacks its beginning: the entries in there are lost");
     }
-    if let Some(error) = unusable {
+    for error in unusable {
         tracing::error!(%error, "a snapshot cannot be used");
     }
     let durable = recovery.durable;

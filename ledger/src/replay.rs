@@ -86,15 +86,15 @@ pub struct Recovered {
     pub recovery: Recovery,
     /// The last entry that was not replayed, since a snapshot holds it; 0: all entries were replayed.
     pub loaded: Sequence,
-    /// Why an undamaged snapshot was not used.
-    pub unusable: Option<Error>,
+    /// Why undamaged snapshots were not used.
+    pub unusable: Vec<Error>,
 }
 
 /// Recovers the state from a data directory: opens the journal, or begins one, loads the newest snapshot, and replays
 /// the entries behind it. `progress` is called with each replayed entry and the last one to be replayed.
 ///
-/// A snapshot is only an optimisation: if it cannot be read, the state is folded from the beginning, if the beginning
-/// is still kept.
+/// A snapshot is only an optimisation: if it cannot be read, an older one is loaded, and at last the state is folded from
+/// the beginning, if that is kept.
 ///
 /// # Errors
 /// If the directory is in use, damaged, or cannot be read or written.
@@ -104,17 +104,24 @@ pub fn recover(
     options: Options,
     mut progress: impl FnMut(Sequence, Sequence),
 ) -> Result<Recovered, Error> {
-    let (journal, reader, recovery) = FileJournal::open(disk, directory, options)?;
-    let mut unusable = None;
-    let mut state = match &recovery.snapshot {
-        Some(info) => load(&reader, info).or_else(|error| match reader.kept_from() {
-            1 => {
-                unusable = Some(error);
-                Ok(State::default())
+    let (journal, reader, mut recovery) = FileJournal::open(disk, directory, options)?;
+    let mut unusable = Vec::new();
+    let mut snapshot = recovery.snapshot.clone();
+    let mut state = loop {
+        let Some(info) = snapshot else {
+            break State::default();
+        };
+        match load(&reader, &info) {
+            Ok(state) => break state,
+            Err(error) => {
+                let Ok((older, damaged)) = reader.snapshot_before(info.position.sequence) else {
+                    return Err(error);
+                };
+                unusable.push(error);
+                recovery.damaged_snapshots.extend(damaged);
+                snapshot = older;
             }
-            _ => Err(error),
-        })?,
-        None => State::default(),
+        }
     };
     let loaded = state.head().sequence;
     let mut batches = reader.batches(loaded.saturating_add(1));
@@ -312,9 +319,9 @@ fn fold(
 
 #[cfg(test)]
 mod tests {
-    use quota_core::event::{Actor, Event};
-    use quota_journal::{Batch, Journal as _, sim::SimDisk};
-    use quota_semantics::Name;
+    use quota_core::event::{Actor, Event, Observed};
+    use quota_journal::{Batch, Journal as _, Reader as _, sim::SimDisk};
+    use quota_semantics::{Name, object::Footprint, uid::Uid};
 
     use super::*;
 
@@ -407,6 +414,80 @@ mod tests {
                 replay(&mut state, &mut reader.batches(from), until, |_| {}).unwrap();
                 assert_eq!(state.head().sequence, undecodable - 1);
             }
+        }
+    }
+
+    /// Whoever can change a snapshot can compute its hashes again: an older one, or the entries, give the state.
+    #[test]
+    fn a_snapshot_whose_tables_do_not_agree_is_not_used() {
+        for has_older in [false, true] {
+            let disk = Arc::new(SimDisk::new(1));
+            let open = || {
+                recover(
+                    disk.clone(),
+                    Path::new("/data"),
+                    Options::default(),
+                    |_, _| {},
+                )
+            };
+            let Recovered {
+                mut state,
+                mut journal,
+                reader,
+                ..
+            } = open().unwrap();
+            let snapshots = reader.snapshots();
+            let last = 4;
+            for sequence in 1..=last {
+                let entry = Entry {
+                    sequence,
+                    time: Timestamp::from_nanoseconds(sequence as i64),
+                    actor: Actor::named("test"),
+                    event: Event::ObjectObserved(Box::new(Observed {
+                        uid: Uid::new(&format!("u{sequence}")).unwrap(),
+                        namespace: "team-a".into(),
+                        resource: "pods".into(),
+                        name: "web".into(),
+                        version: 1,
+                        footprint: Footprint::default(),
+                        lapse: None,
+                        ends_reservation: false,
+                    })),
+                };
+                journal
+                    .append(Batch {
+                        first_sequence: sequence,
+                        count: 1,
+                        time: entry.time,
+                        payload: codec::encode_entries(std::slice::from_ref(&entry)),
+                    })
+                    .unwrap();
+                journal.sync().unwrap();
+                state.apply(&entry);
+                if sequence == 2 && has_older {
+                    store(&snapshots, &state.image(), reader.durable(), 9).unwrap();
+                }
+            }
+            let mut image = Vec::new();
+            state.image().write(&mut image).unwrap();
+            let refused = |bytes: &[u8]| match State::read(&mut &*bytes) {
+                Err(ImageError::Decode(error)) => error.0.contains("do not agree"),
+                _ => false,
+            };
+            let mut forged = (0..image.len()).map(|at| {
+                let mut forged = image.clone();
+                forged[at] ^= 4;
+                forged
+            });
+            let forged = forged.find(|forged| refused(forged)).unwrap();
+            let mut output = snapshots.create(reader.durable()).unwrap();
+            std::io::Write::write_all(&mut output, &forged).unwrap();
+            output.finish().unwrap();
+            drop((journal, reader));
+            let recovered = open().unwrap();
+            assert_eq!(recovered.unusable.len(), 1);
+            assert_eq!(recovered.loaded, if has_older { 2 } else { 0 });
+            assert_eq!(recovered.state.digest(), state.digest());
         }
     }
 }

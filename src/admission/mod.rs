@@ -196,7 +196,7 @@ fn undecided(problem: &Problem) -> Response {
 }
 
 fn log_undecided(reason: Reason, detail: &str) {
-    if let Some(held_back) = UNDECIDED.pass(Instant::now()) {
+    if let Some(held_back) = UNDECIDED.pass() {
         let (reason, detail) = (reason.as_str(), shortened(detail));
         tracing::warn!(
             reason,

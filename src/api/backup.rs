@@ -24,6 +24,7 @@ use super::{
 };
 use crate::{
     cluster::{BOOKMARK, BYTES, Cluster, FromNode},
+    log_limiter::LogLimiter,
     metrics,
 };
 
@@ -97,15 +98,22 @@ pub(super) async fn backup(
     Ok(response)
 }
 
+/// Backups that are logged per second.
+static LINES: LogLimiter = LogLimiter::new(1);
+
 fn log(made: Result<BackedUp, quota_journal::Error>) {
     match made {
         Ok(made) => {
             metrics::backup_done(made.last.sequence);
-            tracing::info!(sequence = made.last.sequence, "backup made");
+            if let Some(held_back) = LINES.pass() {
+                tracing::info!(sequence = made.last.sequence, held_back, "backup made");
+            }
         }
         Err(error) => {
             metrics::backup_failed();
-            tracing::error!(%error, "no backup");
+            if let Some(held_back) = LINES.pass() {
+                tracing::error!(%error, held_back, "no backup");
+            }
         }
     }
 }

@@ -25,6 +25,7 @@ use super::{
 use crate::{
     clock::now,
     intake::payload::Listed,
+    log_limiter::{LogLimiter, shortened},
     metrics::{self, Correction, CorrectionCause},
     writer::{DecisionContext, For},
 };
@@ -171,13 +172,19 @@ async fn record(
 /// The outcome of a repair, and the correction that it made.
 type Outcome = (CorrectionOutcome, Option<Correction>);
 
+/// Corrections that are logged per second; the ledger has all.
+static CORRECTIONS: LogLimiter = LogLimiter::new(10);
+
 fn report(actor: &Actor, made: &[Outcome]) {
     for kind in made.iter().filter_map(|(_, kind)| *kind) {
         metrics::drift_corrected(kind, CorrectionCause::Drift, 1);
     }
     let corrected = made.iter().filter(|(_, kind)| kind.is_some()).count();
     let (principal, reason) = (&actor.principal, actor.reason.as_deref());
-    tracing::warn!(%principal, reason, corrected, of = made.len(), "objects were corrected");
+    if let Some(held_back) = CORRECTIONS.pass() {
+        let (reason, of) = (reason.map(shortened), made.len());
+        tracing::warn!(%principal, reason, corrected, of, held_back, "objects were corrected");
+    }
 }
 
 /// Makes the first of these repairs: as many as one batch can hold. An entry names all amounts of the object that was

@@ -12,11 +12,15 @@ use super::{
     body::JsonText,
     problem::{FieldProblem, Problem, Reason},
 };
+use crate::log_limiter::LogLimiter;
 
 /// Most kinds that one call can name.
 const KINDS_MAX: usize = 256;
 
 /// `POST /v1/relist`: requests that the publishers list these kinds again, or all kinds.
+/// Requests that are logged per second.
+static REQUESTS: LogLimiter = LogLimiter::new(1);
+
 pub(super) async fn request(
     State(app): State<App>,
     Caller(actor): Caller,
@@ -37,7 +41,9 @@ pub(super) async fn request(
         return Err(Problem::new(Reason::NotReady, detail));
     }
     let principal = &*actor.principal;
-    tracing::info!(principal, ?resources, "relist requested");
+    if let Some(held_back) = REQUESTS.pass() {
+        tracing::info!(principal, ?resources, held_back, "relist requested");
+    }
     Ok(answer::json(
         StatusCode::ACCEPTED,
         &RelistAnswer {

@@ -35,6 +35,7 @@ use crate::{
     clock,
     denials::Denials,
     large::{self, AMOUNTS_AT_ONCE, BYTES_PER_AMOUNT, Turn},
+    log_limiter::{LogLimiter, shortened},
     metrics,
     server::warn,
     writer::{DecisionContext, For},
@@ -116,12 +117,18 @@ pub(super) fn warnings(namespace: &str, notices: &[Notice], unlimited: &[Name]) 
         .collect()
 }
 
+/// Exceeded limits that are logged per second.
+static EXCEEDED: LogLimiter = LogLimiter::new(10);
+
 /// Logs and counts notices for auditors.
 pub(super) fn note(notices: &[Notice]) {
     let for_auditors = |notice: &&Notice| notice.audience == Audience::Auditors;
     for notice in notices.iter().filter(for_auditors) {
         metrics::limit_passed();
-        tracing::info!(quota = %notice.quota, message = notice.message, "a limit that is not enforced was exceeded");
+        if let Some(held_back) = EXCEEDED.pass() {
+            let message = shortened(&notice.message);
+            tracing::info!(quota = %notice.quota, message, held_back, "a limit that is not enforced was exceeded");
+        }
     }
 }
 

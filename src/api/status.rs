@@ -7,7 +7,6 @@ use quota_core::{
     state,
 };
 use quota_semantics::{Name, Timestamp};
-use std::time::Instant;
 
 use super::{
     App, answer,
@@ -76,7 +75,7 @@ fn oldest_of(read: Result<Walk<AsOf>, Problem>) -> Option<AsOf> {
     match read {
         Ok(mut walk) => walk.found.pop(),
         Err(problem) => {
-            if let Some(held_back) = UNREAD.pass(Instant::now()) {
+            if let Some(held_back) = UNREAD.pass() {
                 let detail = problem.detail();
                 tracing::warn!(detail, held_back, "the oldest entry cannot be read");
             }

@@ -1,6 +1,6 @@
 //! Authenticates and authorizes a request.
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use axum::{body::Body, extract::Query, response::Response};
 use http::{header, request::Parts};
@@ -168,7 +168,7 @@ fn turned_away(
     principal: Option<&Principal>,
 ) {
     metrics::auth_refused(reason);
-    let Some(held_back) = authenticator.refusals().pass(Instant::now()) else {
+    let Some(held_back) = authenticator.refusals().pass() else {
         return;
     };
     tracing::warn!(

@@ -10,6 +10,7 @@ use std::{
 };
 
 use quota_client::wire::{AsOf, Denial};
+use quota_core::event::Actor;
 use quota_semantics::{Name, Timestamp};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -36,6 +37,7 @@ struct StoredLine {
     id: u64,
     time: Timestamp,
     namespace: Name,
+    actor: Actor,
     as_of: AsOf,
 }
 
@@ -104,6 +106,7 @@ impl DenialLog {
         let denial = StoredDenial {
             id,
             sequence: noted.as_of.sequence,
+            principal: noted.actor.principal.clone(),
             namespace: noted.namespace.clone(),
             time: now,
             json: json.into(),
@@ -165,6 +168,7 @@ fn read(file: File, bounds: &Bounds, store: &mut Store) -> io::Result<()> {
         let denial = StoredDenial {
             id: line.id,
             sequence: line.as_of.sequence,
+            principal: line.actor.principal,
             namespace: line.namespace,
             time: line.time,
             json: json.into(),

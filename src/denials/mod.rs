@@ -18,7 +18,7 @@ use std::{
         mpsc::{self, SyncSender, TrySendError},
     },
     thread::JoinHandle,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use quota_client::wire::Denial;
@@ -62,6 +62,8 @@ pub struct StoredDenial {
     pub id: u64,
     /// The last entry of the ledger at the decision.
     pub sequence: Sequence,
+    /// The principal that made the request.
+    pub principal: Name,
     /// The namespace of the request.
     pub namespace: Name,
     /// When the denial was kept.
@@ -94,7 +96,7 @@ pub(crate) struct Denied<'a> {
 impl Denied<'_> {
     /// Logs the denial, if the limiter lets it pass.
     pub(crate) fn log(&self, limiter: &LogLimiter, refusal: &dyn fmt::Display) {
-        let Some(held_back) = limiter.pass(Instant::now()) else {
+        let Some(held_back) = limiter.pass() else {
             return;
         };
         let Self {

@@ -1,4 +1,5 @@
-//! The kept denials in memory: bounded in number, bytes and age, with a fair share for each namespace.
+//! The kept denials in memory: bounded in number, bytes and age, with a fair share for each principal, and
+//! of that for each of its namespaces.
 
 use std::collections::BTreeMap;
 
@@ -46,18 +47,20 @@ impl Store {
             .collect()
     }
 
-    /// Adds a denial; if there are too many, removes the oldest of the namespace that takes the most room.
+    /// Adds a denial; if there are too many, removes the oldest of the principal, and of its namespace, that takes the
+    /// most room.
     pub(super) fn keep(&mut self, denial: StoredDenial, bounds: &Bounds) {
         let id = denial.id;
         self.remove(id);
         let bytes = denial.json.get().len();
-        self.shares.add(&denial.namespace, id, bytes);
+        self.shares
+            .add(&denial.principal, &denial.namespace, id, bytes);
         self.denials.insert(id, denial);
         while self.len() > bounds.records || self.bytes() > bounds.bytes {
             if self.len() <= bounds.records {
                 metrics::limit_reached(metrics::Limit::DenialBytes);
             }
-            let Some((_, oldest)) = self.shares.first_to_go() else {
+            let Some(oldest) = self.shares.first_to_go() else {
                 return;
             };
             self.remove(oldest);
@@ -77,7 +80,7 @@ impl Store {
 
     fn remove(&mut self, id: u64) {
         if let Some(denial) = self.denials.remove(&id) {
-            self.shares.remove(&denial.namespace, id);
+            self.shares.remove(&denial.principal, &denial.namespace, id);
         }
     }
 }

@@ -69,12 +69,16 @@ fn refusal() -> Refusal {
 }
 
 fn noted(namespace: &str, uid: &str) -> wire::Denial {
+    noted_of("alice", namespace, uid)
+}
+
+fn noted_of(principal: &str, namespace: &str, uid: &str) -> wire::Denial {
     let head = Head {
         sequence: 7,
         time: Timestamp::EPOCH,
     };
     record::of(
-        &Actor::named("alice"),
+        &Actor::named(principal),
         &request(namespace, uid),
         &refusal(),
         head,
@@ -263,6 +267,32 @@ fn a_flood_of_one_namespace_leaves_those_of_others() {
     drop(log);
     let log = DenialLog::open(&path, bounds, at(3)).unwrap();
     assert_eq!(ids(&log, Some("quiet"), None), [1], "a restart as well");
+}
+
+/// Nor does a principal with denials in many namespaces displace those of another principal.
+#[test]
+fn a_flood_of_one_principal_leaves_those_of_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("denials");
+    let bounds = Bounds {
+        records: 50,
+        ..BOUNDS
+    };
+    let mut log = DenialLog::open(&path, bounds, at(0)).unwrap();
+    for _ in 0..20 {
+        log.keep(&noted_of("quiet", "team-a", "u"), at(1));
+    }
+    for number in 0..200 {
+        log.keep(&noted_of("flood", &format!("att-{number}"), "u"), at(2));
+    }
+    let of_quiet = |log: &DenialLog| {
+        let of_quiet = log.store.iter().filter(|kept| kept.principal == *"quiet");
+        (of_quiet.count(), log.store.len())
+    };
+    assert_eq!(of_quiet(&log), (20, 50));
+    drop(log);
+    let log = DenialLog::open(&path, bounds, at(3)).unwrap();
+    assert_eq!(of_quiet(&log), (20, 50), "a restart as well");
 }
 
 #[test]

@@ -11,7 +11,13 @@ use quota_ledger::replay::{self, Until};
 use quota_semantics::Timestamp;
 
 use super::Error;
-use crate::metrics::{self, Limit};
+use crate::{
+    log_limiter::LogLimiter,
+    metrics::{self, Limit},
+};
+
+/// Unusable snapshots that are logged per second: each query may find them again.
+static UNUSABLE: LogLimiter = LogLimiter::new(1);
 
 /// How many entries are replayed between two checks of the time.
 const ENTRIES_BETWEEN_PAUSES: u64 = 16;
@@ -106,7 +112,11 @@ impl Past {
             match self.load(info) {
                 Ok(state) => return Ok(state),
                 // Removed meanwhile, or damaged: an older snapshot works as well, only slower.
-                Err(error) => tracing::warn!(%error, "a snapshot cannot be used"),
+                Err(error) => {
+                    if let Some(held_back) = UNUSABLE.pass() {
+                        tracing::warn!(%error, held_back, "a snapshot cannot be used");
+                    }
+                }
             }
         }
         if self.reader.first_sequence() == 1 {

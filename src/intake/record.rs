@@ -17,7 +17,7 @@ use super::{
     retry::until_decided,
 };
 use crate::{
-    log_limiter::cut,
+    log_limiter::{LogLimiter, cut},
     metrics::{self, Source},
     writer::{DecisionContext, Ledger, Unavailable},
 };
@@ -306,6 +306,9 @@ impl PendingPiece {
     }
 }
 
+/// Requests with rejected events that are logged per second.
+static REJECTIONS: LogLimiter = LogLimiter::new(10);
+
 async fn record_handed_in(
     ledger: &Ledger,
     actor: &Arc<Actor>,
@@ -326,7 +329,9 @@ async fn record_handed_in(
     metrics::events_duplicate(from, ignored);
     if rejected > 0 {
         let source = &actor.principal;
-        tracing::warn!(%source, rejected, "events were rejected; they are kept as dead letters");
+        if let Some(held_back) = REJECTIONS.pass() {
+            tracing::warn!(%source, rejected, held_back, "events were rejected; they are kept as dead letters");
+        }
     }
     Ok(Done {
         recorded,

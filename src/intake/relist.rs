@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use quota_core::{
     decide::{self, Relist},
-    event::{Actor, Event, RelistOutcome},
+    event::{Actor, Event, RelistEnd, RelistOutcome},
     size, source,
     state::RelistView,
 };
@@ -13,6 +13,7 @@ use quota_semantics::{Name, uid::Uid};
 use super::retry::until_decided;
 use crate::{
     clock::now,
+    log_limiter::LogLimiter,
     metrics::{self, Correction, CorrectionCause, Relisted},
     writer::{Ledger, Unavailable},
 };
@@ -23,6 +24,9 @@ const PLACES: u32 = 16_384;
 /// Most objects that one decision ends.
 const ENDED: usize = 500;
 
+/// Lines about relists that are logged per second: publishers may send many.
+static LINES: LogLimiter = LogLimiter::new(10);
+
 /// Reports the outcome of relists, and finishes those that were closed. Answers the kinds whose relists ended without
 /// effect, since an event was lost or rejected meanwhile.
 pub(super) async fn follow(
@@ -31,7 +35,9 @@ pub(super) async fn follow(
     relisted: &source::Relisted,
 ) -> Result<BTreeSet<Name>, Unavailable> {
     for relist in &relisted.passed_over {
-        tracing::warn!(%source, ?relist, "relist ignored: too many relists are open, or its beginning was not received");
+        if let Some(held_back) = LINES.pass() {
+            tracing::warn!(%source, ?relist, held_back, "relist ignored: too many relists are open, or its beginning was not received");
+        }
         metrics::relists(match relist {
             Relist::Begin { .. } => Relisted::Refused,
             Relist::Finish(_) => Relisted::NotBegun,
@@ -39,7 +45,9 @@ pub(super) async fn follow(
     }
     for relist in &relisted.outdated {
         if let Relist::Begin { resource, .. } = relist {
-            tracing::info!(%source, %resource, "a relist was ignored: it was recorded before, and its stream is read again");
+            if let Some(held_back) = LINES.pass() {
+                tracing::info!(%source, %resource, held_back, "a relist was ignored: it was recorded before, and its stream is read again");
+            }
             metrics::relists(Relisted::Outdated);
         }
     }
@@ -131,22 +139,8 @@ fn report(event: &Event) {
             metrics::drift_corrected(Correction::Ended, CorrectionCause::Relist, 1);
         }
         Event::RelistEnded(end) => {
-            let scope = &end.scope;
-            let namespace = scope.namespace.as_deref().unwrap_or("*");
-            let (source, resource) = (&scope.source, &scope.resource);
-            match end.outcome {
-                RelistOutcome::Complete if end.ended == 0 => {
-                    tracing::info!(%source, %resource, namespace, listed = end.listed, "relisted: nothing was missing");
-                }
-                RelistOutcome::Complete => {
-                    tracing::warn!(%source, %resource, namespace, listed = end.listed, ended = end.ended, "relisted: objects that were not listed were ended");
-                }
-                RelistOutcome::Empty => {
-                    tracing::warn!(%source, %resource, namespace, "a relist was empty, and nothing was ended; it has to say allowEmpty if there are none");
-                }
-                RelistOutcome::Incomplete => {
-                    tracing::warn!(%source, %resource, namespace, "an event was lost or rejected during a relist, and nothing was ended");
-                }
+            if let Some(held_back) = LINES.pass() {
+                log(end, held_back);
             }
             metrics::relists(match end.outcome {
                 RelistOutcome::Complete => Relisted::Complete,
@@ -155,5 +149,31 @@ fn report(event: &Event) {
             });
         }
         _ => {}
+    }
+}
+
+fn log(end: &RelistEnd, held_back: u64) {
+    let RelistEnd {
+        scope,
+        outcome,
+        listed,
+        ended,
+        ..
+    } = end;
+    let namespace = scope.namespace.as_deref().unwrap_or("*");
+    let (source, resource) = (&scope.source, &scope.resource);
+    match outcome {
+        RelistOutcome::Complete if *ended == 0 => {
+            tracing::info!(%source, %resource, namespace, listed, held_back, "relisted: nothing was missing");
+        }
+        RelistOutcome::Complete => {
+            tracing::warn!(%source, %resource, namespace, listed, ended, held_back, "relisted: objects that were not listed were ended");
+        }
+        RelistOutcome::Empty => {
+            tracing::warn!(%source, %resource, namespace, held_back, "a relist was empty, and nothing was ended; it has to say allowEmpty if there are none");
+        }
+        RelistOutcome::Incomplete => {
+            tracing::warn!(%source, %resource, namespace, held_back, "an event was lost or rejected during a relist, and nothing was ended");
+        }
     }
 }

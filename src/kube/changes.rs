@@ -2,7 +2,8 @@
 //!
 //! A quota changes when it is set, and when a figure of its status changes. So this module records which entry created
 //! each quota and group, which one set it last, and for each namespace which entry last changed a figure. It also
-//! records what was deleted, as far back as its memory bound allows; each namespace has a fair share of the memory.
+//! records what was deleted, as far back as its memory bound allows; each principal has a fair share of the memory,
+//! and of that each namespace.
 //! Like the watch cache of Kubernetes' API server it begins empty: a client that requests changes from before its
 //! beginning has to list again.
 //!
@@ -396,6 +397,7 @@ impl Window {
         {
             self.delete(Deletion {
                 sequence: entry.sequence,
+                principal: entry.actor.principal.clone(),
                 record,
                 created_at,
                 set,

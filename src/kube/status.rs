@@ -9,7 +9,7 @@ use super::kind::Kind;
 pub(super) use crate::kubernetes_status::Failure;
 use crate::{
     metrics::{Limit, limit_reached},
-    problem::Undecided,
+    problem::{Undecided, log_failure},
     writer::Unavailable,
 };
 
@@ -213,7 +213,7 @@ impl Failure {
 
     /// An internal error: the log has the details.
     pub(super) fn internal(error: &dyn std::fmt::Display) -> Self {
-        tracing::error!(%error, "request failed");
+        log_failure(error, "request failed");
         let message = "Internal error occurred: the log says why";
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
     }

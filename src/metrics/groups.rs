@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::{
     labels::Limit,
-    quotas::{KINDS, QuotaSource, choose, largest_share, numbers},
+    quotas::{Candidate, KINDS, QuotaSource, choose, largest_share, numbers},
     table::{self, limit_reached},
     text::{head, labelled, sample},
 };
@@ -17,18 +17,50 @@ use super::{
 /// The additional type of a group's series: amounts guaranteed to other groups.
 const GUARANTEED: &str = "guaranteed";
 
-/// Writes groups, the fullest first, then the usage of their namespaces, while all have at most `most` series together.
-pub(super) fn render(text: &mut String, source: &dyn QuotaSource, most: usize) {
-    let mut totals = Vec::new();
-    let mut members = Vec::new();
-    source.visit_groups(&mut |view| {
-        totals.push((fullness(view), series(view)));
-        members.push((
-            view.record.name.clone(),
-            view.members * view.figures.len() * KINDS.len(),
-        ));
-    });
-    let (exported, mut left) = choose(&totals, most);
+/// The groups to export. Only administrators set groups, so they are chosen before the quotas of tenants.
+pub(super) struct ChosenGroups {
+    exported: Vec<bool>,
+    /// Each group, and the number of series of its namespaces.
+    members: Vec<(Name, usize)>,
+    /// How many series remain.
+    pub(super) left: usize,
+}
+
+impl ChosenGroups {
+    /// Chooses whole groups without their namespaces, the fullest first, while they have at most `most` series together.
+    pub(super) fn new(source: &dyn QuotaSource, most: usize) -> Self {
+        let (mut candidates, mut members) = (Vec::new(), Vec::new());
+        source.visit_groups(&mut |view| {
+            candidates.push(Candidate {
+                principal: Name::default(),
+                namespace: Name::default(),
+                fullness: fullness(view),
+                series: series(view),
+            });
+            members.push((
+                view.record.name.clone(),
+                view.members * view.figures.len() * KINDS.len(),
+            ));
+        });
+        let (exported, left) = choose(&candidates, most);
+        Self {
+            exported,
+            members,
+            left,
+        }
+    }
+}
+
+/// Writes the chosen groups, and then the usage of their namespaces, while that has at most `left` series.
+pub(super) fn render(
+    text: &mut String,
+    source: &dyn QuotaSource,
+    groups: &ChosenGroups,
+    mut left: usize,
+) {
+    let ChosenGroups {
+        exported, members, ..
+    } = groups;
     let left_out = exported.iter().filter(|exported| !**exported).count();
     let mut pages = Pages::default();
     let mut chosen = exported.iter();
@@ -39,7 +71,7 @@ pub(super) fn render(text: &mut String, source: &dyn QuotaSource, most: usize) {
         }
     });
     let mut without_namespaces = 0;
-    for ((group, series), exported) in members.iter().zip(&exported) {
+    for ((group, series), exported) in members.iter().zip(exported) {
         match left.checked_sub(*series).filter(|_| *exported) {
             Some(rest) => {
                 left = rest;

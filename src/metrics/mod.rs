@@ -87,8 +87,10 @@ impl Metrics {
         self.0.before_scrape.read().iter().for_each(|set| set());
         let mut text = self.0.handle.render();
         if let Some(source) = self.0.quotas.get() {
-            let left = quotas::render(&mut text, source.as_ref(), self.0.series);
-            groups::render(&mut text, source.as_ref(), left);
+            let source = source.as_ref();
+            let groups = groups::ChosenGroups::new(source, self.0.series);
+            let left = quotas::render(&mut text, source, groups.left);
+            groups::render(&mut text, source, &groups, left);
         }
         process::render(&mut text);
         text

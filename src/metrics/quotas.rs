@@ -1,12 +1,15 @@
 //! `kube_resourcequota`: written at scrape time from the state, with a bounded number of series.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::{
+    collections::HashMap,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use quota_core::{
     event::QuotaRecord,
     state::{Figure, GroupView, MemberView},
 };
-use quota_semantics::quantity::Quantity;
+use quota_semantics::{Name, quantity::Quantity};
 
 use super::{
     labels::Limit,
@@ -16,8 +19,8 @@ use super::{
 
 /// The source of quotas, read at each scrape.
 pub trait QuotaSource: Send + Sync {
-    /// Visits every quota and its numbers, always in the same order.
-    fn visit(&self, visitor: &mut dyn FnMut(&QuotaRecord, &[Figure]));
+    /// Visits every quota, the principal that set it, and its numbers, always in the same order.
+    fn visit(&self, visitor: &mut dyn FnMut(&QuotaRecord, &Name, &[Figure]));
 
     /// Whether the webhook checks requests against limits for this resource.
     fn covers(&self, resource: &str) -> bool;
@@ -51,15 +54,19 @@ pub(super) fn largest_share<'a>(figures: impl Iterator<Item = (&'a Figure, f64)>
     shares.fold(0.0, f64::max)
 }
 
-/// Writes whole quotas, the fullest first, while they have at most `most` series together. Reports how many are left
-/// out, in the metric and, when that begins, in the log. Answers how many series remain.
+/// Writes whole quotas while they have at most `most` series together: each principal that set any has its share, of
+/// that each of its namespaces, and of that the fullest quotas come first. Reports how many are left out, in the metric
+/// and, when that begins, in the log. Returns how many series remain.
 pub(super) fn render(text: &mut String, source: &dyn QuotaSource, most: usize) -> usize {
     let mut quotas = Vec::new();
-    source.visit(&mut |_, figures| {
+    source.visit(&mut |quota, owner, figures| {
         let open = not_enforced(source, figures).count();
-        let series = 1 + KINDS.len() * figures.len() + open;
-        let fullness = largest_share(figures.iter().map(|figure| (figure, 0.0)));
-        quotas.push((fullness, series));
+        quotas.push(Candidate {
+            principal: owner.clone(),
+            namespace: quota.namespace.clone(),
+            fullness: largest_share(figures.iter().map(|figure| (figure, 0.0))),
+            series: 1 + KINDS.len() * figures.len() + open,
+        });
     });
     let (exported, left) = choose(&quotas, most);
     let left_out = exported.iter().filter(|exported| !**exported).count();
@@ -68,7 +75,7 @@ pub(super) fn render(text: &mut String, source: &dyn QuotaSource, most: usize) -
     let mut created = String::new();
     let mut open = String::new();
     let mut exported = exported.into_iter();
-    source.visit(&mut |quota, figures| {
+    source.visit(&mut |quota, _, figures| {
         // There may be more quotas than at the first visit.
         if exported.next().unwrap_or(left_out == 0) {
             write(&mut amounts, &mut created, quota, figures);
@@ -89,20 +96,51 @@ pub(super) fn render(text: &mut String, source: &dyn QuotaSource, most: usize) -
     left
 }
 
-/// Chooses what to export, given how full each item is and how many series it has: the fullest items, while they have
-/// at most `most` series together. Answers whether each item is exported, and how many series remain.
-pub(super) fn choose(all: &[(f64, usize)], most: usize) -> (Vec<bool>, usize) {
+/// What may be exported.
+pub(super) struct Candidate {
+    /// The principal that set it.
+    pub(super) principal: Name,
+    pub(super) namespace: Name,
+    /// The largest share of a limit that is not available.
+    pub(super) fullness: f64,
+    /// The number of its series.
+    pub(super) series: usize,
+}
+
+/// Chooses what to export, with at most `most` series together. The candidates of a namespace come in turn, the fullest
+/// first; the namespaces of a principal take turns by the series that they have got, and so do principals. So nobody
+/// displaces what others export by exporting more. Returns whether each is exported, and how many series remain.
+pub(super) fn choose(all: &[Candidate], most: usize) -> (Vec<bool>, usize) {
+    // Sorting is stable: those that have got as much stay in the order before.
     let mut order: Vec<usize> = (0..all.len()).collect();
-    order.sort_by(|a, b| all[*b].0.total_cmp(&all[*a].0));
+    order.sort_by(|a, b| all[*b].fullness.total_cmp(&all[*a].fullness));
+    in_turn(&mut order, all, |it| (&it.principal, &it.namespace));
+    in_turn(&mut order, all, |it| &it.principal);
     let mut exported = vec![false; all.len()];
     let mut left = most;
     for place in order {
-        if let Some(rest) = left.checked_sub(all[place].1) {
+        if let Some(rest) = left.checked_sub(all[place].series) {
             left = rest;
             exported[place] = true;
         }
     }
     (exported, left)
+}
+
+/// Lets owners take turns: orders candidates by the series of those of the same owner that come before.
+fn in_turn<'a, K: Eq + std::hash::Hash>(
+    order: &mut [usize],
+    all: &'a [Candidate],
+    owner: impl Fn(&'a Candidate) -> K,
+) {
+    let mut series = HashMap::new();
+    let mut before = vec![0; all.len()];
+    for &place in &*order {
+        let got = series.entry(owner(&all[place])).or_insert(0_usize);
+        before[place] = *got;
+        *got += all[place].series;
+    }
+    order.sort_by_key(|place| before[*place]);
 }
 
 fn report(left_out: usize, most: usize) {

@@ -186,7 +186,7 @@ metric_table! { pub const ALL:
     LIMIT_NOT_ENFORCED Gauge [resourcequota: &str, namespace: &str, resource: &str] "quota_ledger_limit_not_enforced"
         "1 for each limit that the API server does not ask about, since the webhook's rules do not list its kind (admission.count)."
     QUOTAS_LEFT_OUT Gauge "quota_ledger_quotas_left_out"
-        "Quotas without series in kube_resourcequota, since limits.metrics_series is reached; the fullest are exported."
+        "Quotas without series in kube_resourcequota, since limits.metrics_series is reached; principals and their namespaces have equal shares, of which the fullest are exported."
     GROUP_USAGE Gauge [name: &str, resource: &str, type: &str] "openshift_clusterresourcequota_usage"
         "Limits, usage and reservations of a group, and what it guarantees to the groups below it and they do not use (type hard, used, reserved, guaranteed), as openshift-state-metrics names them. No hard where it limits each namespace alone."
     GROUP_NAMESPACE_USAGE Gauge [name: &str, resource: &str, type: &str, namespace: &str]

@@ -7,7 +7,7 @@ use quota_core::{
     state::{Figure, GroupView, MemberView},
 };
 use quota_replication::{Counts, Role};
-use quota_semantics::{Timestamp, quantity::Quantity, quota::Spec, uid::Uid};
+use quota_semantics::{Name, Timestamp, quantity::Quantity, quota::Spec, uid::Uid};
 use quota_service::metrics::{Kind, Label as _};
 use quota_test_support::docs::documented_page;
 
@@ -91,7 +91,7 @@ impl QuotaSource for Quotas {
         resource != "pods"
     }
 
-    fn visit(&self, visitor: &mut dyn FnMut(&QuotaRecord, &[Figure])) {
+    fn visit(&self, visitor: &mut dyn FnMut(&QuotaRecord, &Name, &[Figure])) {
         for number in 0..self.0 {
             let figure = |resource: &str| Figure {
                 resource: resource.into(),
@@ -107,7 +107,11 @@ impl QuotaSource for Quotas {
                 spec: Spec::default(),
                 metadata: "".into(),
             };
-            visitor(&record, &[figure("requests.cpu"), figure("pods")]);
+            visitor(
+                &record,
+                &"admin".into(),
+                &[figure("requests.cpu"), figure("pods")],
+            );
         }
     }
 }
@@ -156,6 +160,34 @@ fn whole_quotas_are_exported_the_fullest_first_and_the_rest_is_counted() {
         text.contains("quota_ledger_quotas_left_out 992\n"),
         "{text}"
     );
+}
+
+/// A tenant with many full quotas, in one namespace or in as many, does not displace those of others.
+#[test]
+fn nobody_displaces_the_series_of_others_by_exporting_more() {
+    let candidate = |principal: &str, namespace: String, fullness| quotas::Candidate {
+        principal: principal.into(),
+        namespace: namespace.into(),
+        fullness,
+        series: 4,
+    };
+    let namespaces: [fn(usize) -> String; 2] =
+        [|_| "att".to_owned(), |number| format!("att-{number}")];
+    for namespace in namespaces {
+        let mut all: Vec<_> = (0..300)
+            .map(|number| candidate("attacker", namespace(number), 1.0))
+            .collect();
+        all.push(candidate("admin", "team-a".into(), 0.9));
+        all.push(candidate("admin", "team-a".into(), 0.8));
+        all.push(candidate("admin", "team-b".into(), 0.1));
+        let (exported, left) = quotas::choose(&all, 4 * 10 + 3);
+        assert_eq!(exported[300..], [true; 3]);
+        assert_eq!(exported.iter().filter(|exported| **exported).count(), 10);
+        assert_eq!(left, 3);
+        // Each namespace of a principal before the second quota of one.
+        let (exported, _) = quotas::choose(&all, 4 * 4);
+        assert_eq!(exported[300..], [true, false, true]);
+    }
 }
 
 #[test]

@@ -35,7 +35,7 @@ use super::{
     timed::Clock,
 };
 use crate::{
-    log_limiter::shortened,
+    log_limiter::{LogLimiter, shortened},
     metrics::{self, Limit},
     peer::Peer,
     problem::{Problem, Reason},
@@ -187,6 +187,9 @@ impl Future for Guarded {
     }
 }
 
+/// Failures that are logged per second: callers can repeat what fails.
+static FAILURES: LogLimiter = LogLimiter::new(10);
+
 impl Guarded {
     /// The response with the headers of every response, logged and counted.
     fn finish(&self, mut response: Response) -> Response {
@@ -215,7 +218,9 @@ impl Guarded {
         // An overload is counted, not logged line by line.
         if status.is_server_error() && status != StatusCode::SERVICE_UNAVAILABLE {
             let (request_id, status) = (id.to_str().unwrap_or_default(), status.as_u16());
-            tracing::warn!(request_id, %method, route = route.label, status, "request failed");
+            if let Some(held_back) = FAILURES.pass() {
+                tracing::warn!(request_id, %method, route = route.label, status, held_back, "request failed");
+            }
         }
         span.record("http.response.status_code", i64::from(status.as_u16()));
         if status.is_server_error() {

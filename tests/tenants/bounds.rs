@@ -250,3 +250,89 @@ async fn the_denials_of_one_tenant_leave_those_of_another() {
         assert_eq!(uids("a"), ["quiet"], "{arguments:?}");
     }
 }
+
+const ATTACK: &[Principal<'_>] = &[
+    ("attacker", "admin,read,reserve", "att-*"),
+    ("victim", "admin,read,reserve", "team-*"),
+    ("root", "admin,read", "*"),
+];
+
+/// A tenant whose pattern matches any number of namespaces does in each of them what it may do in one.
+#[test]
+fn one_tenant_with_many_namespaces_takes_no_more_than_its_share() {
+    const NAMESPACES: usize = 300;
+    const VICTIM: usize = 20;
+    let arguments = [
+        "--limits.ended_reservations_bytes=40000",
+        "--denials.max_records=50",
+        "--limits.metrics_series=100",
+        "--limits.quota_changes_bytes=40000",
+    ];
+    let callers = Callers::start(ATTACK, &arguments);
+    let quota = |cpu: &str| json!({"spec": {"hard": {"requests.cpu": cpu}}});
+    let path = |namespace: &str, name: &str| format!("/v1/namespaces/{namespace}/quotas/{name}");
+    let victim = |number: usize| format!("u{number}");
+    callers.expect(201, "victim", "PUT", &path("team-a", "q"), &quota("10"));
+    callers.expect(201, "victim", "PUT", &path("team-a", "gone"), &quota("10"));
+    let before = callers.get("victim", "/api/v1/namespaces/team-a/resourcequotas");
+    let before = before["metadata"]["resourceVersion"].as_str().unwrap();
+    let gone = path("team-a", "gone");
+    callers.expect(204, "victim", "DELETE", &gone, &json!(null));
+    let held = reserve_request("held", "9");
+    callers.expect(201, "victim", "POST", &reservations("team-a"), &held);
+    for number in 0..VICTIM {
+        churn(&callers, "victim", "team-b", &victim(number));
+    }
+    let denied = |who: &str, namespace: &str, uid: &str| {
+        let (all, request) = (reservations(namespace), reserve_request(uid, "20"));
+        callers.refused((403, "ExceedsHard"), who, "POST", &all, &request);
+    };
+    for number in 0..VICTIM {
+        denied("victim", "team-a", &format!("denied-{number}"));
+    }
+
+    for number in 0..NAMESPACES {
+        let namespace = format!("att-{number}");
+        let own = path(&namespace, "q");
+        callers.expect(201, "attacker", "PUT", &own, &quota("1"));
+        churn(&callers, "attacker", &namespace, "u");
+        denied("attacker", &namespace, "denied");
+        let short = path(&namespace, "short");
+        callers.expect(201, "attacker", "PUT", &short, &quota("1"));
+        callers.expect(204, "attacker", "DELETE", &short, &json!(null));
+        // Full, and so before what is less full.
+        let all = reservations(&namespace);
+        callers.expect(201, "attacker", "POST", &all, &reserve_request("full", "1"));
+    }
+
+    for number in 0..VICTIM {
+        let (all, request) = (
+            reservations("team-b"),
+            reserve_request(&victim(number), "1"),
+        );
+        callers.refused((409, "ReservationEnded"), "victim", "POST", &all, &request);
+    }
+    let list = callers.get("victim", "/v1/namespaces/team-a/denials?limit=500");
+    assert_eq!(list["items"].as_array().unwrap().len(), VICTIM);
+    let hard = r#"kube_resourcequota{resourcequota="q",namespace="team-a",resource="requests.cpu",type="hard"}"#;
+    assert_eq!(callers.metric(hard), 10);
+    assert!(callers.metric("quota_ledger_quotas_left_out") > 0);
+    // The deletion is remembered: a watch from before is not refused.
+    let watch = format!(
+        "/api/v1/namespaces/team-a/resourcequotas?watch=1&timeoutSeconds=1&resourceVersion={before}"
+    );
+    let url = format!("{}{watch}", callers.daemon.api);
+    let answer = agent(REQUEST)
+        .get(&url)
+        .header("authorization", callers.authorization("victim").unwrap())
+        .call();
+    let mut answer = answer.unwrap();
+    assert_eq!(answer.status(), 200);
+    let lines = answer.body_mut().read_to_string().unwrap();
+    assert!(
+        lines.contains("DELETED") && !lines.contains("ERROR"),
+        "{lines}"
+    );
+    let own = callers.call("attacker", "GET", &path("att-0", "q"), &json!(null));
+    assert_eq!(own.0, 200);
+}

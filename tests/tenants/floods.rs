@@ -264,3 +264,53 @@ fn a_flood_of_readers_of_the_journal_waits_for_itself() {
         "{answered_before} of {FLOOD} came first"
     );
 }
+
+/// Requests that fail are counted, and few of them are logged.
+#[test]
+fn a_flood_of_requests_that_fail_writes_few_lines() {
+    const REQUESTS: usize = 200;
+    const PER_SECOND: usize = 10;
+    let callers = Callers::start(WHO, &[]);
+    let quota = json!({"spec": {"hard": {"pods": "9"}}});
+    callers.expect(201, "root", "PUT", "/v1/namespaces/a/quotas/q", &quota);
+    let version = "resourceVersion=99999999999&resourceVersionMatch=NotOlderThan";
+    let began = Instant::now();
+    let failing = [
+        (
+            "flood",
+            "GET",
+            format!("/api/v1/namespaces/a/resourcequotas?{version}"),
+            Value::Null,
+        ),
+        (
+            "root",
+            "POST",
+            "/v1/corrections".to_owned(),
+            json!({"items": []}),
+        ),
+        (
+            "bridge",
+            "POST",
+            "/v1/events".to_owned(),
+            json!([{"unknown": true}]),
+        ),
+    ];
+    let mut failed = 0;
+    for (who, method, path, body) in &failing {
+        for _ in 0..REQUESTS {
+            let (status, _) = callers.call(who, method, path, body);
+            failed += usize::from(status == 504);
+        }
+    }
+    assert_eq!(failed, REQUESTS);
+    let seconds = usize::try_from(began.elapsed().as_secs()).unwrap() + 2;
+    let log = callers.daemon.log();
+    let lines = |text: &str| log.lines().filter(|line| line.contains(text)).count();
+    for text in ["request failed", "events were rejected"] {
+        let lines = lines(text);
+        assert!(
+            lines > 0 && lines <= seconds * PER_SECOND,
+            "{lines} of {text}"
+        );
+    }
+}

@@ -247,7 +247,8 @@ pub enum Event {
         /// Its process, drawn at random at each start.
         instance: u64,
     },
-    /// From here on, ended reservations are remembered up to this many bytes, of which each namespace has its share.
+    /// From here on, ended reservations are remembered up to this many bytes, of which each principal that made some
+    /// has its share, and of that each namespace.
     EndedBounded {
         /// The bytes. A reservation counts with the length of its entry.
         bytes: u64,

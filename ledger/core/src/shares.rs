@@ -1,59 +1,34 @@
-//! Bounded memory shared by namespaces: how much each of them uses, and which of them loses an item first.
+//! Bounded memory shared by principals and their namespaces: how much each of them uses, and which item is removed first.
 //!
-//! When all namespaces together exceed the bound, the oldest item of the namespace with the most bytes is removed. So a
-//! flood in one namespace never removes the items of others that use less.
+//! When all items together exceed the bound, the principal with the most bytes loses an item: of its namespaces, the one
+//! with the most bytes loses its oldest one. So a flood of one principal, in however many namespaces, never removes the
+//! items of others that use less, and one in a namespace does not remove those of other namespaces of that principal.
 
 mod items;
 
-use std::{cmp::Reverse, collections::BTreeSet};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeSet, BinaryHeap},
+    iter,
+};
 
 use hashbrown::HashMap;
 use quota_semantics::Name;
 
 use items::Items;
 
-/// The items of namespaces, by keys that grow with time.
+/// Items by principal and namespace, with keys that grow with time.
 #[derive(Clone, Debug)]
 pub struct Shares<K> {
-    namespaces: HashMap<Name, Share<K>>,
-    ranks: BTreeSet<Rank<K>>,
+    principals: Ranked<K, Ranked<K, Items<K>>>,
     len: usize,
-    bytes: usize,
-}
-
-/// Orders the namespaces by bytes: the one with the most comes last, and of equal ones the one with the oldest item.
-type Rank<K> = (usize, Reverse<K>, Name);
-
-#[derive(Clone, Debug)]
-struct Share<K> {
-    items: Items<K>,
-    bytes: usize,
-}
-
-impl<K> Default for Share<K> {
-    fn default() -> Self {
-        Self {
-            items: Items::default(),
-            bytes: 0,
-        }
-    }
-}
-
-impl<K: Copy + Ord> Share<K> {
-    /// The rank of the share, if it has items.
-    fn rank(&self, namespace: Name) -> Option<Rank<K>> {
-        let oldest = self.items.oldest()?;
-        Some((self.bytes, Reverse(oldest), namespace))
-    }
 }
 
 impl<K> Default for Shares<K> {
     fn default() -> Self {
         Self {
-            namespaces: HashMap::new(),
-            ranks: BTreeSet::new(),
+            principals: Ranked::default(),
             len: 0,
-            bytes: 0,
         }
     }
 }
@@ -74,59 +49,115 @@ impl<K: Copy + Ord> Shares<K> {
     /// The bytes of all items.
     #[must_use]
     pub const fn bytes(&self) -> usize {
+        self.principals.bytes
+    }
+
+    /// Adds an item of a principal in a namespace, or gives it another length.
+    pub fn add(&mut self, principal: &Name, namespace: &Name, key: K, bytes: usize) {
+        let before = self.principals.change(principal, |namespaces| {
+            namespaces.change(namespace, |items| items.insert(key, bytes))
+        });
+        self.len += usize::from(before.is_none());
+    }
+
+    /// Removes an item, if it is there.
+    pub fn remove(&mut self, principal: &Name, namespace: &Name, key: K) {
+        let removed = self.principals.change(principal, |namespaces| {
+            namespaces.change(namespace, |items| items.remove(key))
+        });
+        self.len -= usize::from(removed.is_some());
+    }
+
+    /// The keys of all items in a namespace behind a key, oldest first.
+    pub fn of(&self, namespace: &str, after: K) -> impl Iterator<Item = K> {
+        let principals = self.principals.shares.values();
+        let shares = principals.filter_map(|namespaces| namespaces.shares.get(namespace));
+        let mut shares: Vec<_> = shares.map(|items| items.after(after)).collect();
+        let mut firsts: BinaryHeap<_> = (0..)
+            .zip(&mut shares)
+            .filter_map(|(place, items)| Some(Reverse((items.next()?, place))))
+            .collect();
+        iter::from_fn(move || {
+            let Reverse((first, place)): Reverse<(K, usize)> = firsts.pop()?;
+            let next = shares[place].next();
+            firsts.extend(next.map(|next| Reverse((next, place))));
+            Some(first)
+        })
+    }
+
+    /// The item to remove first: of the principal with the most bytes, and of its namespace with the most, the oldest.
+    #[must_use]
+    pub fn first_to_go(&self) -> Option<K> {
+        self.principals.first_to_go()
+    }
+}
+
+/// A share: its length, and which of its items goes first.
+trait Share<K>: Default {
+    fn bytes(&self) -> usize;
+
+    /// None: it is empty.
+    fn first_to_go(&self) -> Option<K>;
+}
+
+impl<K: Copy + Ord> Share<K> for Items<K> {
+    fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Adds an item of a namespace, or gives it another length.
-    pub fn add(&mut self, namespace: &Name, key: K, bytes: usize) {
-        let share = self.namespaces.entry_ref(namespace).or_default();
-        let rank = share.rank(namespace.clone());
-        let ranked = rank.and_then(|rank| self.ranks.take(&rank));
-        match share.items.insert(key, bytes) {
-            Some(before) => {
-                share.bytes -= before;
-                self.bytes -= before;
-            }
-            None => self.len += 1,
-        }
-        share.bytes += bytes;
-        self.bytes += bytes;
-        let namespace = ranked.map_or_else(|| namespace.clone(), |(_, _, namespace)| namespace);
-        self.ranks.extend(share.rank(namespace));
+    fn first_to_go(&self) -> Option<K> {
+        self.oldest()
     }
+}
 
-    /// Removes an item of a namespace, if it is there.
-    pub fn remove(&mut self, namespace: &Name, key: K) {
-        let Some(share) = self.namespaces.get_mut(namespace) else {
-            return;
+/// Shares by name, ordered by bytes: the one with the most comes last, and of equal ones the one whose first item to go
+/// is the oldest.
+#[derive(Clone, Debug)]
+struct Ranked<K, S> {
+    shares: HashMap<Name, S>,
+    ranks: BTreeSet<(usize, Reverse<K>, Name)>,
+    bytes: usize,
+}
+
+impl<K, S> Default for Ranked<K, S> {
+    fn default() -> Self {
+        Self {
+            shares: HashMap::new(),
+            ranks: BTreeSet::new(),
+            bytes: 0,
+        }
+    }
+}
+
+impl<K: Copy + Ord, S: Share<K>> Ranked<K, S> {
+    /// Changes a share, which is kept as long as it has items.
+    fn change<R>(&mut self, name: &Name, change: impl FnOnce(&mut S) -> R) -> R {
+        let share = self.shares.entry_ref(name).or_default();
+        let rank = |share: &S, name: Name| {
+            let first = share.first_to_go()?;
+            Some((share.bytes(), Reverse(first), name))
         };
-        let rank = share.rank(namespace.clone());
-        let Some(bytes) = share.items.remove(key) else {
-            return;
-        };
-        share.bytes -= bytes;
-        self.len -= 1;
-        self.bytes -= bytes;
-        let Some((_, _, namespace)) = rank.and_then(|rank| self.ranks.take(&rank)) else {
-            unreachable!("a share with items has a rank");
-        };
-        match share.rank(namespace.clone()) {
+        let before = rank(share, name.clone()).and_then(|rank| self.ranks.take(&rank));
+        self.bytes -= share.bytes();
+        let result = change(share);
+        self.bytes += share.bytes();
+        let name = before.map_or_else(|| name.clone(), |(_, _, name)| name);
+        match rank(share, name.clone()) {
             Some(rank) => drop(self.ranks.insert(rank)),
-            None => drop(self.namespaces.remove(&namespace)),
+            None => drop(self.shares.remove(&name)),
         }
+        result
+    }
+}
+
+impl<K: Copy + Ord, S: Share<K>> Share<K> for Ranked<K, S> {
+    fn bytes(&self) -> usize {
+        self.bytes
     }
 
-    /// The keys of a namespace's items behind a key, oldest first.
-    pub fn of(&self, namespace: &str, after: K) -> impl Iterator<Item = K> {
-        let share = self.namespaces.get(namespace).into_iter();
-        share.flat_map(move |share| share.items.after(after))
-    }
-
-    /// The item to remove first: the oldest of the namespace with the most bytes.
-    #[must_use]
-    pub fn first_to_go(&self) -> Option<(Name, K)> {
-        let (_, Reverse(oldest), namespace) = self.ranks.last()?;
-        Some((namespace.clone(), *oldest))
+    fn first_to_go(&self) -> Option<K> {
+        let (_, Reverse(first), _) = self.ranks.last()?;
+        Some(*first)
     }
 }
 
@@ -138,49 +169,110 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn the_one_with_the_most_makes_room() {
-        let mut shares = Shares::default();
-        let [small, large] = ["small", "large"].map(Name::from);
-        shares.add(&small, 1, 10);
-        for key in 2..100 {
-            shares.add(&large, key, 10);
+    type Owner = (Name, Name);
+
+    /// Adds items of an owner in turn, and removes what goes first while there is too much.
+    fn flood(
+        shares: &mut Shares<u32>,
+        owners: &mut BTreeMap<u32, Owner>,
+        owner: impl Fn(u32) -> Owner,
+    ) {
+        for key in 100..400 {
+            let owner = owner(key);
+            shares.add(&owner.0, &owner.1, key, 10);
+            owners.insert(key, owner);
             while shares.bytes() > 50 {
-                let (namespace, key) = shares.first_to_go().unwrap();
-                shares.remove(&namespace, key);
+                let first = shares.first_to_go().unwrap();
+                let (principal, namespace) = owners.remove(&first).unwrap();
+                shares.remove(&principal, &namespace, first);
             }
         }
+    }
+
+    #[test]
+    fn the_principal_with_the_most_makes_room_and_of_its_namespaces_the_one_with_the_most() {
+        let mut shares = Shares::default();
+        let mut owners = BTreeMap::new();
+        for (key, owner) in [(1, ("small", "a")), (2, ("large", "b"))] {
+            let owner = (Name::from(owner.0), Name::from(owner.1));
+            shares.add(&owner.0, &owner.1, key, 10);
+            owners.insert(key, owner);
+        }
+        // One namespace is flooded, and then as many as there are items.
+        let large = || Name::from("large");
+        flood(&mut shares, &mut owners, |_| (large(), "c".into()));
+        assert_eq!(
+            owners.keys().collect::<Vec<_>>(),
+            [&1, &2, &397, &398, &399]
+        );
+        flood(&mut shares, &mut owners, |key| {
+            (large(), format!("c-{key}").into())
+        });
+        assert!(owners.contains_key(&1) && !owners.contains_key(&2));
         assert_eq!((shares.len(), shares.bytes()), (5, 50));
-        assert_eq!(shares.first_to_go(), Some((large, 96)));
-        shares.remove(&small, 1);
+        shares.remove(&"small".into(), &"a".into(), 1);
         assert!(shares.len() == 4 && !shares.is_empty());
+    }
+
+    /// What goes first, said as plainly as possible.
+    fn expected(plain: &BTreeMap<(Owner, u8), usize>) -> Option<u8> {
+        let largest = |of: &dyn Fn(&Owner) -> Option<Name>| {
+            let mut shares: BTreeMap<Name, usize> = BTreeMap::new();
+            for ((owner, _), bytes) in plain {
+                if let Some(name) = of(owner) {
+                    *shares.entry(name).or_default() += bytes;
+                }
+            }
+            let most = shares.values().max().copied();
+            shares.retain(|_, bytes| Some(*bytes) == most);
+            shares.into_keys().collect::<Vec<_>>()
+        };
+        let principals = largest(&|owner| Some(owner.0.clone()));
+        let of_principal = |principal: &Name| {
+            let within = |owner: &Owner| (owner.0 == *principal).then(|| owner.1.clone());
+            let namespaces = largest(&within);
+            let all = plain.keys();
+            let items =
+                all.filter(|(owner, _)| owner.0 == *principal && namespaces.contains(&owner.1));
+            items.map(|(_, key)| *key).min()
+        };
+        principals.iter().filter_map(of_principal).min()
     }
 
     proptest! {
         #[test]
-        fn what_is_left_depends_on_what_is_there_alone(
-            steps in prop::collection::vec((any::<bool>(), "[abc]", 0..8_u8, 0..9_usize), 0..40),
+        fn what_goes_first_depends_on_what_is_there_alone(
+            steps in prop::collection::vec((any::<bool>(), "[pq]", "[ab]", 0..8_u8, 0..9_usize), 0..40),
         ) {
             let mut shares = Shares::default();
-            let mut plain = BTreeMap::new();
-            for (adds, namespace, key, bytes) in steps {
-                let namespace = Name::from(namespace.as_str());
-                if adds {
-                    shares.add(&namespace, key, bytes);
-                    plain.insert((namespace, key), bytes);
-                } else {
-                    shares.remove(&namespace, key);
-                    plain.remove(&(namespace, key));
+            let mut plain: BTreeMap<(Owner, u8), usize> = BTreeMap::new();
+            for (adds, principal, namespace, key, bytes) in steps {
+                let owner = (Name::from(principal.as_str()), Name::from(namespace.as_str()));
+                // A key has one owner.
+                let is_other = plain.keys().any(|(other, taken)| *taken == key && *other != owner);
+                if adds && !is_other {
+                    shares.add(&owner.0, &owner.1, key, bytes);
+                    plain.insert((owner, key), bytes);
+                } else if !adds {
+                    shares.remove(&owner.0, &owner.1, key);
+                    plain.remove(&(owner, key));
                 }
-                let mut anew = Shares::default();
-                for ((namespace, key), bytes) in &plain {
-                    anew.add(namespace, *key, *bytes);
-                }
-                prop_assert_eq!(shares.first_to_go(), anew.first_to_go());
-                prop_assert_eq!(shares.ranks.len(), shares.namespaces.len());
+                prop_assert_eq!(shares.first_to_go(), expected(&plain));
                 prop_assert_eq!(shares.len(), plain.len());
                 prop_assert_eq!(shares.bytes(), plain.values().sum::<usize>());
+                for after in 0..8 {
+                    let behind = plain.keys().filter(|(owner, key)| owner.1 == *"a" && *key > after);
+                    let mut behind: Vec<_> = behind.map(|(_, key)| *key).collect();
+                    behind.sort_unstable();
+                    prop_assert_eq!(shares.of("a", after).collect::<Vec<_>>(), behind);
+                }
+                let principals = &shares.principals;
+                prop_assert_eq!(principals.ranks.len(), principals.shares.len());
             }
+            for ((owner, key), _) in plain {
+                shares.remove(&owner.0, &owner.1, key);
+            }
+            prop_assert!(shares.is_empty() && shares.principals.shares.is_empty());
         }
     }
 }

@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use parking_lot::RwLockReadGuard;
 
 use super::{
-    Batch, Batches, Durable, Error, Journal, Reader,
+    Batch, Batches, Damage, Durable, Error, Journal, Reader,
     base::Base,
     compact::{Compaction, Retention},
     disk::{Disk, Lock},
@@ -13,7 +13,7 @@ use super::{
     options::Options,
     reader::BatchReader,
     recovery::{self, Opened, Recovery},
-    snapshot::Snapshots,
+    snapshot::{SnapshotInfo, Snapshots},
     stats::Stats,
     store::Store,
 };
@@ -167,6 +167,17 @@ impl FileReader {
     #[must_use]
     pub fn snapshots(&self) -> Snapshots {
         self.store.snapshots.clone()
+    }
+
+    /// The newest snapshot of less than `before` entries that is valid and agrees with the chain, and the damage to others.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] if there is none and the first entries are not kept, [`Error::Io`].
+    pub fn snapshot_before(
+        &self,
+        before: u64,
+    ) -> Result<(Option<SnapshotInfo>, Vec<Damage>), Error> {
+        super::recovery::snapshots::choose(&self.store, before)
     }
 
     /// Removes everything outside `retention`: whole epochs, archived first if there is an archive, and the snapshots

@@ -13,7 +13,21 @@ fn elsewhere(id: &str) -> Request {
 impl Given {
     /// Reserves, releases, and records the events that are due between two requests.
     fn churn(&mut self, request: &Request) {
-        self.reserve(request).unwrap();
+        self.churn_as("test", request);
+    }
+
+    /// The same, with a reservation of this principal.
+    fn churn_as(&mut self, principal: &str, request: &Request) {
+        let granted = decide::reserve(
+            &self.state,
+            self.now(),
+            &by(),
+            &request.clone().into(),
+            &self.policy,
+        );
+        let now = self.now();
+        WriteTransaction::new(&mut self.state, &mut self.open, now)
+            .record(&Actor::named(principal), granted.unwrap().events);
         let released = decide::release(&self.state, &by(), &request.namespace, &request.uid);
         self.record(released.unwrap());
         let bounded = decide::bound_ended(&self.state, &self.policy.bounds);
@@ -54,6 +68,33 @@ fn the_churn_of_one_namespace_makes_nothing_of_another_one_be_forgotten() {
     assert!(given.is_remembered(&elsewhere("quiet")));
     assert!(given.is_remembered(&reserve_request("u299", "pods=1")));
     assert!(!given.is_remembered(&reserve_request("u0", "pods=1")));
+}
+
+/// A tenant may reserve in as many namespaces as its pattern matches.
+#[test]
+fn the_churn_of_one_principal_in_many_namespaces_makes_nothing_of_another_one_be_forgotten() {
+    let mut given = Given::hard("pods=9");
+    given.policy.bounds.ended_bytes = 40_000;
+    let of_victim: Vec<_> = (0..30).map(|n| elsewhere(&format!("v{n}"))).collect();
+    for request in &of_victim {
+        given.churn_as("victim", request);
+    }
+    let mut of_attacker = Vec::new();
+    for number in 0..300 {
+        let request = Request {
+            namespace: format!("att-{number}").into(),
+            ..reserve_request(&format!("u{number}"), "pods=1")
+        };
+        given.churn_as("attacker", &request);
+        of_attacker.push(request);
+    }
+    let mut read = given.read_back();
+    assert_eq!(read.state.digest(), given.state.digest());
+    for given in [&mut given, &mut read] {
+        assert!(of_victim.iter().all(|request| given.is_remembered(request)));
+        assert!(!given.is_remembered(&of_attacker[0]));
+        assert!(given.is_remembered(&of_attacker[299]));
+    }
 }
 
 #[test]

@@ -12,10 +12,7 @@ mod plugin;
 mod seal;
 mod wire;
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Json,
@@ -75,7 +72,7 @@ pub(super) async fn audit(State(hook): State<Hook>, request: Request) -> Respons
         Ok(answer) => Json(answer).into_response(),
         Err(problem) => {
             let (reason, detail) = (problem.reason(), shortened(problem.detail()));
-            if let Some(held_back) = REFUSED.pass(Instant::now()) {
+            if let Some(held_back) = REFUSED.pass() {
                 let reason = reason.as_str();
                 tracing::warn!(reason, detail, held_back, "audit events were rejected");
             }

@@ -1,6 +1,6 @@
 //! A publisher's bookmark: the time up to which it has reported each kind.
 
-use std::{borrow::Cow, time::Instant};
+use std::borrow::Cow;
 
 use quota_core::{decide::Bookmark, event::Watermark};
 use quota_semantics::{Name, Timestamp};
@@ -106,7 +106,7 @@ impl Skipped {
             return;
         };
         metrics::watermarks_skipped(self.count);
-        if WARNINGS.pass(Instant::now()).is_some() {
+        if WARNINGS.pass().is_some() {
             let skipped = self.count;
             tracing::warn!(
                 skipped,

@@ -1,6 +1,6 @@
 //! Checks names and sizes before they reach the ledger, logs and paths.
 
-use std::{collections::HashSet, sync::Arc, time::Instant};
+use std::{collections::HashSet, sync::Arc};
 
 use quota_core::{
     decide::{Adopted, Sighting},
@@ -178,7 +178,7 @@ fn shorten(footprint: &mut Footprint, excess: usize) -> Option<usize> {
 
 fn report(namespace: &str, resource: &str, name: &str, left_out: usize) {
     metrics::resources_left_out(left_out);
-    if let Some(held_back) = WARNINGS.pass(Instant::now()) {
+    if let Some(held_back) = WARNINGS.pass() {
         tracing::warn!(
             namespace,
             resource,

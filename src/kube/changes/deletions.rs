@@ -18,6 +18,8 @@ const DELETED_BYTES: usize = 1 << 20;
 #[derive(Clone, Debug)]
 pub(in crate::kube) struct Deletion {
     pub(in crate::kube) sequence: Sequence,
+    /// The principal that deleted it.
+    pub(in crate::kube) principal: Name,
     /// What was deleted.
     pub(in crate::kube) record: Record,
     /// The entry that created it; 0 if it was there before the window.
@@ -103,23 +105,28 @@ impl Deletions {
         })
     }
 
-    /// Adds a deletion; if there are too many, drops the oldest of the namespace that takes the most room.
+    /// Adds a deletion; if there are too many, drops the oldest of the principal, and of its namespace, that takes the
+    /// most room.
     pub(super) fn add(&mut self, deletion: Deletion) {
         let bytes = size::ENTRY
             + match &deletion.record {
                 Record::Quota(record) => size::of_quota(record),
                 Record::Group(record) => record.metadata.len() + size::of_group(&record.spec),
             };
-        let namespace = deletion.record.key().namespace;
-        self.shares.add(&namespace, deletion.sequence, bytes);
-        self.by_time.insert(deletion.sequence, deletion);
+        let (namespace, sequence) = (deletion.record.key().namespace, deletion.sequence);
+        self.shares
+            .add(&deletion.principal, &namespace, sequence, bytes);
+        self.by_time.insert(sequence, deletion);
         while (self.shares.len() > WINDOW || self.shares.bytes() > self.most)
-            && let Some((namespace, oldest)) = self.shares.first_to_go()
+            && let Some(oldest) = self.shares.first_to_go()
+            && let Some(dropped) = self.by_time.remove(&oldest)
         {
             metrics::limit_reached(metrics::Limit::QuotaChangesBytes);
-            self.shares.remove(&namespace, oldest);
-            self.by_time.remove(&oldest);
-            self.forgotten.insert(namespace, oldest);
+            let namespace = dropped.record.key().namespace;
+            self.shares.remove(&dropped.principal, &namespace, oldest);
+            // Another principal may have lost a later one.
+            let forgotten = self.forgotten.entry(namespace).or_default();
+            *forgotten = oldest.max(*forgotten);
             self.forgotten_anywhere = self.forgotten_anywhere.max(oldest);
         }
     }

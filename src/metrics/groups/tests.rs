@@ -5,7 +5,7 @@ use quota_core::{
     state::{Figure, GroupFigure},
 };
 use quota_semantics::{
-    Timestamp, group::Spec, quantity::Quantity, resource::ResourceList, uid::Uid,
+    Name, Timestamp, group::Spec, quantity::Quantity, resource::ResourceList, uid::Uid,
 };
 
 use super::*;
@@ -57,7 +57,7 @@ fn group(number: i64) -> GroupView {
 }
 
 impl QuotaSource for Groups {
-    fn visit(&self, _: &mut dyn FnMut(&QuotaRecord, &[Figure])) {}
+    fn visit(&self, _: &mut dyn FnMut(&QuotaRecord, &Name, &[Figure])) {}
 
     fn covers(&self, _: &str) -> bool {
         true
@@ -79,7 +79,9 @@ impl QuotaSource for Groups {
 
 fn rendered(groups: i64, most: usize) -> String {
     let mut text = String::new();
-    render(&mut text, &Groups(groups), most);
+    let source = Groups(groups);
+    let chosen = ChosenGroups::new(&source, most);
+    render(&mut text, &source, &chosen, chosen.left);
     text
 }
 

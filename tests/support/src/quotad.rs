@@ -171,6 +171,11 @@ impl Quotad {
         std::fs::metadata(&self.log).unwrap().len()
     }
 
+    /// Its log so far.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
+    }
+
     /// As [`Quotad::logged`], beyond so many bytes of its log.
     pub fn logged_since(&self, bytes: u64, message: &str) -> Value {
         let deadline = Instant::now() + PATIENCE;

@@ -9,8 +9,8 @@ use planted::Bug;
 use quota_semantics::{Name, Span, Timestamp};
 use std::collections::BTreeMap;
 
-/// Bounds the bytes of ended reservations when they exceed the limit: from then on each namespace has its share.
-/// Before, they are forgotten in the order in which they ended, as in the first ledgers.
+/// Bounds the bytes of ended reservations when they exceed the limit: from then on each principal has its share, and
+/// of that each namespace. Before, they are forgotten in the order in which they ended, as in the first ledgers.
 #[must_use]
 pub fn bound_ended(state: &State, bounds: &Bounds) -> Option<Event> {
     let bytes = bounds.ended_bytes;

@@ -30,7 +30,7 @@ impl State {
         self.head.sequence = entry.sequence;
         self.head.time = self.head.time.max(entry.time);
         match &entry.event {
-            Event::QuotaSet(quota) => self.set_quota(entry.sequence, quota),
+            Event::QuotaSet(quota) => self.set_quota(entry, quota),
             Event::QuotaDeleted { namespace, name } => self.delete_quota(namespace, name),
             Event::ObjectObserved(object) | Event::ObjectReplaced(object) => {
                 self.observe(entry, object);
@@ -179,12 +179,13 @@ impl State {
         }
     }
 
-    fn set_quota(&mut self, entry: Sequence, record: &Arc<QuotaRecord>) {
+    fn set_quota(&mut self, entry: &Entry, record: &Arc<QuotaRecord>) {
         let place = self.ensure_namespace(&record.namespace);
         let mut quota = QuotaState {
             extra: Extra::of(record, self.head.time),
             record: record.clone(),
-            entry,
+            entry: entry.sequence,
+            owner: entry.actor.principal.clone(),
             scoped: Arc::default(),
         };
         if quota.is_scoped() {

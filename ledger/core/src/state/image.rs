@@ -1,5 +1,6 @@
 //! The state as of one moment, for snapshots and digests.
 
+mod check;
 mod pieces;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -28,6 +29,7 @@ use crate::{
     codec::{DecodeError, Reader, Wire, Writer, record},
     event::{Cursor, RelistScope, Sequence},
 };
+use check::Tables;
 use pieces::{
     read_list, read_piece, read_record, read_slab, write_list, write_piece, write_record,
     write_slab,
@@ -36,7 +38,7 @@ use quota_semantics::{Name, Timestamp, object::Footprint, uid::Uid};
 
 /// Versions of the image's layout. Each one adds to those before it: the first; relists; records added after relists;
 /// names that are waited for; charged workloads; owners; observed namespaces, groups and ended overrides; the bound on
-/// ended reservations; replicas of charged workloads; labels of objects.
+/// ended reservations; replicas of charged workloads; labels of objects; owners of quotas.
 const VERSION: u32 = 1;
 const VERSION_WITH_RELISTS: u32 = 2;
 const VERSION_WITH_MORE: u32 = 3;
@@ -47,6 +49,7 @@ const VERSION_WITH_GROUPS: u32 = 7;
 const VERSION_WITH_BOUNDS: u32 = 8;
 const VERSION_WITH_REPLICAS: u32 = 9;
 const VERSION_WITH_OBJECT_LABELS: u32 = 10;
+const VERSION_WITH_QUOTA_OWNERS: u32 = 11;
 
 record!(Head { sequence, time });
 
@@ -153,6 +156,22 @@ impl WithGroups {
     }
 }
 
+/// The principal that set a quota, by the place of the namespace and the name of the quota.
+type QuotaOwner = ((u32, Name), Name);
+
+fn fill_quota_owners(
+    owners: Vec<QuotaOwner>,
+    namespaces: &mut Namespaces,
+) -> Result<(), DecodeError> {
+    for ((place, name), owner) in owners {
+        let namespace = namespaces.slab.get_mut(place);
+        let quota = namespace.and_then(|namespace| namespace.quotas.get_mut(&name));
+        let of_nothing = || DecodeError("the owner of a quota that does not exist".into());
+        quota.ok_or_else(of_nothing)?.owner = owner;
+    }
+    Ok(())
+}
+
 /// An image that cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
@@ -209,13 +228,13 @@ impl State {
     /// Reads an image.
     ///
     /// # Errors
-    /// If the input ends early, or is not an image of this version.
+    /// If the input ends early, is not an image of this version, or has tables that do not agree with each other.
     pub fn read(input: &mut impl Read) -> Result<Self, ImageError> {
         let bytes = read_piece(input)?;
         let mut reader = Reader::new(&bytes)?;
         let version = u32::take(&mut reader)?;
-        if !(VERSION..=VERSION_WITH_OBJECT_LABELS).contains(&version) {
-            let versions = format!("{VERSION} to {VERSION_WITH_OBJECT_LABELS}");
+        if !(VERSION..=VERSION_WITH_QUOTA_OWNERS).contains(&version) {
+            let versions = format!("{VERSION} to {VERSION_WITH_QUOTA_OWNERS}");
             return Err(DecodeError(format!("image version {version}, not {versions}")).into());
         }
         let head = Head::take(&mut reader)?;
@@ -243,20 +262,38 @@ impl State {
             VERSION_WITH_OBJECT_LABELS.. => (read_record(input)?, read_record(input)?),
             _ => (version >= VERSION_WITH_REPLICAS, BTreeSet::new()),
         };
+        let quota_owners = match version {
+            VERSION_WITH_QUOTA_OWNERS.. => read_list(input)?,
+            _ => Vec::new(),
+        };
         let mut namespaces = Namespaces::from_slab(read_slab(input)?);
         with_groups.fill(&mut namespaces)?;
-        let resources = Pool::from_slab(read_slab(input)?);
-        let footprints = Pool::from_slab(read_slab(input)?);
-        let objects = Objects::from_parts(read_slab(input)?, Deleted::from_uids(deleted));
+        fill_quota_owners(quota_owners, &mut namespaces)?;
+        let resources = read_slab(input)?;
+        let footprints = read_slab(input)?;
+        let objects = read_slab(input)?;
         let mut reservations = read_slab(input)?;
         tenancy.fill_reservations(&mut reservations)?;
         Tenancy::fill_namespaces(&reservations, &mut namespaces);
+        let relists = Relists { open, resets };
+        let tables = Tables {
+            head: head.sequence,
+            namespaces: &namespaces,
+            resources: &resources,
+            footprints: &footprints,
+            objects: &objects,
+            reservations: &reservations,
+            groups: &with_groups.groups,
+            bearers: &bearers,
+            relists: &relists,
+        };
+        tables.check()?;
         let mut state = Self {
             namespace_uids: NamespaceUids::of(&namespaces),
             groups: Groups::from_slab(with_groups.groups),
             deadlines: Deadlines::default(),
             head,
-            relists: Relists { open, resets },
+            relists,
             bearers: Bearers::from_places(bearers),
             charging,
             has_replicas,
@@ -265,12 +302,13 @@ impl State {
             sources,
             dead_letters,
             namespaces,
-            resources,
-            footprints,
-            objects,
+            resources: Pool::from_slab(resources),
+            footprints: Pool::from_slab(footprints),
+            objects: Objects::from_parts(objects, Deleted::from_uids(deleted)),
             reservations: Reservations::from_parts(reservations, ended, ended_bytes),
         };
         state.restore_groups();
+        check::check_derived(&state)?;
         state.restore_balances();
         Ok(state)
     }
@@ -286,7 +324,7 @@ impl State {
     #[must_use]
     pub fn is_image_of(&self, folded: &Self) -> bool {
         let (own, mut other) = (self.image(), folded.image());
-        if own.tenancy().is_empty() {
+        if own.tenancy().is_empty() && own.quota_owners().is_empty() {
             other.tenancy = Ownership::Nothing;
         }
         own.digest() == other.digest()
@@ -334,6 +372,18 @@ impl Image {
         }
     }
 
+    fn quota_owners(&self) -> Vec<QuotaOwner> {
+        if self.tenancy == Ownership::Nothing {
+            return Vec::new();
+        }
+        let owners = self.namespaces.iter().flat_map(|(place, namespace)| {
+            let owned = namespace.quotas.iter();
+            let owned = owned.filter(|(_, quota)| !quota.owner.is_empty());
+            owned.map(move |(name, quota)| ((place, name.clone()), quota.owner.clone()))
+        });
+        owners.collect()
+    }
+
     fn tenancy(&self) -> Tenancy {
         match self.tenancy {
             Ownership::All => Tenancy::of(&self.reservations, &self.deleted),
@@ -350,7 +400,9 @@ impl Image {
         let tenancy = self.tenancy();
         // Absent records are not written, as before they existed, so that the digest is the same.
         let with_groups = self.with_groups();
+        let quota_owners = self.quota_owners();
         let version = match (self.more.is_empty(), self.relists.is_empty()) {
+            _ if !quota_owners.is_empty() => VERSION_WITH_QUOTA_OWNERS,
             _ if !self.object_labels.is_empty() => VERSION_WITH_OBJECT_LABELS,
             _ if self.has_replicas => VERSION_WITH_REPLICAS,
             _ if self.ended_bytes.is_some() => VERSION_WITH_BOUNDS,
@@ -400,6 +452,9 @@ impl Image {
         if version >= VERSION_WITH_OBJECT_LABELS {
             write_record(output, &self.has_replicas)?;
             write_record(output, &self.object_labels)?;
+        }
+        if version >= VERSION_WITH_QUOTA_OWNERS {
+            write_list(output, &quota_owners)?;
         }
         write_slab(output, &self.namespaces)?;
         write_slab(output, &self.resources)?;

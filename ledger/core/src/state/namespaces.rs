@@ -49,6 +49,8 @@ pub(crate) struct QuotaState {
     pub(crate) record: Arc<QuotaRecord>,
     /// The entry that set it.
     pub(crate) entry: Sequence,
+    /// The principal that set it; empty: unknown, as in snapshots of the first ledgers.
+    pub(crate) owner: Name,
     pub(crate) scoped: Arc<Sums>,
     /// The extensions in its annotations.
     pub(crate) extra: Option<Arc<Extra>>,
@@ -107,7 +109,7 @@ record!(QuotaState {
     record,
     entry,
     scoped
-} without { extra });
+} without { owner, extra });
 record!(Namespace {
     name,
     quotas,

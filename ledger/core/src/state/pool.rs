@@ -22,6 +22,10 @@ impl<T> Pooled<T> {
         &self.value
     }
 
+    pub(crate) const fn holders(&self) -> u32 {
+        self.holders
+    }
+
     pub(crate) const fn shared(&self) -> &Arc<T> {
         &self.value
     }
@@ -74,6 +78,12 @@ impl<T: Eq + Hash + Clone> Pool<T> {
             pool.index.insert_unique(hash, place, rehash);
         }
         pool
+    }
+
+    /// Whether no value is stored twice.
+    pub(crate) fn is_distinct(&self) -> bool {
+        let mut all = self.slab.iter();
+        all.all(|(place, pooled)| self.find(&pooled.value) == Some(place))
     }
 
     /// All referenced values.

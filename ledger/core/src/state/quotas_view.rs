@@ -182,6 +182,11 @@ impl QuotasView {
         self.records().map(|quota| quota.metadata.len()).sum()
     }
 
+    /// The quotas.
+    pub fn iter(&self) -> std::slice::Iter<'_, CopiedQuota> {
+        self.quotas.iter()
+    }
+
     /// The quotas as they were set.
     pub fn records(&self) -> impl DoubleEndedIterator<Item = &Arc<QuotaRecord>> {
         self.quotas.iter().map(CopiedQuota::record)
@@ -189,8 +194,8 @@ impl QuotasView {
 
     /// The quotas with their numbers.
     pub fn figures(&self) -> impl Iterator<Item = (&Arc<QuotaRecord>, Vec<Figure>)> {
-        let quotas = self.quotas.iter();
-        quotas.map(|copied| (copied.record(), copied.beside.figures(&copied.quota)))
+        self.iter()
+            .map(|copied| (copied.record(), copied.figures()))
     }
 
     /// The quotas with their numbers and the holders of reservations.
@@ -235,6 +240,18 @@ impl CopiedQuota {
     #[must_use]
     pub const fn record(&self) -> &Arc<QuotaRecord> {
         &self.quota.record
+    }
+
+    /// The principal that set it; empty: unknown.
+    #[must_use]
+    pub const fn owner(&self) -> &Name {
+        &self.quota.owner
+    }
+
+    /// Its numbers.
+    #[must_use]
+    pub fn figures(&self) -> Vec<Figure> {
+        self.beside.figures(&self.quota)
     }
 
     /// The most amounts that it shows: of each of its pending reservations those that it limits.

@@ -160,6 +160,14 @@ impl Marks {
         word >> (place % 64) & 1 == 1
     }
 
+    /// The places, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u32> {
+        self.words.iter().flat_map(|(&word, &bits)| {
+            let places = (0..u64::BITS).filter(move |bit| bits >> bit & 1 == 1);
+            places.map(move |bit| word.wrapping_mul(u64::BITS) + bit)
+        })
+    }
+
     pub(crate) fn len(&self) -> u64 {
         self.words
             .values()

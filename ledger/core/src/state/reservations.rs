@@ -174,6 +174,20 @@ impl Reservations {
             .expect("a reservation that is listed is remembered")
     }
 
+    /// Whether there is at most one commit of each object, and at most one other reservation.
+    pub(crate) fn is_distinct(&self) -> bool {
+        let mut all = self.slab.iter();
+        all.all(|(place, tracked)| {
+            let table = match tracked.committed {
+                Some(_) => &self.committed,
+                None => &self.by_uid,
+            };
+            let Reservation { namespace, uid, .. } = &*tracked.reservation;
+            let found = self.find_in(table, namespace, uid);
+            found.is_some_and(|(found, _)| found == place)
+        })
+    }
+
     /// The recorded reservation of an object: the pending one, else the committed one, else the one that ended last.
     pub(crate) fn find(&self, namespace: &str, uid: &Uid) -> Option<(u32, &Tracked)> {
         let found = self.find_in(&self.by_uid, namespace, uid);
@@ -278,21 +292,25 @@ impl Reservations {
     }
 
     fn share(&mut self, place: u32, entry: Sequence) {
-        let Some(Tracked { reservation, .. }) = self.slab.get(place) else {
+        let Some(tracked) = self.slab.get(place) else {
             return;
         };
+        let Tracked {
+            reservation, owner, ..
+        } = tracked;
         let bytes = size::of_reservation(reservation);
         self.shares
-            .add(&reservation.namespace, (entry, place), bytes);
+            .add(owner, &reservation.namespace, (entry, place), bytes);
     }
 
-    /// Forgets the oldest ones of the namespace with the most bytes, until the bound holds.
+    /// Forgets ended reservations until the bound holds: of the principal with the most bytes, and of its namespace with
+    /// the most, the oldest.
     fn make_room(&mut self) {
         let Some(most) = self.ended_bytes else {
             return;
         };
         while (self.shares.bytes() as u64 > most || self.shares.len() > ENDED_MAX as usize)
-            && let Some((_, (_, place))) = self.shares.first_to_go()
+            && let Some((_, place)) = self.shares.first_to_go()
         {
             self.remove(place);
         }
@@ -372,8 +390,9 @@ impl Reservations {
         if tracked.ended.is_none() {
             self.pending.remove(&tracked.owner, &tracked.reservation);
         } else if let Some(entry) = tracked.remembered_end() {
+            let namespace = &tracked.reservation.namespace;
             self.shares
-                .remove(&tracked.reservation.namespace, (entry, place));
+                .remove(&tracked.owner, namespace, (entry, place));
         }
     }
 

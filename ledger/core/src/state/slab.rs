@@ -206,6 +206,11 @@ impl<T: Wire, const CHUNK: usize> Slab<T, CHUNK> {
 
     /// Checks that the list of free places and the count of live ones agree with the slots, after reading them.
     pub(crate) fn check(&self) -> Result<(), DecodeError> {
+        let (_, full) = self.chunks.split_last().unzip();
+        let full: &[_] = full.unwrap_or_default();
+        if full.iter().any(|chunk| chunk.len() != CHUNK) {
+            return Err(DecodeError("a chunk of the wrong size".into()));
+        }
         let slots = || self.chunks.iter().flat_map(|chunk| chunk.iter());
         let live = slots().filter(|slot| matches!(slot, Slot::Full(_))).count();
         let mut free = slots().count() - live;

@@ -75,8 +75,11 @@ impl Tenancy {
     ) {
         for (place, tracked) in reservations.iter() {
             if tracked.committed.is_some() {
-                let namespace = namespaces.ensure(&tracked.reservation.namespace);
-                namespaces.get_mut(namespace).committed.insert(place);
+                // A check finds a commit without a namespace.
+                let namespace = namespaces.place(&tracked.reservation.namespace);
+                if let Some(namespace) = namespace {
+                    namespaces.get_mut(namespace).committed.insert(place);
+                }
             }
         }
     }

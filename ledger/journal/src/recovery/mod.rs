@@ -4,7 +4,7 @@
 
 mod epochs;
 mod segments;
-mod snapshots;
+pub(super) mod snapshots;
 
 use parking_lot::RwLock;
 use planted::Bug;
@@ -61,7 +61,7 @@ pub(super) fn open(
     options: Options,
 ) -> Result<Opened, Error> {
     let mut opened = parts(disk, directory, options)?;
-    let (snapshot, damaged_snapshots) = snapshots::choose(&opened.store)?;
+    let (snapshot, damaged_snapshots) = snapshots::choose(&opened.store, u64::MAX)?;
     opened.recovery.snapshot = snapshot;
     opened.recovery.damaged_snapshots = damaged_snapshots;
     Ok(opened)

@@ -4,12 +4,19 @@ use super::super::{
     Damage, Durable, Error, SnapshotInfo, reader::Source, snapshot::DIRECTORY, store::Store,
 };
 
-/// The newest valid snapshot, and the damage to newer ones and to those with unreadable headers.
-pub(super) fn choose(store: &Store) -> Result<(Option<SnapshotInfo>, Vec<Damage>), Error> {
+/// The newest valid snapshot of less than `before` entries, and the damage to newer ones and to those with unreadable
+/// headers.
+pub(in super::super) fn choose(
+    store: &Store,
+    before: u64,
+) -> Result<(Option<SnapshotInfo>, Vec<Damage>), Error> {
     let durable = store.durable();
     let (found, mut damaged) = store.snapshots.list()?;
     for info in found.into_iter().rev() {
         let sequence = info.position.sequence;
+        if sequence >= before {
+            continue;
+        }
         if sequence > durable.sequence {
             // The snapshot was made of durable entries: they are lost.
             let why = format!(

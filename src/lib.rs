@@ -36,9 +36,9 @@ pub mod run;
 pub mod server;
 mod supervisor;
 mod ui;
-pub mod watches;
+pub mod unread;
+mod watches;
 mod whole_body;
 pub mod writer;
-mod yaml;
 
 pub use quota_service::{exit, shutdown};

@@ -1,6 +1,10 @@
 //! The rows of `kubectl get` and `quotactl get`, and the ages in them.
 
-use quota_semantics::{Name, Span, Timestamp, quantity::Quantity, resource::ResourceList};
+use quota_semantics::{
+    Name, Span, Timestamp,
+    quantity::{Format, Quantity},
+    resource::ResourceList,
+};
 
 use crate::wire::{Group, Quota};
 
@@ -62,13 +66,13 @@ impl<'a> Limit<'a> {
 
     /// `requests.cpu: 2/4`
     fn used_of_hard(&self) -> String {
-        let used = self.used.map_or_else(zero, exact);
+        let used = beside(self.used, self.hard);
         format!("{}: {used}/{}", self.resource, exact(self.hard))
     }
 
     /// `pods: 50 (each 4)`
     fn used_with_each(&self) -> String {
-        let used = self.used.map_or_else(zero, exact);
+        let used = beside(self.used, self.hard);
         format!("{}: {used} (each {})", self.resource, exact(self.hard))
     }
 }
@@ -114,7 +118,11 @@ pub fn group_cells(
         place.members.to_string(),
         joined(limits.iter().map(used)),
         reserved(limits),
-        joined(guaranteed.map(|(name, amount)| format!("{name}: {}", exact(amount)))),
+        joined(guaranteed.map(|(name, amount)| {
+            let limit = limits.iter().find(|limit| limit.resource == &**name);
+            let hard = limit.map_or(amount, |limit| limit.hard);
+            format!("{name}: {}", beside(Some(amount), hard))
+        })),
         age(created, now),
     ]
 }
@@ -163,7 +171,11 @@ impl Group {
 fn reserved(limits: &[Limit<'_>]) -> String {
     let cell = |limit: &Limit<'_>| {
         let amount = limit.reserved.filter(|amount| !amount.is_zero())?;
-        Some(format!("{}: {}", limit.resource, exact(amount)))
+        Some(format!(
+            "{}: {}",
+            limit.resource,
+            beside(Some(amount), limit.hard)
+        ))
     };
     joined(limits.iter().filter_map(cell))
 }
@@ -172,8 +184,31 @@ fn exact(amount: &Quantity) -> String {
     amount.exact().to_string()
 }
 
-fn zero() -> String {
-    "0".to_owned()
+/// An amount in the family of suffixes of its limit, where it can be written in it. A missing amount is 0.
+#[must_use]
+pub fn beside(amount: Option<&Quantity>, limit: &Quantity) -> String {
+    amount.map_or_else(
+        || "0".to_owned(),
+        |amount| in_family_of(amount, limit).exact().to_string(),
+    )
+}
+
+/// The same amount in the family of suffixes of its limit: binary (`Ki`) or decimal (`k`).
+fn in_family_of(amount: &Quantity, limit: &Quantity) -> Quantity {
+    /// Kubernetes parses larger amounts with a binary suffix as this one.
+    const BINARY_MAX: f64 = i64::MAX as f64;
+    let family = match (amount.format(), limit.format()) {
+        (from, to) if from == to => None,
+        (_, Format::BinarySI) => {
+            Some(Format::BinarySI).filter(|_| amount.to_f64().abs() < BINARY_MAX)
+        }
+        (Format::BinarySI, _) | (_, Format::DecimalSI) => Some(Format::DecimalSI),
+        _ => None,
+    };
+    match family {
+        Some(family) => amount.clone().in_format(family),
+        None => amount.clone(),
+    }
 }
 
 fn joined(cells: impl Iterator<Item = String>) -> String {
@@ -218,6 +253,33 @@ pub fn span(span: Span) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_amount_is_in_the_family_of_its_limit() {
+        for (amount, limit, shown) in [
+            ("800225Ki", "2G", "819430400"),
+            ("1500M", "2Gi", "1500000000"),
+            ("2048", "2Gi", "2Ki"),
+            ("1Gi", "0", "1073741824"),
+            ("1e3", "4k", "1k"),
+            ("1Ki", "1e6", "1024"),
+            ("500m", "4", "500m"),
+            ("10000000002G", "1Ki", "10000000002G"),
+        ] {
+            let [amount, limit] = [amount, limit].map(|text| text.parse::<Quantity>().unwrap());
+            assert_eq!(beside(Some(&amount), &limit), shown);
+            let list = |amount: &Quantity| {
+                [("memory".parse().unwrap(), amount.clone())]
+                    .into_iter()
+                    .collect()
+            };
+            let (hard, used): (ResourceList, ResourceList) = (list(&limit), list(&amount));
+            let [_, request, _, reserved, _] =
+                quota_cells("q", &Limit::of(&hard, &used, &used), None, Timestamp::EPOCH);
+            assert_eq!(request, format!("memory: {shown}/{}", exact(&limit)));
+            assert_eq!(reserved, format!("memory: {shown}"));
+        }
+    }
 
     #[test]
     fn ages_are_shown_as_kubectl_shows_them() {

@@ -12,4 +12,5 @@ pub mod program;
 pub mod shutdown;
 pub mod systemd;
 pub mod telemetry;
+pub mod tls;
 pub mod traces;

@@ -26,7 +26,7 @@ use std::{
 
 use axum::{
     body::{Body, HttpBody as _},
-    extract::{FromRef, Query, Request, State},
+    extract::{FromRef, Request, State},
     response::{IntoResponse as _, Response},
 };
 use bytes::Bytes;
@@ -61,6 +61,7 @@ use crate::{
     problem::{Problem, Reason},
     request_headers::media_type,
     routes::{BodyLimit, Route, RouteState, post},
+    unread,
     whole_body::{is_not_kept, not_arrived},
     writer::{DecisionContext, For, Ledger, Unavailable},
 };
@@ -162,11 +163,11 @@ struct Parameters {
     timeout: Option<String>,
 }
 
-async fn admit(
-    State(hook): State<Hook>,
-    Query(parameters): Query<Parameters>,
-    request: Request,
-) -> Response {
+async fn admit(State(hook): State<Hook>, request: Request) -> Response {
+    let parameters: Parameters = match unread::query(request.uri()) {
+        Ok(parameters) => parameters,
+        Err(why) => return Problem::new(Reason::Malformed, why).into_response(),
+    };
     let began = Instant::now();
     let deadline = began + hook.time_for(parameters.timeout.as_deref());
     let answered = tokio::time::timeout_at(deadline.into(), hook.answer(request, deadline));

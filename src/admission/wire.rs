@@ -10,6 +10,8 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
+use crate::unread::in_plain_words;
+
 /// The supported version.
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
@@ -97,7 +99,8 @@ pub(super) fn read(body: &[u8]) -> Result<Request<'_>, String> {
         #[serde(default, borrow)]
         request: Option<&'a RawValue>,
     }
-    let unread = |error: serde_json::Error| format!("cannot read the review: {error}");
+    let unread =
+        |error: serde_json::Error| format!("cannot read the review: {}", in_plain_words(&error));
     let mut deserializer = serde_json::Deserializer::from_slice(body);
     let review: Review<'_> = fields(&mut deserializer).map_err(unread)?;
     deserializer.end().map_err(unread)?;

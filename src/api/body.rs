@@ -6,8 +6,8 @@ use http::{HeaderMap, header};
 use serde::Deserialize;
 
 use super::problem::{Problem, Reason};
-use crate::{request_headers::media_type, whole_body::whole_body, yaml};
-use quota_semantics::yaml::Object;
+use crate::{request_headers::media_type, unread::in_plain_words, whole_body::whole_body};
+use quota_semantics::yaml;
 
 const JSON: &str = "application/json";
 
@@ -67,7 +67,7 @@ impl ObjectText {
 /// # Errors
 /// `Malformed` if it is not YAML, or repeats too much.
 fn from_yaml(text: &[u8]) -> Result<Bytes, Problem> {
-    let Object(value) = yaml::read(text).map_err(|error| {
+    let value = yaml::object(text).map_err(|error| {
         Problem::new(Reason::Malformed, format!("cannot read the YAML: {error}"))
     })?;
     Ok(value.to_string().into())
@@ -127,7 +127,10 @@ impl JsonText {
             ));
         }
         let unread = |error: &dyn std::fmt::Display| {
-            Problem::new(Reason::Malformed, format!("cannot read the body: {error}"))
+            Problem::new(
+                Reason::Malformed,
+                format!("cannot read the body: {}", in_plain_words(error)),
+            )
         };
         // Checked once as a whole: otherwise serde checks each string.
         let text = std::str::from_utf8(&self.0).map_err(|error| unread(&error))?;

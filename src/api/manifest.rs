@@ -12,6 +12,7 @@ use super::{
     body::{JsonText, ObjectText},
     problem::{FieldProblem, Problem, Reason},
 };
+use crate::unread::in_plain_words;
 
 /// A manifest, and warnings about its unknown fields.
 pub(super) struct Read {
@@ -50,7 +51,7 @@ pub(super) fn parse(text: &ObjectText) -> Result<(JsonText, Value), Problem> {
 }
 
 pub(super) fn malformed(error: &dyn std::fmt::Display) -> Problem {
-    let detail = format!("cannot read the manifest: {error}");
+    let detail = format!("cannot read the manifest: {}", in_plain_words(error));
     Problem::new(Reason::Malformed, detail)
 }
 

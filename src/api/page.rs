@@ -1,12 +1,12 @@
 //! Lists in pages: `limit`, `continue`, and the envelope around the items.
 
-use axum::extract::{FromRequestParts, Query};
+use axum::extract::FromRequestParts;
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::request::Parts;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::problem::{Problem, Reason};
-use crate::label_selector::LabelSelector;
+use crate::{label_selector::LabelSelector, unread};
 
 pub(super) use crate::routes::Target;
 pub(super) use quota_client::wire::Page;
@@ -18,11 +18,11 @@ pub(super) struct Params<T>(pub T);
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let query = Query::<T>::from_request_parts(parts, state).await;
-        let Query(query) =
-            query.map_err(|rejection| Problem::new(Reason::Malformed, rejection.body_text()))?;
-        Ok(Self(query))
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let query = unread::query(&parts.uri);
+        Ok(Self(
+            query.map_err(|why| Problem::new(Reason::Malformed, why))?,
+        ))
     }
 }
 

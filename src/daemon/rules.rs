@@ -70,8 +70,8 @@ fn limited(path: Option<&Path>) -> Result<Vec<LimitedResource>, Failure> {
         return Ok(Vec::new());
     };
     let read = || -> anyhow::Result<_> {
-        let text = std::fs::read_to_string(path)?;
-        let value: serde_json::Value = serde_saphyr::from_str(&text)?;
+        let text = std::fs::read(path)?;
+        let value = quota_semantics::yaml::object(&text)?;
         Ok(limited::load(&value.to_string())?)
     };
     read()

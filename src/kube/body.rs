@@ -18,9 +18,9 @@ use super::{
 };
 use crate::{
     foreign_page::is_foreign_page, log_limiter::cut, request_headers::media_type,
-    whole_body::whole_body, yaml,
+    unread::in_plain_words, whole_body::whole_body,
 };
-use quota_semantics::yaml::Object;
+use quota_semantics::yaml;
 
 pub(super) const JSON: &str = "application/json";
 pub(super) const YAML: &str = "application/yaml";
@@ -111,7 +111,7 @@ impl Sent {
 
     /// Reads YAML, in which duplicate fields are an error.
     pub(super) fn yaml(text: &[u8]) -> Result<Self> {
-        let Object(json) = yaml::read(text).map_err(|error| unreadable(&error))?;
+        let json = yaml::object(text).map_err(|error| unreadable(&error))?;
         Ok(Self::of(json))
     }
 
@@ -187,13 +187,14 @@ pub(super) fn undecodable(kind: Kind, why: &dyn fmt::Display) -> Failure {
     let (name, api_version) = (kind.name(), kind.api_version());
     let version = api_version.rsplit('/').next().unwrap_or_default();
     Failure::bad_request(format!(
-        "{name} in version {version:?} cannot be handled as a {name}: {why}"
+        "{name} in version {version:?} cannot be handled as a {name}: {}",
+        in_plain_words(why)
     ))
 }
 
 /// The failure for a body that is neither JSON nor YAML, although its type says so.
 fn unreadable(why: &dyn fmt::Display) -> Failure {
-    Failure::bad_request(format!("the body cannot be read: {why}"))
+    Failure::bad_request(format!("the body cannot be read: {}", in_plain_words(why)))
 }
 
 /// The place of a value in a body. It has no text before one is needed: a body can have many values below a long key.

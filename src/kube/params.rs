@@ -1,6 +1,6 @@
 //! Query parameters: the selected objects, their version, and how to write.
 
-use axum::extract::{FromRequestParts, Query};
+use axum::extract::FromRequestParts;
 use http::{HeaderMap, header, request::Parts};
 use quota_core::event::Sequence;
 use serde::{Deserialize, Deserializer};
@@ -9,7 +9,7 @@ use super::{
     field_selector::FieldSelector,
     status::{Failure, Result},
 };
-use crate::{label_selector::LabelSelector, large::BYTES_PER_AMOUNT};
+use crate::{label_selector::LabelSelector, large::BYTES_PER_AMOUNT, unread};
 
 /// Longer names of field managers are refused, as Kubernetes does.
 const MANAGER_MAX_BYTES: usize = 128;
@@ -58,11 +58,8 @@ pub(super) enum FieldValidation {
 impl<S: Send + Sync> FromRequestParts<S> for Params {
     type Rejection = Failure;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self> {
-        let query = Query::<Self>::from_request_parts(parts, state).await;
-        query
-            .map(|Query(params)| params)
-            .map_err(|error| Failure::bad_request(error.body_text()))
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self> {
+        unread::query(&parts.uri).map_err(Failure::bad_request)
     }
 }
 

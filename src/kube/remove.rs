@@ -9,7 +9,7 @@ use quota_core::{
     event::{Actor, Sequence},
     state,
 };
-use quota_semantics::uid::Uid;
+use quota_semantics::{uid::Uid, yaml};
 
 use super::{
     Caller, Kube,
@@ -28,8 +28,8 @@ use super::{
 use crate::{
     clock::now,
     large::{Permit, Turn},
+    unread::in_plain_words,
     writer::For,
-    yaml,
 };
 
 pub(super) async fn delete(
@@ -207,7 +207,8 @@ impl Removal {
 fn options(body: &Body) -> Result<DeleteOptions> {
     let wrong = |error: &dyn std::fmt::Display| {
         Failure::bad_request(format!(
-            "DeleteOptions in version \"v1\" cannot be handled: {error}"
+            "DeleteOptions in version \"v1\" cannot be handled: {}",
+            in_plain_words(error)
         ))
     };
     if body.bytes.trim_ascii().is_empty() {

@@ -22,6 +22,7 @@ use crate::{
         Principal, Scope,
     },
     routes::{Route, Spec},
+    unread::in_plain_words,
 };
 
 const AUTHORIZATION: &str = "authorization.k8s.io/v1";
@@ -289,7 +290,9 @@ fn read<S: Message + Default + DeserializeOwned>(body: &Body) -> Result<S> {
     };
     match json.get("spec") {
         None | Some(Value::Null) => Ok(S::default()),
-        Some(spec) => S::deserialize(spec).map_err(|error| Failure::bad_request(error.to_string())),
+        Some(spec) => {
+            S::deserialize(spec).map_err(|error| Failure::bad_request(in_plain_words(&error)))
+        }
     }
 }
 

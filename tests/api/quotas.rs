@@ -73,6 +73,50 @@ async fn who_holds_what_is_shown() {
 }
 
 #[tokio::test]
+async fn yaml_is_what_kubectl_makes_of_it() {
+    let world = World::new();
+    let yaml = [("content-type", "application/yaml")];
+    let text = "spec:\n  hard: {pods: 010, requests.cpu: 0777, services: 0x10, secrets: 1_000, limits.cpu: , configmaps: \"010\"}\n";
+    let made = world.call("PUT", Q, &yaml, text).await;
+    assert_eq!(
+        made.is(201).body["spec"]["hard"],
+        json!({"pods": "8", "requests.cpu": "511", "services": "16", "secrets": "1k", "configmaps": "10"})
+    );
+    for (text, why) in [
+        ("spec: {hard: {pods: yes}}", "spec.hard[pods]"),
+        ("spec: {hard: {pods: 1:30}}", "spec.hard[pods]"),
+        (
+            "spec: {hard: {memory: 1000000000000000000001}}",
+            "write it in quotes",
+        ),
+        (
+            "spec: {hard: {pods: 1, pods: 2}}",
+            "the key \"pods\" is there twice at line 1 column 24",
+        ),
+        ("spec: [", "cannot read the YAML: "),
+    ] {
+        let refused = world.call("PUT", Q, &yaml, text).await;
+        assert!(matches!(refused.status, 400 | 422), "{refused:?}");
+        assert!(
+            refused.body["detail"].as_str().unwrap().contains(why),
+            "{refused:?}"
+        );
+    }
+    let path = Q.replace("/quotas/q", "/check");
+    for (pods, fits) in [
+        ("010", true),
+        ("011", false),
+        ("8", true),
+        ("\"010\"", false),
+    ] {
+        let check = world
+            .call("POST", &path, &yaml, format!("reserved: {{pods: {pods}}}"))
+            .await;
+        assert_eq!(check.is(200).body["fits"], fits, "{pods}");
+    }
+}
+
+#[tokio::test]
 async fn yaml_is_read_as_json_is() {
     let world = World::new();
     let text = "apiVersion: v1\nkind: ResourceQuota\nmetadata:\n  name: q\nspec:\n  hard:\n    pods: 3\n    \

@@ -46,6 +46,33 @@ fn a_group_is_applied_shown_and_deleted() {
 
     namespace(&daemon, "web", 3);
     namespace(&daemon, "api", 2);
+    let less = GROUP.replace("\"10\"", "\"4\"");
+    let each = less
+        .replace(
+            "annotations: {",
+            "annotations: {quota-ledger.io/each: 'true', ",
+        )
+        .replace("\"4\"", "\"2\"");
+    for (manifest, warning) in [
+        (
+            &less,
+            "the new limit of pods, 4, is below what is taken: 5 used + 0 reserved",
+        ),
+        (
+            &each,
+            "the new limit of pods, 2, is below what is taken: 3 used + 0 reserved",
+        ),
+        (&GROUP.to_owned(), ""),
+    ] {
+        for command in ["diff", "apply --dry-run", "apply"] {
+            let run = daemon.run(&format!("{command} -f -"), manifest);
+            assert!(run.err.contains(warning), "{command}: {run:?}");
+            assert!(
+                !warning.is_empty() || run.err.is_empty(),
+                "{command}: {run:?}"
+            );
+        }
+    }
     let table = daemon.done("get groups", "");
     assert!(
         table.contains("NAMESPACES") && table.contains("pods: 5/10"),

@@ -372,7 +372,7 @@ fn apply_names_what_is_wrong_and_goes_on() {
     assert_eq!(
         run.err,
         "error: standard input: spec.hard[x]: wrong\n\
-         error: standard input: neither a v1 ResourceQuota nor a quota.openshift.io/v1 ClusterResourceQuota but \"v1\" \"Pod\"\n"
+         error: standard input: left out a Pod of \"v1\": neither a v1 ResourceQuota nor a quota.openshift.io/v1 ClusterResourceQuota\n"
     );
     let elsewhere = run_with(&stub.url, "-n b apply -f -", &of("good"));
     assert_eq!(elsewhere.code, 2);

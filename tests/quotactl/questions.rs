@@ -20,6 +20,92 @@ fn crowded() -> Daemon {
 }
 
 #[test]
+fn manifests_are_read_as_kubectl_reads_them() {
+    let daemon = Daemon::start();
+    let manifest = "\
+apiVersion: v1
+kind: ResourceQuotaList
+items:
+- metadata: {name: a, namespace: team-a}
+  spec: {hard: {pods: 010, requests.cpu: 0777, limits.cpu: }}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+";
+    let run = daemon.run("apply -f -", manifest);
+    assert_eq!(
+        (run.code, &*run.out),
+        (1, "resourcequota/a created\n"),
+        "{run:?}"
+    );
+    assert!(
+        run.err.contains("left out ConfigMap settings of \"v1\""),
+        "{run:?}"
+    );
+    let quota: Value =
+        serde_json::from_str(&daemon.done("get quota a -n team-a -o json", "")).unwrap();
+    assert_eq!(
+        quota["spec"]["hard"],
+        json!({"pods": "8", "requests.cpu": "511"})
+    );
+    let same = daemon.run("diff -f -", manifest);
+    assert_eq!((same.code, &*same.out), (1, ""), "{same:?}");
+    let json = r#"{"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "a", "namespace": "team-a"},
+        "spec": {"hard": {"pods": 8, "requests.cpu": 511, "limits.cpu": null}}}"#;
+    assert_eq!(
+        daemon.done("apply -f -", json),
+        "resourcequota/a unchanged\n"
+    );
+
+    let pods = |cpu: &str| {
+        format!(
+            "apiVersion: v1\nkind: PodList\nitems:\n- metadata: {{name: p, namespace: team-a}}\n  \
+         spec: {{containers: [{{name: c, resources: {{requests: {{cpu: {cpu}}}, limits: {{cpu: }}}}}}]}}\n"
+        )
+    };
+    assert_eq!(daemon.run("check -f -", &pods("0777")).code, 0);
+    let denied = daemon.run("check -f -", &pods("\"0777\""));
+    assert_eq!(denied.code, 10, "{denied:?}");
+
+    let twice = daemon.run("apply -f -", "kind: A\nkind: B\n");
+    assert_eq!(
+        twice.err,
+        "error: standard input: cannot read the YAML: the key \"kind\" is there twice at line 2 column 1\n"
+    );
+    let gone = daemon.run("delete -f -", manifest);
+    assert_eq!(
+        (gone.code, &*gone.out),
+        (1, "resourcequota/a deleted\n"),
+        "{gone:?}"
+    );
+}
+
+#[test]
+fn limits_below_what_is_taken_are_warned_of() {
+    let daemon = crowded();
+    let less = QUOTA.replace(
+        "requests.cpu: 2, pods: 2",
+        "requests.cpu: 1, pods: 2, memory: 0",
+    );
+    let warning = "warning: resourcequota/compute: the new limit of requests.cpu, 1, is below what is taken: 0 used + 1500m reserved\n";
+    for (command, code) in [("diff", 12), ("apply --dry-run", 0), ("apply", 0)] {
+        let run = daemon.run(&format!("{command} -f -"), &less);
+        assert_eq!((run.code, &*run.err), (code, warning), "{command}: {run:?}");
+    }
+    let again = daemon.run("apply -f -", &less);
+    assert_eq!(again.err, "", "only new limits: {again:?}");
+    let other = QUOTA
+        .replace("compute", "other")
+        .replace("pods: 2", "pods: 0");
+    let warning = "warning: resourcequota/other: the new limit of pods, 0, is below what is taken: 0 used + 1 reserved\n";
+    for command in ["diff", "apply --dry-run", "apply"] {
+        let run = daemon.run(&format!("{command} -f -"), &other);
+        assert_eq!(run.err, warning, "{command}: {run:?}");
+    }
+}
+
+#[test]
 fn what_would_change_is_shown_and_not_done() {
     let daemon = Daemon::start();
     let new = daemon.run("diff -f -", QUOTA);

@@ -5,7 +5,12 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use http::{HeaderMap, Method, StatusCode, header};
-use quota_client::http::Address;
+use quota_client::{
+    http::Address,
+    table::beside,
+    wire::{GroupUsage, Usage},
+};
+use quota_semantics::{quantity::Quantity, quota::extension::EACH, resource::ResourceList};
 use serde_json::{Value, json};
 
 use super::{
@@ -43,20 +48,17 @@ pub(crate) fn apply(session: &Session, files: &[PathBuf], dry_run: bool) -> Outc
 
 fn apply_one(session: &Session, document: &Document) -> Outcome {
     let subject = Subject::of(session, document)?;
-    let before = match session.client.get_json(&subject.address) {
-        Ok(object) => Some(version(&object).to_owned()),
-        Err(failure) if failure.exit == Exit::NotFound => None,
-        Err(failure) => return Err(failure),
-    };
+    let before = found(session.client.get_json(&subject.address))?;
     let reply = session
         .client
         .send_json(Method::PUT, &subject.address, &document.value)?;
-    let done = match before {
+    let done = match &before {
         _ if reply.status == StatusCode::CREATED => "created",
-        Some(before) if before == version(&reply.json) => "unchanged",
+        Some(before) if version(before) == version(&reply.json) => "unchanged",
         _ => "configured",
     };
     note_warnings(&reply.headers);
+    note_exceeded(session, &subject, before.as_ref(), &reply.json);
     if session.output.is_structured() {
         return session.output.value(&reply.json);
     }
@@ -79,7 +81,8 @@ fn apply_dry(session: &Session, document: &Document) -> Outcome {
         .line(format!("{} {done} (dry run)", subject.shown))
 }
 
-/// The current object of a manifest, if it exists, and the object after a dry run at the daemon. Changes nothing.
+/// The current object of a manifest, if it exists, and the object after a dry run at the daemon. Changes nothing. Prints
+/// the warnings that `apply` would print.
 pub(crate) fn would_be(
     session: &Session,
     subject: &Subject,
@@ -88,11 +91,7 @@ pub(crate) fn would_be(
     let collection = subject.collection.iter().map(String::as_str);
     let object = collection.clone().chain([subject.name.as_str()]);
     let object = Address::of(object.collect::<Vec<_>>());
-    let before = match session.client.get_json(&object) {
-        Ok(object) => Some(object),
-        Err(failure) if failure.exit == Exit::NotFound => None,
-        Err(failure) => return Err(failure),
-    };
+    let before = found(session.client.get_json(&object))?;
     let (method, address) = match before {
         Some(_) => (Method::PUT, object),
         None => (Method::POST, Address::of(collection.collect::<Vec<_>>())),
@@ -101,7 +100,123 @@ pub(crate) fn would_be(
     let reply = session
         .client
         .send_json(method, &address, &document.value)?;
+    note_warnings(&reply.headers);
+    note_exceeded(session, subject, before.as_ref(), &reply.json);
     Ok((before, reply.json))
+}
+
+/// Warns of new limits that are below what is used and reserved.
+fn note_exceeded(session: &Session, subject: &Subject, before: Option<&Value>, after: &Value) {
+    let mut new = limits(after);
+    let old = before.map(limits).unwrap_or_default();
+    new.retain(|resource, hard| old.get(resource) != Some(hard));
+    if new.is_empty() {
+        return;
+    }
+    let warn = |text: &str| note(format!("warning: {}: {text}", subject.shown));
+    match taken(session, subject, after) {
+        Ok((used, reserved)) => {
+            exceeded(&new, &used, &reserved)
+                .iter()
+                .for_each(|text| warn(text));
+        }
+        Err(failure) => warn(&format!("its usage is unknown: {}", failure.message)),
+    }
+}
+
+/// The limits of a quota or a group, in the form of a manifest or of the API.
+fn limits(object: &Value) -> ResourceList {
+    let places = ["/spec/hard", "/spec/quota/hard", "/hard"];
+    let found = places.iter().find(|place| object.pointer(place).is_some());
+    found.map(|place| list(object, place)).unwrap_or_default()
+}
+
+fn list(object: &Value, pointer: &str) -> ResourceList {
+    let list = object.pointer(pointer).cloned();
+    let list = list.and_then(|list| serde_json::from_value(list).ok());
+    list.unwrap_or_default()
+}
+
+/// What is used and reserved now of the limits of an object; of a new group only once it exists.
+fn taken(
+    session: &Session,
+    subject: &Subject,
+    after: &Value,
+) -> Outcome<(ResourceList, ResourceList)> {
+    let client = &session.client;
+    let object = found(client.get_json(&subject.address))?.unwrap_or_default();
+    let (mut used, mut reserved) = (
+        list(&object, "/status/used"),
+        list(&object, "/status/reserved"),
+    );
+    match &subject.namespace {
+        // The limits hold for each namespace alone: what the fullest one has taken.
+        None if is_each(after) => {
+            let usage = Address::of(["v1", "groups", &subject.name, "usage"]);
+            let usage = found(client.get::<GroupUsage>(&usage))?;
+            (used, reserved) = (ResourceList::new(), ResourceList::new());
+            for member in usage.iter().flat_map(|usage| &usage.content.namespaces) {
+                for (resource, own) in member.used.iter() {
+                    let amounts = (Some(own), member.reserved.get(resource));
+                    if sum(amounts) > sum((used.get(resource), reserved.get(resource))) {
+                        used.insert(resource.clone(), own.clone());
+                        reserved.insert(resource.clone(), amounts.1.cloned().unwrap_or_default());
+                    }
+                }
+            }
+        }
+        // The sums of the namespace count for limits that the quota does not have yet.
+        Some(namespace)
+            if after["spec"]["scopes"].is_null() && after["spec"]["scopeSelector"].is_null() =>
+        {
+            let usage = Address::in_namespace(namespace, ["usage"]);
+            let usage = found(client.get::<Usage>(&usage))?;
+            for total in usage
+                .map(|usage| usage.content.resources)
+                .unwrap_or_default()
+            {
+                if used.get(&total.resource).is_none() {
+                    reserved.insert(total.resource.clone(), total.reserved);
+                    used.insert(total.resource, total.used);
+                }
+            }
+        }
+        _ => {}
+    }
+    Ok((used, reserved))
+}
+
+/// Returns true if the limits of a group hold for each namespace alone.
+fn is_each(group: &Value) -> bool {
+    group["each"] == true || group["metadata"]["annotations"][EACH] == "true"
+}
+
+/// What is used and reserved; a missing amount is 0.
+fn sum((used, reserved): (Option<&Quantity>, Option<&Quantity>)) -> Quantity {
+    let mut sum = used.cloned().unwrap_or_default();
+    sum.add_assign(&reserved.cloned().unwrap_or_default());
+    sum
+}
+
+/// The answer, or none if the object does not exist.
+fn found<T>(answer: Outcome<T>) -> Outcome<Option<T>> {
+    match answer {
+        Ok(found) => Ok(Some(found)),
+        Err(failure) if failure.exit == Exit::NotFound => Ok(None),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// A line for each limit that is below what is used and reserved.
+fn exceeded(limits: &ResourceList, used: &ResourceList, reserved: &ResourceList) -> Vec<String> {
+    let line = |(resource, hard): (&_, &_)| {
+        let (used, reserved) = (used.get(resource), reserved.get(resource));
+        (sum((used, reserved)) > *hard).then(|| {
+            let [hard, used, reserved] = [Some(hard), used, reserved].map(|amount| beside(amount, hard));
+            format!("the new limit of {resource}, {hard}, is below what is taken: {used} used + {reserved} reserved")
+        })
+    };
+    limits.iter().filter_map(line).collect()
 }
 
 /// Differences in the fields of a manifest: the field, and its value before and after.
@@ -171,15 +286,14 @@ pub(crate) fn delete(session: &Session, args: &Delete) -> Outcome {
     }
     let namespace = session.scope.of_one("a quota")?;
     let named = names.iter().map(|name| Subject::quota(namespace, name));
-    let mut found: Vec<_> = named.collect();
+    let mut found: Vec<_> = named.map(Ok).collect();
     if !files.is_empty() {
         for document in manifest::load(files)? {
-            let subject = Subject::of(session, &document)
-                .map_err(|failure| failure.about(&document.place))?;
-            found.push(subject);
+            let subject = Subject::of(session, &document);
+            found.push(subject.map_err(|failure| failure.about(&document.place)));
         }
     }
-    each(&found, |subject| delete_one(session, subject))
+    each(found, |subject| delete_one(session, &subject?))
 }
 
 fn delete_one(session: &Session, subject: &Subject) -> Outcome {
@@ -200,8 +314,14 @@ impl Subject {
             ("v1", "ResourceQuota") => false,
             ("quota.openshift.io/v1", "ClusterResourceQuota") => true,
             _ => {
+                let what = match (kind, name) {
+                    ("", "") => "an object without kind and name".to_owned(),
+                    ("", name) => format!("{name}, which has no kind,"),
+                    (kind, "") => format!("a {kind} of {version:?}"),
+                    (kind, name) => format!("{kind} {name} of {version:?}"),
+                };
                 return Err(Failure::general(format!(
-                    "neither a v1 ResourceQuota nor a quota.openshift.io/v1 ClusterResourceQuota but {version:?} {kind:?}"
+                    "left out {what}: neither a v1 ResourceQuota nor a quota.openshift.io/v1 ClusterResourceQuota"
                 )));
             }
         };
@@ -287,6 +407,21 @@ fn warning_text(header: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_limits_below_what_is_taken_are_exceeded() {
+        let list = |value| list(&value, "");
+        let hard = list(json!({"pods": "2", "memory": "1G", "services": "4", "secrets": "3"}));
+        let used = list(json!({"pods": "1", "memory": "800225Ki", "services": "5"}));
+        let reserved = list(json!({"pods": "1", "memory": "300Mi"}));
+        assert_eq!(
+            exceeded(&hard, &used, &reserved),
+            [
+                "the new limit of memory, 1G, is below what is taken: 819430400 used + 314572800 reserved",
+                "the new limit of services, 4, is below what is taken: 5 used + 0 reserved",
+            ]
+        );
+    }
 
     #[test]
     fn a_warning_is_read_out_of_its_quotes() {

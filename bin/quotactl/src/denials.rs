@@ -1,6 +1,7 @@
 //! `denials`: the latest denials and their reasons.
 
 use quota_client::http::Address;
+use quota_client::table::beside;
 use quota_client::wire::{CheckedQuota, Denial, Page};
 
 use super::{
@@ -73,8 +74,8 @@ fn short_of(quotas: &[CheckedQuota]) -> String {
                     "{}/{}: {} wanted, {} left",
                     quota.name,
                     limit.resource,
-                    limit.requested.exact(),
-                    left.exact()
+                    beside(Some(&limit.requested), &limit.hard),
+                    beside(Some(&left), &limit.hard)
                 ));
             }
         }

@@ -1,6 +1,7 @@
 //! `explain`: the objects and reservations behind a number.
 
 use quota_client::http::Address;
+use quota_client::table::beside;
 use quota_client::wire::{Contribution, Explanation, Kind};
 
 use super::{
@@ -62,8 +63,8 @@ fn summary(explained: &Explanation) -> String {
     });
     format!(
         "{resource}{of} in {namespace}: {} used + {} reserved{}",
-        used.exact(),
-        reserved.exact(),
+        beside(Some(used), hard.as_ref().unwrap_or(used)),
+        beside(Some(reserved), hard.as_ref().unwrap_or(used)),
         limit.unwrap_or_default()
     )
 }

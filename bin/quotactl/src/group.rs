@@ -4,8 +4,8 @@ use std::fmt::Display;
 
 use quota_client::{
     http::Address,
-    table::GROUP_COLUMNS,
-    wire::{Group, GroupUsage},
+    table::{GROUP_COLUMNS, beside},
+    wire::{Group, GroupUsage, ResourceUsage},
 };
 use quota_semantics::{
     group::{Enforcement, Selector, selector::LabelSelector},
@@ -18,8 +18,9 @@ use super::{
     failure::Outcome,
     figures::{percent, share},
     session::Session,
-    table::Table,
+    table::{Table, Text},
     terminal_text::one_line,
+    unit::in_one_unit,
 };
 
 /// The kind of a group in names and messages.
@@ -120,9 +121,9 @@ fn limits(group: &Group, usage: &GroupUsage) -> Table {
         ">SOFT",
         ">GUARANTEED",
     ]);
-    let own = |list: &ResourceList, name: &str| {
-        list.get(name)
-            .map_or_else(|| "-".to_owned(), |amount| amount.exact().to_string())
+    let own = |list: &ResourceList, limit: &ResourceUsage| {
+        let amount = list.get(&limit.resource);
+        amount.map_or_else(|| "-".to_owned(), |_| beside(amount, &limit.hard))
     };
     for limit in &usage.resources {
         let used = limit.used.clone().unwrap_or_default();
@@ -130,17 +131,25 @@ fn limits(group: &Group, usage: &GroupUsage) -> Table {
         // Of a group that limits each namespace alone: what the fullest one has taken.
         let mut taken = limit.hard.clone();
         taken.sub_assign(&limit.available);
-        table.row([
-            limit.resource.to_string(),
-            limit.hard.exact().to_string(),
-            used.exact().to_string(),
-            limit.reserved.exact().to_string(),
-            for_others.exact().to_string(),
-            limit.available.exact().to_string(),
-            percent(share(&limit.hard, &taken, &Quantity::ZERO)),
-            own(&group.soft, &limit.resource),
-            own(&group.guaranteed, &limit.resource),
+        let [hard, used, reserved, for_others, available] = in_one_unit([
+            &limit.hard,
+            &used,
+            &limit.reserved,
+            &for_others,
+            &limit.available,
         ]);
+        let row: [Text; 9] = [
+            limit.resource.to_string().into(),
+            hard,
+            used,
+            reserved,
+            for_others,
+            available,
+            percent(share(&limit.hard, &taken, &Quantity::ZERO)).into(),
+            own(&group.soft, limit).into(),
+            own(&group.guaranteed, limit).into(),
+        ];
+        table.row(row);
     }
     table
 }
@@ -150,8 +159,8 @@ fn members(usage: &GroupUsage) -> Table {
     for member in &usage.namespaces {
         table.row([
             member.namespace.to_string(),
-            amounts(&member.used),
-            amounts(&member.reserved),
+            amounts(&member.used, &usage.resources),
+            amounts(&member.reserved, &usage.resources),
         ]);
     }
     table
@@ -165,10 +174,14 @@ const fn enforcement(enforcement: Enforcement) -> &'static str {
     }
 }
 
-/// Amounts that are not zero.
-fn amounts(list: &ResourceList) -> String {
+/// Amounts that are not zero, in the families of their limits.
+fn amounts(list: &ResourceList, limits: &[ResourceUsage]) -> String {
     let cells = list.iter().filter(|(_, amount)| !amount.is_zero());
-    let cells = cells.map(|(resource, amount)| format!("{resource}: {}", amount.exact()));
+    let cells = cells.map(|(resource, amount)| {
+        let limit = limits.iter().find(|limit| limit.resource == *resource);
+        let hard = limit.map_or(amount, |limit| &limit.hard);
+        format!("{resource}: {}", beside(Some(amount), hard))
+    });
     cells.collect::<Vec<_>>().join(", ")
 }
 

@@ -8,11 +8,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use quota_semantics::quantity::exact_numbers;
+use quota_semantics::{quantity::exact_numbers, yaml};
 use serde_json::Value;
 
 use super::failure::{Failure, Outcome};
-use quota_semantics::yaml::Object;
 
 /// The maximum size of a file, in bytes.
 const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
@@ -109,7 +108,8 @@ fn read(file: &Path) -> Outcome<String> {
     Ok(text)
 }
 
-/// Parses JSON or YAML. JSON is parsed as such, so that numbers stay exact and errors have positions in the JSON.
+/// Parses JSON or YAML, and leaves out fields without a value, as `kubectl apply` does. JSON is parsed as such, so that
+/// numbers stay exact and errors have positions in the JSON.
 fn parse(text: &str) -> Outcome<Vec<Value>> {
     if text.trim_start().starts_with('{') {
         let exact = exact_numbers(text.as_bytes());
@@ -117,35 +117,45 @@ fn parse(text: &str) -> Outcome<Vec<Value>> {
             .into_iter()
             .collect();
         match json {
-            Ok(values) => return Ok(values),
+            Ok(mut values) => {
+                values.iter_mut().for_each(yaml::without_nulls);
+                return Ok(values);
+            }
             // It may still be YAML in flow style; if it is not, JSON's error says more.
             Err(error) => {
-                return yaml(text).map_err(|_| Failure::general(format!("not JSON: {error}")));
+                return yaml::objects(text)
+                    .map_err(|_| Failure::general(format!("not JSON: {error}")));
             }
         }
     }
-    yaml(text).map_err(|error| Failure::general(format!("not YAML: {}", error.without_snippet())))
+    yaml::objects(text).map_err(|error| Failure::general(format!("cannot read the YAML: {error}")))
 }
 
-fn yaml(text: &str) -> Result<Vec<Value>, serde_saphyr::Error> {
-    let objects = serde_saphyr::from_multiple::<Object>(text)?;
-    Ok(objects.into_iter().map(|Object(value)| value).collect())
-}
-
-/// The items of a Kubernetes list, or the object itself; nothing for an empty document.
+/// The items of a Kubernetes list, or the object itself; nothing for an empty document. API servers write the items of an
+/// `XList` without `kind` and `apiVersion`: they are those of `X` and of the list.
 fn unfold(mut value: Value) -> Vec<Value> {
-    let is_list = value
-        .get("kind")
-        .and_then(Value::as_str)
-        .is_some_and(|kind| kind.ends_with("List"));
-    match value.get_mut("items").map(Value::take) {
-        Some(Value::Array(items)) if is_list => items.into_iter().flat_map(unfold).collect(),
-        Some(items) => {
+    let kind = text(&value, "/kind")
+        .strip_suffix("List")
+        .map(str::to_owned);
+    let version = text(&value, "/apiVersion").to_owned();
+    match (value.get_mut("items").map(Value::take), kind) {
+        (Some(Value::Array(items)), Some(kind)) => {
+            let typed = |mut item: Value| {
+                if let Some(fields) = item.as_object_mut().filter(|_| !kind.is_empty()) {
+                    for (field, value) in [("apiVersion", &version), ("kind", &kind)] {
+                        fields.entry(field).or_insert_with(|| value.as_str().into());
+                    }
+                }
+                item
+            };
+            items.into_iter().map(typed).flat_map(unfold).collect()
+        }
+        (Some(items), _) => {
             value["items"] = items;
             vec![value]
         }
-        None if value.is_null() => Vec::new(),
-        None => vec![value],
+        (None, _) if value.is_null() => Vec::new(),
+        (None, _) => vec![value],
     }
 }
 
@@ -164,7 +174,7 @@ mod tests {
             values,
             [
                 json!({"kind": "A"}),
-                json!({"kind": "B", "spec": {"hard": {"cpu": "500m", "pods": "2"}}})
+                json!({"kind": "B", "spec": {"hard": {"cpu": "500m", "pods": 2}}})
             ]
         );
         assert_eq!(
@@ -176,15 +186,31 @@ mod tests {
 
     #[test]
     fn lists_are_unfolded() {
-        let list = json!({"kind": "List", "items": [
-            {"kind": "PodList", "items": [{"kind": "Pod"}]}, {"kind": "ConfigMap", "items": 1}]});
+        let list = json!({"kind": "List", "apiVersion": "v1", "items": [
+            {"kind": "PodList", "apiVersion": "v1", "items": [{"kind": "Pod"}, {"x": 1}, 5]},
+            {"kind": "ConfigMap", "items": 1}, {"y": 1}]});
         assert_eq!(
             unfold(list),
             [
-                json!({"kind": "Pod"}),
-                json!({"kind": "ConfigMap", "items": 1})
+                json!({"kind": "Pod", "apiVersion": "v1"}),
+                json!({"kind": "Pod", "apiVersion": "v1", "x": 1}),
+                json!(5),
+                json!({"kind": "ConfigMap", "items": 1}),
+                json!({"y": 1}),
             ]
         );
+    }
+
+    #[test]
+    fn fields_without_a_value_are_left_out() {
+        let expected = [json!({"spec": {"hard": {"pods": 1}}})];
+        for text in [
+            "spec:\n  hard:\n    limits.cpu:\n    pods: 1\n",
+            "{\"spec\": {\"hard\": {\"limits.cpu\": null, \"pods\": 1}}}",
+            "{spec: {hard: {limits.cpu: null, pods: 1}}}",
+        ] {
+            assert_eq!(parse(text).unwrap(), expected, "{text}");
+        }
     }
 
     #[test]
@@ -197,7 +223,7 @@ mod tests {
         );
         let message = parse("a: [1\nb: 2").unwrap_err().message;
         assert!(
-            message.starts_with("not YAML:") && !message.contains('\n'),
+            message.starts_with("cannot read the YAML: ") && !message.contains('\n'),
             "{message}"
         );
     }

@@ -1,5 +1,6 @@
 //! Amounts in a common unit.
 
+use quota_client::table::beside;
 use quota_semantics::quantity::{Format, Quantity};
 
 use super::table::Text;
@@ -36,13 +37,13 @@ const CONVERTED_MAX: i128 = (i64::MAX as i128) * NANOS;
 const LETTERS_MAX: usize = 8;
 
 /// Amounts in a common unit: the largest in which all of them are whole, but none larger than the unit of the first
-/// amount, the limit. Without such a unit each amount keeps its own. Long amounts have a short form, rounded, in the
+/// amount, the limit. Without such a unit each amount has its own one in the family of the limit. Long amounts have a short form, rounded, in the
 /// unit of the limit.
 pub(crate) fn in_one_unit<const N: usize>(amounts: [&Quantity; N]) -> [Text; N] {
-    let own = || amounts.map(|amount| amount.exact().to_string().into());
-    let Some(first) = amounts.first() else {
-        return own();
+    let Some(first) = amounts.first().copied() else {
+        return amounts.map(|amount| alone(amount));
     };
+    let own = || amounts.map(|amount| beside(Some(amount), first).into());
     let nanos = amounts.map(|amount| nanos(amount).unwrap_or(i128::MAX));
     if nanos.iter().any(|nanos| nanos.abs() > CONVERTED_MAX) {
         return own();
@@ -175,6 +176,7 @@ mod tests {
         assert_eq!(shown(["0", "1500m"]), ["0", "1500m"]);
         assert_eq!(shown(["1e3", "500m"]), ["1e3", "500m"]);
         assert_eq!(shown(["1Gi", "500m"]), ["1Gi", "500m"]);
+        assert_eq!(shown(["0", "1Gi", "2G"]), ["0", "1073741824", "2G"]);
     }
 
     proptest! {

@@ -2,6 +2,10 @@
 
 use std::{fs, path::Path, sync::Arc};
 
+use rustls::{
+    crypto::ring::sign::any_supported_type,
+    pki_types::{PrivateKeyDer, pem::PemObject as _},
+};
 use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
 
 use super::{Error, Options};
@@ -51,12 +55,19 @@ fn certificates(file: &Path) -> Result<Vec<Certificate<'static>>, Error> {
 
 fn private_key(file: &Path) -> Result<PrivateKey<'static>, Error> {
     let mut items = items(file)?.into_iter();
-    items
-        .find_map(|item| match item {
-            PemItem::PrivateKey(key) => Some(key),
-            _ => None,
-        })
-        .ok_or_else(|| Error::file(file, "no private key in it"))
+    let key = items.find_map(|item| match item {
+        PemItem::PrivateKey(key) => Some(key),
+        _ => None,
+    });
+    let key = key.ok_or_else(|| Error::file(file, "no private key in it"))?;
+    let read = PrivateKeyDer::from_pem_file(file).map_err(|error| Error::file(file, error))?;
+    match any_supported_type(&read) {
+        Ok(_) => Ok(key),
+        Err(_) => Err(Error::file(
+            file,
+            "the private key is none of those supported: RSA (2048 to 8192 bits), ECDSA on P-256 or P-384, Ed25519; P-521 is not supported",
+        )),
+    }
 }
 
 fn items(file: &Path) -> Result<Vec<PemItem<'static>>, Error> {
@@ -77,5 +88,16 @@ mod tests {
         assert!(error.to_string().ends_with("no certificate in it"));
         assert!(private_key(file.path()).is_err());
         assert!(certificates(Path::new("/nonexistent/ca.pem")).is_err());
+    }
+
+    #[test]
+    fn a_key_of_another_algorithm_is_refused_with_those_supported() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), include_str!("p521.pem")).unwrap();
+        let error = private_key(file.path()).unwrap_err().to_string();
+        assert!(
+            error.contains("P-256 or P-384") && error.contains("P-521 is not supported"),
+            "{error}"
+        );
     }
 }

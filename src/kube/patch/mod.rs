@@ -3,7 +3,7 @@
 mod strategic;
 
 use json_patch::{PatchOperation, jsonptr::Pointer};
-use quota_semantics::{embedded::refuse_embedded, quantity::exact_numbers};
+use quota_semantics::{embedded::refuse_embedded, quantity::exact_numbers, yaml};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -11,6 +11,7 @@ use super::{
     body::{Body, Sent},
     status::{Failure, Result},
 };
+use crate::unread::in_plain_words;
 
 const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
@@ -52,7 +53,11 @@ impl Patch {
             MERGE => object(&body.bytes).map(Self::Merge),
             STRATEGIC => object(&body.bytes).map(Self::Strategic),
             JSON_PATCH => operations(&body.bytes).map(Self::Json),
-            APPLY => Sent::yaml_or_json(&body.bytes).map(Self::Apply),
+            APPLY => Sent::yaml_or_json(&body.bytes).map(|mut sent| {
+                // A limit without a value is left out, as `kubectl apply` leaves it out.
+                yaml::without_nulls(&mut sent.json);
+                Self::Apply(sent)
+            }),
             _ => Err(Failure::unsupported_media_type(
                 &[JSON_PATCH, MERGE, STRATEGIC, APPLY].join(", "),
             )),
@@ -63,7 +68,9 @@ impl Patch {
 fn decoded<T: DeserializeOwned>(text: &[u8]) -> Result<T> {
     refuse_embedded(text)
         .and_then(|()| serde_json::from_slice(&exact_numbers(text)))
-        .map_err(|error| Failure::bad_request(format!("error decoding patch: {error}")))
+        .map_err(|error| {
+            Failure::bad_request(format!("error decoding patch: {}", in_plain_words(&error)))
+        })
 }
 
 fn object(text: &[u8]) -> Result<Sent> {

@@ -39,7 +39,7 @@ pub enum Error {
     #[error("the certificate expired {0} s ago")]
     Expired(i64),
     /// Key and certificate differ, or the key's algorithm is not supported.
-    #[error("certificate and key cannot be used: {0}")]
+    #[error("certificate and key cannot be used: {}", quota_service::tls::unusable(.0))]
     Rustls(#[from] rustls::Error),
     /// No client could be verified by these CA certificates.
     #[error("tls.client_ca cannot be used: {0}")]

@@ -354,7 +354,17 @@ fn files_that_cannot_be_used_are_refused() {
 
     setup.rotate();
     setup.put("key.pem", &KeyPair::generate().unwrap().serialize_pem());
-    assert!(refused(&config).starts_with("certificate and key cannot be used"));
+    assert_eq!(
+        refused(&config),
+        "certificate and key cannot be used: the private key does not belong to the certificate"
+    );
+    let other_curve = include_str!("../../../client/src/http/p521.pem");
+    setup.put("key.pem", other_curve);
+    assert!(
+        refused(&config).ends_with("P-256 or P-384, Ed25519; P-521 is not supported"),
+        "{}",
+        refused(&config)
+    );
 
     setup.rotate();
     setup.put("client-ca.pem", "");

@@ -8,6 +8,7 @@ use std::{
 
 use http::HeaderValue;
 use parking_lot::Mutex;
+use quota_service::tls::unusable;
 use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
@@ -114,7 +115,9 @@ impl Tls {
                 let text = certificate.read()?;
                 let chain = CertificateDer::pem_slice_iter(text.as_bytes());
                 let key = PrivateKeyDer::from_pem_slice(key.read()?.as_bytes())?;
-                builder.with_client_auth_cert(chain.collect::<Result<_, _>>()?, key)?
+                builder
+                    .with_client_auth_cert(chain.collect::<Result<_, _>>()?, key)
+                    .map_err(|error| anyhow::anyhow!(unusable(&error)))?
             }
         })
     }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use base64::Engine as _;
+use quota_semantics::yaml;
 use serde::Deserialize;
 
 use super::access::{Access, Credentials, Pem, SetupError, Tls, read};
@@ -74,7 +75,7 @@ impl Access {
 
 /// The access that a kubeconfig in this directory defines. `context` replaces the current context.
 fn access(text: &str, directory: &Path, context: Option<&str>) -> Result<Access, String> {
-    let config: Kubeconfig = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+    let config: Kubeconfig = yaml::read(text.as_bytes()).map_err(|error| error.to_string())?;
     let name = context.unwrap_or(&config.current_context);
     let context = find(config.contexts, "context", name)?;
     let cluster = find(config.clusters, "cluster", &context.cluster)?;

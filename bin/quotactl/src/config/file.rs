@@ -75,7 +75,7 @@ impl File {
         if text.trim().is_empty() {
             return Ok(Self::default());
         }
-        let file: Self = serde_saphyr::from_str(&text)
+        let file: Self = quota_semantics::yaml::read(text.as_bytes())
             .map_err(|error| about(Failure::general(error.to_string())))?;
         let open_to_others = metadata.permissions().mode() & 0o077 != 0;
         let has_token = file

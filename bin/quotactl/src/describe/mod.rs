@@ -7,8 +7,12 @@ mod reservation;
 pub(crate) use namespace::namespace;
 pub(crate) use reservation::reservation;
 
-use quota_client::wire::{Quota, QuotaReservation};
-use quota_semantics::quantity::Quantity;
+use quota_client::{
+    table::beside,
+    wire::{Quota, QuotaReservation},
+};
+
+use quota_semantics::{Name, quantity::Quantity};
 
 use crate::{
     age,
@@ -64,9 +68,6 @@ fn explanation(scope: &str) -> Option<&'static str> {
 }
 
 fn describe(quota: &Quota<'_>) -> String {
-    let shown = |amount: Option<&Quantity>| {
-        amount.map_or_else(|| "0".to_owned(), |amount| amount.exact().to_string())
-    };
     let mut rows = vec![
         ["Resource", "Used", "Reserved", "Hard"].map(str::to_owned),
         ["--------", "----", "--------", "----"].map(str::to_owned),
@@ -74,9 +75,9 @@ fn describe(quota: &Quota<'_>) -> String {
     for limit in quota.limits() {
         rows.push([
             limit.resource.to_owned(),
-            shown(limit.used),
-            shown(limit.reserved),
-            shown(Some(limit.hard)),
+            beside(limit.used, limit.hard),
+            beside(limit.reserved, limit.hard),
+            limit.hard.exact().to_string(),
         ]);
     }
     let width = |column: usize| {
@@ -121,7 +122,14 @@ fn reservations(quota: &Quota<'_>) -> Vec<String> {
             holder => format!("{holder} ({uid})"),
         };
         let expires = age::left(reservation.expiration_time, now);
-        let amounts = reservation.reserved.pretty();
+        let limits = quota.limits();
+        let shown = |(resource, amount): (&Name, &Quantity)| {
+            let limit = limits.iter().find(|limit| limit.resource == &**resource);
+            let hard = limit.map_or(amount, |limit| limit.hard);
+            format!("{resource}={}", beside(Some(amount), hard))
+        };
+        let amounts = reservation.reserved.iter().map(shown);
+        let amounts = amounts.collect::<Vec<_>>().join(",");
         format!("  {holder}: {amounts}, expires in {expires}")
     };
     let heading = std::iter::once("Reservations:".to_owned());

@@ -197,8 +197,12 @@ mod tests {
 
     #[test]
     fn what_misleads_is_escaped_and_stays_the_same_data() {
-        for c in
-            "\u{1b}\u{61c}\u{200e}\u{200f}\u{2028}\u{2029}\u{202a}\u{202e}\u{2066}\u{2069}".chars()
+        let direction = "\u{61c}\u{200e}\u{200f}\u{2028}\u{2029}\u{202a}\u{202e}\u{2066}\u{2069}";
+        let invisible = "\u{ad}\u{200b}\u{200d}\u{2060}\u{feff}\u{e0041}";
+        for c in "\u{1b}"
+            .chars()
+            .chain(direction.chars())
+            .chain(invisible.chars())
         {
             let value = serde_json::json!({"name": format!("a{c}b"), "list": [c.to_string()]});
             let text = yaml(&value).unwrap();
@@ -210,7 +214,7 @@ mod tests {
                 "{shown}"
             );
         }
-        assert!(!"aä \u{200d}\u{feff}".contains(misleads));
+        assert!(!"aä ẞ漢🦀".contains(misleads));
     }
 
     #[test]

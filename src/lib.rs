@@ -12,6 +12,7 @@ mod daemon;
 mod data_dir_guard;
 mod denials;
 mod disk_space;
+pub mod enforcement;
 mod fatal;
 mod foreign_page;
 pub mod history;

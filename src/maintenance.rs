@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     clock,
     config::{self, Config},
+    enforcement::NotReported,
     fatal, intake,
     metrics::{self, Part, QuotaSource, ReservationState},
     writer::{Ledger, Unavailable},
@@ -317,7 +318,11 @@ impl QuotaSource for Quotas {
     }
 
     fn covers(&self, resource: &str) -> bool {
-        self.0.coverage().covers(resource)
+        self.0.enforcement().covers(resource)
+    }
+
+    fn not_reported(&self, limit: &str) -> Option<NotReported> {
+        self.0.enforcement().not_reported(limit)
     }
 
     fn visit_groups(&self, visitor: &mut dyn FnMut(&GroupView)) {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use planted::Bug;
 use quota_core::{
     codec,
-    decide::{self, ExpiryCursor, Policy},
+    decide::{self, Consumed, ExpiryCursor, Policy},
     event::{Actor, Entry},
     size,
     state::State,
@@ -69,7 +69,7 @@ impl<A> GroupCommit<A> {
         &mut self,
         state: &mut State,
         now: Timestamp,
-        watermark: Timestamp,
+        consumed: Consumed<'_>,
         policy: &Policy,
     ) -> bool {
         let mut transaction = WriteTransaction::new(state, &mut self.open, now);
@@ -78,7 +78,7 @@ impl<A> GroupCommit<A> {
         let (due, next) = decide::due_after(
             transaction.state(),
             transaction.now(),
-            watermark,
+            consumed,
             policy.max_hold,
             (self.expiry_cursor, DUE_AT_ONCE),
         );
@@ -353,9 +353,11 @@ mod tests {
             watermark: at(seconds),
             version: 1,
             is_absent: false,
+            failing: Name::default(),
         };
+        let source = Name::from("bridge");
         let watermarks = Event::WatermarksAdvanced(Box::new(Watermarks {
-            source: "bridge".into(),
+            source: source.clone(),
             resources: [("pods", 10), ("services", 100)].map(report).to_vec(),
             ..Watermarks::default()
         }));
@@ -375,13 +377,21 @@ mod tests {
             }))
         };
         let held = (0..HELD).map(|number| granted(number, "pods"));
-        let events = [watermarks].into_iter().chain(held);
+        let listed = ["pods", "services"].map(|resource| Event::ResourceListed {
+            source: source.clone(),
+            resource: resource.into(),
+        });
+        let events = listed.into_iter().chain([watermarks]).chain(held);
         let events = events.chain([granted(HELD, "services")]);
         let mut transaction = group_commit.transaction(&mut state, at(90));
         transaction.record(&Actor::named("test"), events);
         let policy = Policy::default();
+        let consumed = Consumed {
+            watermark: at(90),
+            publisher: Some(&source),
+        };
         let mut pass = |state: &mut State| {
-            let more = group_commit.record_due(state, at(90), at(90), &policy);
+            let more = group_commit.record_due(state, at(90), consumed, &policy);
             (more, state.pending_count())
         };
         assert_eq!(pass(&mut state), (true, HELD + 1));

@@ -28,7 +28,7 @@ use super::{
     page::{PageQuery, Params, Target, token},
     precondition,
     problem::{FieldProblem, Problem, Reason},
-    render::{self, ResourceQuota, not_enforced},
+    render::{self, ResourceQuota},
     replacing::{self, begin, is_no_edit, refuse_revival, refuse_stale, refused, take_from_path},
 };
 use crate::{
@@ -97,7 +97,7 @@ fn read(
     take_from_path("metadata.name", &mut metadata.name, name)?;
     let mut warnings = validation::warnings(&manifest.spec);
     warnings.extend(unknown);
-    warnings.extend(not_enforced(&manifest.spec.hard, app.ledger.coverage()));
+    warnings.extend(app.ledger.enforcement().not_enforced(&manifest.spec.hard));
     let checked = Checked::of(&manifest);
     Ok(((manifest, checked), warnings))
 }
@@ -179,7 +179,7 @@ fn show(
     headers: Option<&HeaderMap>,
 ) -> Response {
     let view = copied.view();
-    let quota = ResourceQuota::of(&view, app.ledger.coverage());
+    let quota = ResourceQuota::of(&view, app.ledger.enforcement());
     let tag = quota.tag();
     let mut response = match headers.is_some_and(|headers| precondition::has(headers, &tag)) {
         true => StatusCode::NOT_MODIFIED.into_response(),
@@ -298,6 +298,6 @@ fn respond(
         .filter(|view| labels.is_empty() || labels.matches(&labels_of(view)))
         .collect();
     let items = views.iter();
-    let items = items.map(|view| ResourceQuota::of(view, app.ledger.coverage()));
+    let items = items.map(|view| ResourceQuota::of(view, app.ledger.enforcement()));
     answer::large(turn, &app.page_of(items.collect(), next, head))
 }

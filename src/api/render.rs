@@ -3,23 +3,22 @@
 use std::borrow::Cow;
 
 use http::HeaderValue;
-use quota_client::wire::{Condition, Quota, QuotaReservation, QuotaStatus};
+use quota_client::wire::{Quota, QuotaReservation, QuotaStatus};
 use quota_core::{
     event::{QuotaRecord, Sequence},
     state::{Head, QuotaView},
 };
 use quota_semantics::{
     Name,
-    admission::Coverage,
     quota::{
         Manifest,
         manifest::{API_VERSION, KIND, Metadata},
     },
-    resource::ResourceList,
 };
 use serde::Serialize;
 
 use super::{answer, groups::numbers, precondition, reservations::holder};
+use crate::enforcement::Enforcement;
 
 /// A ResourceQuota with its numbers, ready to be serialized.
 #[derive(Debug, Serialize)]
@@ -30,22 +29,10 @@ pub struct ResourceQuota<'a> {
     entry: Sequence,
 }
 
-/// Names the limits that are not enforced, in a sentence for people; none if all are enforced.
-#[must_use]
-pub fn not_enforced(hard: &ResourceList, coverage: &Coverage) -> Option<String> {
-    let names: Vec<&str> = coverage.uncovered(hard).map(|name| &**name).collect();
-    (!names.is_empty()).then(|| {
-        format!(
-            "not enforced: {}: the webhook's rules do not list what they count (admission.count)",
-            names.join(", ")
-        )
-    })
-}
-
 impl<'a> ResourceQuota<'a> {
-    /// A quota with its numbers. `coverage` determines which limits are enforced.
+    /// A quota with its numbers. Its conditions name the limits that are not in force.
     #[must_use]
-    pub fn of(view: &'a QuotaView, coverage: &Coverage) -> Self {
+    pub fn of(view: &'a QuotaView, enforcement: &Enforcement) -> Self {
         let holds = view
             .holds
             .iter()
@@ -54,13 +41,6 @@ impl<'a> ResourceQuota<'a> {
                 reserved: Cow::Borrowed(reserved),
                 expiration_time: reservation.expiration,
             });
-        // The only condition names the limits that are not enforced; without the condition all are enforced.
-        let enforced = not_enforced(&view.record.spec.hard, coverage).map(|message| Condition {
-            r#type: "Enforced".to_owned(),
-            status: "False".to_owned(),
-            reason: "NotAskedAbout".to_owned(),
-            message,
-        });
         let body = Quota {
             api_version: Cow::Borrowed(API_VERSION),
             kind: Cow::Borrowed(KIND),
@@ -72,7 +52,7 @@ impl<'a> ResourceQuota<'a> {
                 reserved: numbers(&view.figures, |figure| Some(figure.reserved.clone())),
                 reservations: holds.collect(),
                 reservations_omitted: view.holds_omitted,
-                conditions: enforced.into_iter().collect(),
+                conditions: enforcement.conditions(&view.record.spec.hard),
             },
             as_of: None,
             lagging: false,

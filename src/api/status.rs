@@ -15,8 +15,11 @@ use super::{
 };
 use crate::{
     auth::{Principal, Role},
+    clock::now,
     cluster::Cluster,
+    enforcement::Reason,
     log_limiter::LogLimiter,
+    writer::Required,
 };
 
 /// Failures to read the oldest entry that are logged per second.
@@ -35,7 +38,8 @@ fn member(cluster: &Cluster) -> ClusterMember {
 /// `GET /v1/status`
 pub(super) async fn status(State(app): State<App>, caller: Principal) -> Result<Response, Problem> {
     let no_grants = app.cluster.as_ref().and_then(Cluster::no_grants);
-    let view = |state: &state::State| (sources(state), state.head());
+    let required = app.ledger.watermark().required();
+    let view = |state: &state::State| (sources(state, required), state.head());
     let (sources, as_of) = match no_grants {
         // A leader that is cut off would wait in vain until it is certain that no other node leads.
         Some(_) => app.ledger.peek(view),
@@ -85,7 +89,7 @@ fn oldest_of(read: Result<Walk<AsOf>, Problem>) -> Option<AsOf> {
 }
 
 /// The sources that have positions, and those that have sent bookmarks: mostly the same.
-fn sources(state: &state::State) -> Vec<Source> {
+fn sources(state: &state::State, required: Option<&Required>) -> Vec<Source> {
     let of = |(name, cursor): (&Name, &Cursor)| Source {
         name: name.clone(),
         position: Some(cursor.position),
@@ -95,9 +99,18 @@ fn sources(state: &state::State) -> Vec<Source> {
     };
     let mut sources: Vec<Source> = state.sources().iter().map(of).collect();
     for name in state.progress_sources() {
-        let watermarks = state.watermarks(&name).map(|view| KindWatermark {
-            resource: view.reported.resource,
-            watermark: Some(view.reported.watermark).filter(|_| view.counts),
+        let required = required.filter(|required| required.source == name);
+        let watermarks = state.watermarks(&name).map(|view| {
+            let reason =
+                required.and_then(|required| Reason::new(Some(&view), required.max_age, now()));
+            KindWatermark {
+                // A kind that nobody limits any more, and that is not watched, is no news.
+                not_reported: reason
+                    .filter(|reason| *reason != Reason::Absent)
+                    .map(|reason| reason.to_string()),
+                resource: view.reported.resource,
+                watermark: Some(view.reported.watermark).filter(|_| view.counts),
+            }
         });
         let watermarks = watermarks.collect();
         match sources.iter_mut().find(|source| source.name == name) {

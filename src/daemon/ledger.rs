@@ -122,6 +122,7 @@ fn watermark(config: &Config) -> Watermark {
                 .map(|resource| resource.as_str().into())
                 .collect(),
             since: now(),
+            max_age: config.nats.max_watermark_age.span(),
         }),
     }
 }

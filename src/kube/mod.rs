@@ -162,7 +162,7 @@ impl Kube {
     /// The API object for a view of a state at `head`.
     fn object(&self, view: View, head: Sequence) -> Object {
         let version = self.version(&view, head);
-        Object::new(view, version, self.0.ledger.coverage())
+        Object::new(view, version, self.0.ledger.enforcement())
     }
 }
 

@@ -6,7 +6,7 @@ use quota_core::{
     event::Sequence,
     state::{Figure, GroupView},
 };
-use quota_semantics::{Name, admission::Coverage, quantity::Quantity};
+use quota_semantics::{Name, quantity::Quantity};
 use serde_json::{Value, json};
 
 use super::{
@@ -14,7 +14,10 @@ use super::{
     resource::{Key, Manifest, Record, View, to_json},
     status::Result,
 };
-use crate::api::{groups, render};
+use crate::{
+    api::{groups, render},
+    enforcement::Enforcement,
+};
 
 /// A quota or group as this API serves it.
 #[derive(Clone, Debug)]
@@ -27,30 +30,30 @@ pub(super) struct Object {
     numbers: Option<View>,
     /// The limits of a deleted object, without usage.
     limits: Option<Vec<Figure>>,
-    /// Determines which limits are enforced.
-    coverage: Arc<Coverage>,
+    /// Determines which limits are in force; none for a deleted object.
+    enforcement: Option<Arc<Enforcement>>,
 }
 
 impl Object {
     /// An object of the ledger at a version.
-    pub(super) fn new(view: View, version: Sequence, coverage: &Arc<Coverage>) -> Self {
+    pub(super) fn new(view: View, version: Sequence, enforcement: &Arc<Enforcement>) -> Self {
         Self {
             manifest: view.record().manifest(version),
             entry: view.entry(),
             numbers: Some(view),
             limits: None,
-            coverage: coverage.clone(),
+            enforcement: Some(enforcement.clone()),
         }
     }
 
     /// An object that is not in the ledger.
-    pub(super) fn unwritten(manifest: Manifest, coverage: &Arc<Coverage>) -> Self {
+    pub(super) fn unwritten(manifest: Manifest, enforcement: &Arc<Enforcement>) -> Self {
         Self {
             manifest,
             entry: 0,
             numbers: None,
             limits: None,
-            coverage: coverage.clone(),
+            enforcement: Some(enforcement.clone()),
         }
     }
 
@@ -68,7 +71,7 @@ impl Object {
             manifest,
             entry: 0,
             numbers: None,
-            coverage: Arc::new(Coverage::everything()),
+            enforcement: None,
         }
     }
 
@@ -106,7 +109,8 @@ impl Object {
 
     /// Names the limits that are not enforced, if any.
     pub(super) fn not_enforced(&self) -> Option<String> {
-        render::not_enforced(self.manifest.hard(), &self.coverage)
+        let enforcement = self.enforcement.as_ref()?;
+        enforcement.not_enforced(self.manifest.hard())
     }
 
     /// One figure per limit.
@@ -134,12 +138,12 @@ impl Object {
     /// The object as JSON.
     pub(super) fn to_json(&self) -> Result<Value> {
         let mut object = self.manifest.to_json()?;
-        object["status"] = match &self.numbers {
-            Some(View::Quota(view)) => {
-                to_json(&render::ResourceQuota::of(view, &self.coverage))?["status"].take()
+        object["status"] = match (&self.numbers, &self.enforcement) {
+            (Some(View::Quota(view)), Some(enforcement)) => {
+                to_json(&render::ResourceQuota::of(view, enforcement))?["status"].take()
             }
-            Some(View::Group(seen)) => group_status(seen, &self.coverage)?,
-            None => self.status_without_numbers(),
+            (Some(View::Group(seen)), Some(enforcement)) => group_status(seen, enforcement)?,
+            _ => self.status_without_numbers(),
         };
         Ok(object)
     }
@@ -163,7 +167,10 @@ impl Object {
 }
 
 /// OpenShift's status of a ClusterResourceQuota, extended by the reserved and the guaranteed amounts.
-pub(super) fn group_status(seen: &groups::GroupWithMembers, coverage: &Coverage) -> Result<Value> {
+pub(super) fn group_status(
+    seen: &groups::GroupWithMembers,
+    enforcement: &Enforcement,
+) -> Result<Value> {
     let view = &seen.view;
     let members = seen.members.iter().map(|member| {
         let member = groups::member(member);
@@ -188,7 +195,7 @@ pub(super) fn group_status(seen: &groups::GroupWithMembers, coverage: &Coverage)
     if let Some(until) = view.override_until {
         status["overrideUntil"] = to_json(&until)?;
     }
-    let conditions = groups::conditions(view, Some(seen), coverage);
+    let conditions = groups::conditions(view, Some(seen), enforcement);
     if !conditions.is_empty() {
         status["conditions"] = to_json(&conditions)?;
     }

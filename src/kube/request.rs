@@ -177,7 +177,10 @@ impl Request {
                 let metadata = manifest.metadata_mut();
                 metadata.uid = uid.to_string();
                 metadata.creation_timestamp = Some(now().whole_seconds());
-                Ok(Object::unwritten(manifest, self.kube.0.ledger.coverage()))
+                Ok(Object::unwritten(
+                    manifest,
+                    self.kube.0.ledger.enforcement(),
+                ))
             }
             Ok((copied, head)) => self.written(copied, head).await,
             Err(Refusal::Conflict { .. }) => Err(Failure::already_exists(kind, &name)),

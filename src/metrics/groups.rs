@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::{
     labels::Limit,
-    quotas::{Candidate, KINDS, QuotaSource, choose, largest_share, numbers},
+    quotas::{Candidate, KINDS, NotReportedKinds, QuotaSource, choose, largest_share, numbers},
     table::{self, limit_reached},
     text::{head, labelled, sample},
 };
@@ -28,9 +28,14 @@ pub(super) struct ChosenGroups {
 
 impl ChosenGroups {
     /// Chooses whole groups without their namespaces, the fullest first, while they have at most `most` series together.
-    pub(super) fn new(source: &dyn QuotaSource, most: usize) -> Self {
+    pub(super) fn new(
+        source: &dyn QuotaSource,
+        most: usize,
+        kinds: &mut NotReportedKinds,
+    ) -> Self {
         let (mut candidates, mut members) = (Vec::new(), Vec::new());
         source.visit_groups(&mut |view| {
+            kinds.note(source, view.figures.iter().map(|limit| &limit.figure));
             candidates.push(Candidate {
                 principal: Name::default(),
                 namespace: Name::default(),

@@ -88,9 +88,11 @@ impl Metrics {
         let mut text = self.0.handle.render();
         if let Some(source) = self.0.quotas.get() {
             let source = source.as_ref();
-            let groups = groups::ChosenGroups::new(source, self.0.series);
-            let left = quotas::render(&mut text, source, groups.left);
+            let mut kinds = quotas::NotReportedKinds::default();
+            let groups = groups::ChosenGroups::new(source, self.0.series, &mut kinds);
+            let left = quotas::render(&mut text, source, groups.left, &mut kinds);
             groups::render(&mut text, source, &groups, left);
+            kinds.render(&mut text);
         }
         process::render(&mut text);
         text

@@ -1,7 +1,7 @@
 //! `kube_resourcequota`: written at scrape time from the state, with a bounded number of series.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::atomic::{AtomicBool, Ordering},
 };
 
@@ -16,6 +16,7 @@ use super::{
     table::{self, limit_reached},
     text::{head, sample},
 };
+use crate::enforcement::NotReported;
 
 /// The source of quotas, read at each scrape.
 pub trait QuotaSource: Send + Sync {
@@ -24,6 +25,9 @@ pub trait QuotaSource: Send + Sync {
 
     /// Whether the webhook checks requests against limits for this resource.
     fn covers(&self, resource: &str) -> bool;
+
+    /// The kind that a limit counts, if nobody reports it.
+    fn not_reported(&self, limit: &str) -> Option<NotReported>;
 
     /// Visits every group, always in the same order.
     fn visit_groups(&self, visitor: &mut dyn FnMut(&GroupView));
@@ -57,9 +61,15 @@ pub(super) fn largest_share<'a>(figures: impl Iterator<Item = (&'a Figure, f64)>
 /// Writes whole quotas while they have at most `most` series together: each principal that set any has its share, of
 /// that each of its namespaces, and of that the fullest quotas come first. Reports how many are left out, in the metric
 /// and, when that begins, in the log. Returns how many series remain.
-pub(super) fn render(text: &mut String, source: &dyn QuotaSource, most: usize) -> usize {
+pub(super) fn render(
+    text: &mut String,
+    source: &dyn QuotaSource,
+    most: usize,
+    kinds: &mut NotReportedKinds,
+) -> usize {
     let mut quotas = Vec::new();
     source.visit(&mut |quota, owner, figures| {
+        kinds.note(source, figures);
         let open = not_enforced(source, figures).count();
         quotas.push(Candidate {
             principal: owner.clone(),
@@ -105,6 +115,36 @@ pub(super) struct Candidate {
     pub(super) fullness: f64,
     /// The number of its series.
     pub(super) series: usize,
+}
+
+/// The kinds that limits count and nobody reports, by name, with the reason.
+#[derive(Default)]
+pub(super) struct NotReportedKinds(BTreeMap<String, String>);
+
+impl NotReportedKinds {
+    /// Most kinds: the authors of quotas may invent names.
+    const MAX: usize = 256;
+
+    pub(super) fn note<'a>(
+        &mut self,
+        source: &dyn QuotaSource,
+        figures: impl IntoIterator<Item = &'a Figure>,
+    ) {
+        for figure in figures {
+            if self.0.len() < Self::MAX
+                && let Some(NotReported { kind, reason }) = source.not_reported(&figure.resource)
+            {
+                self.0.insert(kind.to_string(), reason.label().to_owned());
+            }
+        }
+    }
+
+    pub(super) fn render(&self, text: &mut String) {
+        head(text, &table::KIND_NOT_REPORTED);
+        for (kind, reason) in &self.0 {
+            sample(text, &table::KIND_NOT_REPORTED, &[kind, reason], 1.0);
+        }
+    }
 }
 
 /// Chooses what to export, with at most `most` series together. The candidates of a namespace come in turn, the fullest

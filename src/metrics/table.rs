@@ -185,6 +185,8 @@ metric_table! { pub const ALL:
         "When a quota was created, in seconds since 1970."
     LIMIT_NOT_ENFORCED Gauge [resourcequota: &str, namespace: &str, resource: &str] "quota_ledger_limit_not_enforced"
         "1 for each limit that the API server does not ask about, since the webhook's rules do not list its kind (admission.count)."
+    KIND_NOT_REPORTED Gauge [resource: &str, reason: &str] "quota_ledger_kind_not_reported"
+        "1 for each kind that a quota or group limits and the publisher of watermarks does not report, up to 256 kinds. The reason is the status with which the API server answers the publisher (403), never, not_listed, absent (not watched), or late. Only with nats.watermark = bridge."
     QUOTAS_LEFT_OUT Gauge "quota_ledger_quotas_left_out"
         "Quotas without series in kube_resourcequota, since limits.metrics_series is reached; principals and their namespaces have equal shares, of which the fullest are exported."
     GROUP_USAGE Gauge [name: &str, resource: &str, type: &str] "openshift_clusterresourcequota_usage"

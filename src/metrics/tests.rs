@@ -1,13 +1,18 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use super::*;
-use crate::reason::Reason;
+use crate::{
+    enforcement::{self, NotReported},
+    reason::Reason,
+};
 use quota_core::{
     event::QuotaRecord,
     state::{Figure, GroupView, MemberView},
 };
 use quota_replication::{Counts, Role};
-use quota_semantics::{Name, Timestamp, quantity::Quantity, quota::Spec, uid::Uid};
+use quota_semantics::{
+    Name, Timestamp, object::GroupResource, quantity::Quantity, quota::Spec, uid::Uid,
+};
 use quota_service::metrics::{Kind, Label as _};
 use quota_test_support::docs::documented_page;
 
@@ -91,6 +96,13 @@ impl QuotaSource for Quotas {
         resource != "pods"
     }
 
+    fn not_reported(&self, limit: &str) -> Option<NotReported> {
+        (limit == "pods").then(|| NotReported {
+            kind: GroupResource::new("", "pods"),
+            reason: enforcement::Reason::Failing("403".into()),
+        })
+    }
+
     fn visit(&self, visitor: &mut dyn FnMut(&QuotaRecord, &Name, &[Figure])) {
         for number in 0..self.0 {
             let figure = |resource: &str| Figure {
@@ -119,7 +131,9 @@ impl QuotaSource for Quotas {
 #[test]
 fn quotas_are_told_as_kube_state_metrics_tells_them() {
     let mut text = String::new();
-    quotas::render(&mut text, &Quotas(1), 8);
+    let mut kinds = quotas::NotReportedKinds::default();
+    quotas::render(&mut text, &Quotas(1), 8, &mut kinds);
+    kinds.render(&mut text);
     let labels = r#"resourcequota="quota \"0\"",namespace="team-a""#;
     let expected = format!(
         "kube_resourcequota{{{labels},resource=\"requests.cpu\",type=\"hard\"}} 2.5\n\
@@ -137,13 +151,20 @@ fn quotas_are_told_as_kube_state_metrics_tells_them() {
     assert!(text.contains(&open), "{text}");
     assert_eq!(text.matches("quota_ledger_limit_not_enforced{").count(), 1);
     assert!(text.contains("quota_ledger_quotas_left_out 0\n"), "{text}");
+    let open = "quota_ledger_kind_not_reported{resource=\"pods\",reason=\"403\"} 1\n";
+    assert!(text.contains(open), "{text}");
 }
 
 #[test]
 fn whole_quotas_are_exported_the_fullest_first_and_the_rest_is_counted() {
     let mut text = String::new();
     // Eight series for each quota.
-    quotas::render(&mut text, &Quotas(1000), 68);
+    quotas::render(
+        &mut text,
+        &Quotas(1000),
+        68,
+        &mut quotas::NotReportedKinds::default(),
+    );
     let amounts = text
         .lines()
         .filter(|line| line.starts_with("kube_resourcequota{"));

@@ -193,15 +193,15 @@ impl<J: Journal> Decider<J> {
         let state = self.state.clone();
         let mut state = state.write();
         let began = Instant::now();
-        let watermark = self.watermark.get();
+        let consumed = self.watermark.consumed();
         let policy = &self.options.policy;
         // While the gate is closing, the next leader records due events.
         self.more_is_due = gate == Gate::Open && {
-            if decide::held_too_long(&state, now, watermark, policy.max_hold, DUE_AT_ONCE) {
+            if decide::held_too_long(&state, now, consumed, policy.max_hold, DUE_AT_ONCE) {
                 metrics::limit_reached(Limit::MaxHold);
             }
             self.group_commit
-                .record_due(&mut state, now, watermark, policy)
+                .record_due(&mut state, now, consumed, policy)
         };
         let mut meter = JobMeter::start();
         let mut has_put_back = false;

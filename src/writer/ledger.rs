@@ -30,6 +30,7 @@ use super::{
 };
 use crate::{
     denials::Denials,
+    enforcement::Enforcement,
     metrics::{self, StateLock},
 };
 
@@ -46,7 +47,7 @@ pub struct Ledger {
     /// Whether the daemon stops, so that nobody waits for disk space any more.
     pub(super) is_stopping: Arc<AtomicBool>,
     pub(super) denials: Option<Denials>,
-    pub(super) coverage: Arc<Coverage>,
+    pub(super) enforcement: Arc<Enforcement>,
     pub(super) policy: Arc<Policy>,
     /// How often the state was rebuilt without decisions that it had held.
     pub(super) rebuilt: Arc<AtomicU64>,
@@ -89,14 +90,15 @@ impl Ledger {
     /// The same handle, with the kinds for which the API server calls the webhook.
     #[must_use]
     pub(crate) fn with_coverage(mut self, coverage: Coverage) -> Self {
-        self.coverage = Arc::new(coverage);
+        let (watermark, state) = (self.watermark.clone(), self.state.clone());
+        self.enforcement = Arc::new(Enforcement::new(coverage, watermark, state));
         self
     }
 
-    /// Determines which limits are enforced.
+    /// Determines which limits are in force.
     #[must_use]
-    pub const fn coverage(&self) -> &Arc<Coverage> {
-        &self.coverage
+    pub const fn enforcement(&self) -> &Arc<Enforcement> {
+        &self.enforcement
     }
 
     /// The rules of all decisions.

@@ -43,7 +43,7 @@ use self::{
     linger::Linger,
     syncer::Syncer,
 };
-use crate::{fatal, reason::Reason};
+use crate::{enforcement::Enforcement, fatal, reason::Reason};
 
 /// How many batches a follower may lag before it has to begin anew. Followers never wait for a client, so these batches
 /// are in memory only for as long as the processors are busy.
@@ -214,6 +214,7 @@ fn start_at<J: Journal + 'static>(
     let syncs = syncer.clone();
     let syncing = spawn("syncer", move || syncs.run())?;
     let decider = spawn("decider", move || decider.run())?;
+    let enforcement = Enforcement::new(Coverage::everything(), watermark.clone(), state.clone());
     let ledger = Ledger {
         inbox,
         state,
@@ -224,7 +225,7 @@ fn start_at<J: Journal + 'static>(
         disk_low: Arc::new(AtomicBool::new(false)),
         is_stopping: Arc::new(AtomicBool::new(false)),
         denials: None,
-        coverage: Arc::new(Coverage::everything()),
+        enforcement: Arc::new(enforcement),
         policy,
         rebuilt: Arc::default(),
         confirm_read: Arc::default(),

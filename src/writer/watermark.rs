@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-use quota_core::state::State;
-use quota_semantics::{Name, Timestamp};
+use quota_core::{decide::Consumed, state::State};
+use quota_semantics::{Name, Span, Timestamp};
 
 /// The time up to which every source has been consumed completely.
 ///
@@ -26,6 +26,8 @@ pub struct Required {
     pub resources: Vec<Name>,
     /// The start: a watermark before the start proves nothing about the present.
     pub since: Timestamp,
+    /// A watermark that is older than this lags.
+    pub max_age: Span,
 }
 
 const UNKNOWN: i64 = i64::MIN;
@@ -82,6 +84,15 @@ impl Watermark {
     #[must_use]
     pub fn get(&self) -> Timestamp {
         Timestamp::from_nanoseconds(self.time.load(Ordering::Acquire))
+    }
+
+    /// The same, with the source that reports the watermark of each kind, if one does.
+    #[must_use]
+    pub fn consumed(&self) -> Consumed<'_> {
+        Consumed {
+            watermark: self.get(),
+            publisher: self.required.as_ref().map(|required| &required.source),
+        }
     }
 
     /// Whether the sources have been fully consumed at least once since the start.

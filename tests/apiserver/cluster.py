@@ -33,6 +33,8 @@ HARD = {
     "count/widgets.example.com": 30,
 }
 QUOTA = {**{key: str(value) for key, value in HARD.items()}, "requests.storage": "15Gi"}
+# A custom kind that the bridge may not list.
+HIDDEN = "gadgets"
 # Namespaces that the webhook spares by name; servers before 1.21 do not label them.
 SPARED = ["kube-system", "kube-public", "kube-node-lease", "quota-system"]
 
@@ -155,6 +157,8 @@ class Cluster:
         self.ca = directory / "ca.crt"
         self.kubeconfig = directory / "admin.kubeconfig"
         self.running = {}
+        # How often etcd was restored, and when last, until the test has looked.
+        self.restores, self.restored = 0, None
         self.stopping = threading.Event()
 
     def asset(self, name):
@@ -219,6 +223,15 @@ class Cluster:
                    *([] if plugin else ["--disable-admission-plugins=ResourceQuota"]), *more)
         self.until_api()
 
+    def take_snapshot(self):
+        """Copies etcd's data while etcd does not run."""
+        etcd = self.running["etcd"]
+        etcd.stop()
+        shutil.rmtree(self.directory / "snapshot", ignore_errors=True)
+        shutil.copytree(self.directory / "etcd", self.directory / "snapshot")
+        etcd.start()
+        self.until_api()
+
     def until_api(self):
         api = self.api()
         until("the API server is ready", lambda: api.ask("GET", "/readyz", timeout=2)[0] == 200)
@@ -242,16 +255,8 @@ class Cluster:
         say(f"{applied.stdout.count('created')} objects of deploy/manifests are installed")
         for line in applied.stderr.splitlines():
             say(f"  not installed: {line}")
-        definition = {
-            "metadata": {"name": "widgets.example.com"},
-            "spec": {
-                "group": "example.com", "scope": "Namespaced",
-                "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
-                "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {
-                    "type": "object", "x-kubernetes-preserve-unknown-fields": True}}}],
-            },
-        }
-        api.must("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+        for singular in ("widget", HIDDEN.removesuffix("s")):
+            self.define(singular)
         # What the chart writes with count: [widgets.example.com] and without a network of services.
         roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles/quota-ledger-bridge"
         role = api.must("GET", roles)
@@ -263,11 +268,25 @@ class Cluster:
             webhook["failurePolicy"] = "Fail"
             webhook["clientConfig"] = {"url": f"https://localhost:{self.ports['webhook']}/admit"}
             webhook["rules"].append({"operations": ["CREATE", "UPDATE"], "apiGroups": ["example.com"],
-                                     "apiVersions": ["*"], "resources": ["widgets"], "scope": "Namespaced"})
+                                     "apiVersions": ["*"], "resources": ["widgets", HIDDEN], "scope": "Namespaced"})
         api.must("PUT", configurations, configuration)
         for name in TENANTS:
             quota = {"metadata": {"name": "quota"}, "spec": {"hard": QUOTA}}
             api.must("POST", f"/api/v1/namespaces/{name}/resourcequotas", quota)
+
+    def define(self, singular):
+        """A custom kind of the group example.com."""
+        kind = singular.capitalize()
+        definition = {
+            "metadata": {"name": f"{singular}s.example.com"},
+            "spec": {
+                "group": "example.com", "scope": "Namespaced",
+                "names": {"plural": f"{singular}s", "singular": singular, "kind": kind, "listKind": f"{kind}List"},
+                "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {
+                    "type": "object", "x-kubernetes-preserve-unknown-fields": True}}}],
+            },
+        }
+        self.api().must("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
 
     def config(self, name, key):
         """A configuration file as it is installed."""
@@ -328,7 +347,7 @@ class Cluster:
         at = self.directory
         for only in ("policy", "kubeconfig"):
             text = run(self.programs / "quotactl", "generate", "audit", f"--url=https://127.0.0.1:{self.ports['webhook']}",
-                       "--server-name=localhost", f"--ca-bundle={at}/quotad-ca.crt", "--count=widgets.example.com",
+                       "--server-name=localhost", f"--ca-bundle={at}/quotad-ca.crt", f"--count=widgets.example.com,{HIDDEN}.example.com",
                        f"--only={only}")
             (at / f"audit-{only}.yaml").write_text(text)
         self.running["kube-apiserver"].stop()

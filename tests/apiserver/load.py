@@ -30,9 +30,11 @@ class Watcher(threading.Thread):
         self.events = self.lists = 0
 
     def run(self):
-        version = None
+        version, restores = None, 0
         while not self.cluster.stopping.is_set():
             api = self.cluster.api()
+            if restores != self.cluster.restores:
+                version, restores = None, self.cluster.restores
             try:
                 if version is None:
                     version = self.list(api)

@@ -256,6 +256,7 @@ impl Writer {
                     watermark: self.far(),
                     version: self.sequence,
                     is_absent: self.random.below(4) == 0,
+                    failing: self.pick(&["", "", "403"]).into(),
                 }],
             })),
             31 => Event::ResourceListed {

@@ -177,6 +177,7 @@ fn watermark(config: &Config) -> Watermark {
                 .map(Into::into)
                 .collect(),
             since: clock::now(),
+            max_age: config.nats.max_watermark_age.span(),
         }),
     }
 }

@@ -19,6 +19,7 @@ use crate::{
     kind::{AWAITED_EVERY, Limited, Lists, Shared},
     kinds::{Kinds, Registry},
     kubernetes::Client,
+    lease::Held,
     line::{self, Progress, RelistIds},
     metrics,
     needed::{Wanted, groups, quotas},
@@ -74,7 +75,7 @@ struct Ignored {}
 
 impl Leader {
     /// Publishes until the publisher ends. `status` shows the publisher's progress.
-    pub(crate) async fn lead(&self, status: Arc<Status>) -> Ended {
+    pub(crate) async fn lead(&self, status: Arc<Status>, lease: Option<Held>) -> Ended {
         let instance = uuid::Uuid::new_v4().to_string();
         let bytes = u32::try_from(self.config.queue.bytes.bytes()).unwrap_or(u32::MAX);
         let (queue, lines) = Queue::new(self.config.queue.lines.get(), bytes);
@@ -89,6 +90,7 @@ impl Leader {
             instance: instance.clone(),
             cluster_uid: self.cluster_uid.clone(),
             adopt_cluster: self.config.adopt_cluster,
+            lease: lease.clone(),
         };
         let lost = registry.clone();
         let publisher = Publisher::new(
@@ -154,7 +156,8 @@ impl Leader {
             if let Some(status) = self.status.clone() {
                 tasks.spawn(async move { status.run().await });
             }
-            self.publish_progress(&shared, &instance, &limits).await;
+            self.publish_progress(&shared, &instance, &limits, lease.as_ref())
+                .await;
         };
         tokio::select! {
             ended = publisher.run(lines) => ended,
@@ -215,6 +218,7 @@ impl Leader {
         shared: &Shared,
         instance: &str,
         limits: &watch::Sender<Option<BTreeSet<GroupResource>>>,
+        lease: Option<&Held>,
     ) {
         let Shared {
             queue,
@@ -263,6 +267,10 @@ impl Leader {
             metrics::queue_lines(queue.len());
             awaited_since = awaited_since.filter(|since| !are_all_after(*since, &progress, &names));
             let news = absent.leave_out(progress, &names);
+            // Versions may have passed those of a lost history, and the watermarks may be of the new one.
+            if let Some(lease) = lease {
+                lease.confirm().await;
+            }
             for line in line::bookmarks(&self.cluster_uid, instance, &news) {
                 if queue.push_unless_lost(line, losses).await.is_err() {
                     return;
@@ -368,7 +376,7 @@ fn are_all_after(
     let mut always = always.iter().filter_map(|kind| progress.get(kind));
     always.all(|progress| match progress {
         Progress::Watermark { watermark, .. } => *watermark > since,
-        Progress::Absent { .. } => true,
+        Progress::Absent { .. } | Progress::Failing { .. } => true,
     })
 }
 
@@ -426,6 +434,7 @@ mod tests {
         let watermark = Progress::Watermark {
             watermark: Timestamp::EPOCH,
             version: "7".to_owned(),
+            failing: None,
         };
         let absent = Progress::Absent { absent: true };
         let progress = |widgets: Option<&Progress>| -> BTreeMap<Name, Progress> {
@@ -478,6 +487,7 @@ mod tests {
         let at = |watermark| Progress::Watermark {
             watermark,
             version: String::new(),
+            failing: None,
         };
         let progress = BTreeMap::from([
             (Name::from("pods"), at(Timestamp::MAX)),

@@ -184,6 +184,14 @@ pub enum Progress {
         /// The resourceVersion that a consistent read returned at that time.
         #[serde(rename = "resourceVersion")]
         version: String,
+        /// Why there is no later watermark.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        failing: Option<Name>,
+    },
+    /// There is no watermark yet, since the kind cannot be listed.
+    Failing {
+        /// Why: the status of the API server, or what else fails.
+        failing: Name,
     },
     /// The API server does not serve the kind.
     Absent {
@@ -295,14 +303,19 @@ mod tests {
         let pods = Progress::Watermark {
             watermark: Timestamp::EPOCH,
             version: "9".to_owned(),
+            failing: None,
+        };
+        let failing = Progress::Failing {
+            failing: Name::from("403"),
         };
         let resources = BTreeMap::from([
+            (Name::from("gadgets.x"), failing),
             (Name::from("pods"), pods),
             (Name::from("widgets.x"), Progress::Absent { absent: true }),
         ]);
         assert_eq!(
             text(bookmark("c", "i", &resources)),
-            r#"{"type":"BOOKMARK","clusterUid":"c","instance":"i","resources":{"pods":{"watermark":"1970-01-01T00:00:00Z","resourceVersion":"9"},"widgets.x":{"absent":true}}}"#
+            r#"{"type":"BOOKMARK","clusterUid":"c","instance":"i","resources":{"gadgets.x":{"failing":"403"},"pods":{"watermark":"1970-01-01T00:00:00Z","resourceVersion":"9"},"widgets.x":{"absent":true}}}"#
         );
     }
 }

@@ -87,14 +87,7 @@ pub(crate) fn relist(resource: &str, complete: bool) {
 
 /// Counts a failed request.
 pub(crate) fn error(resource: &str, failure: &Failure) {
-    let code = match failure {
-        Failure::Status { code, .. } => code.to_string().into(),
-        Failure::Unreachable(_) => "unreachable".into(),
-        Failure::Unreadable(_) => "unreadable".into(),
-        Failure::TooLong(_) => "too_long".into(),
-        Failure::Silent => "silent".into(),
-    };
-    ERRORS.record([resource.text(), code], 1.0);
+    ERRORS.record([resource.text(), failure.label().into()], 1.0);
 }
 
 #[cfg(test)]

@@ -133,7 +133,7 @@ async fn campaign(
 ) -> Result<(), Failure> {
     let Some(namespace) = namespace else {
         return tokio::select! {
-            ended = leader.lead(Arc::default()) => Err(failure(ended)),
+            ended = leader.lead(Arc::default(), None) => Err(failure(ended)),
             () = stop.cancelled() => Ok(()),
         };
     };
@@ -146,12 +146,12 @@ async fn campaign(
             // Whoever cannot publish does not try to.
             let _ = connected.wait_for(|is| *is).await;
             leader.check.pass();
-            candidate.acquire().await;
+            candidate.acquire().await
         };
-        tokio::select! {
-            () = acquired => {}
+        let lease = tokio::select! {
+            lease = acquired => lease,
             () = stop.cancelled() => return Ok(()),
-        }
+        };
         leader.check.fail("has just taken the lease");
         let status = Arc::new(Status::default());
         let cannot = {
@@ -159,7 +159,7 @@ async fn campaign(
             move || status.failing_for().is_some_and(|time| time >= renew)
         };
         tokio::select! {
-            ended = leader.lead(status) => {
+            ended = leader.lead(status, Some(lease)) => {
                 candidate.release().await;
                 return Err(failure(ended));
             }

@@ -26,14 +26,20 @@ enum Kind {
 }
 
 /// What is known of a scope.
-#[derive(Clone, Copy, Debug)]
-enum OfScope {
+#[derive(Clone, Debug, Default)]
+struct OfScope {
+    known: Known,
+    /// Why the scope cannot be listed or watched, since its watermark last advanced.
+    failing: Option<Name>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum Known {
     /// There is no watermark yet.
+    #[default]
     Nothing,
     /// The stream has lost messages: there is no watermark until the scope is listed again.
     Lost,
-    /// There is no watermark, since the bridge may not list the kind.
-    Refused,
     Watermark(ScopeWatermark),
 }
 
@@ -56,7 +62,9 @@ impl Kind {
 impl Watermarks {
     /// Records that a kind is watched from now on, in these scopes. The kind has no watermark yet.
     pub fn watched(&self, kind: &GroupResource, scopes: &[Scope]) {
-        let scopes = scopes.iter().map(|scope| (scope.clone(), OfScope::Nothing));
+        let scopes = scopes
+            .iter()
+            .map(|scope| (scope.clone(), OfScope::default()));
         let kind_of = Kind::Scopes(scopes.collect());
         self.0.lock().kinds.insert(kind.clone(), kind_of);
     }
@@ -74,19 +82,20 @@ impl Watermarks {
 
     /// Records that all changes of a scope committed by this time are queued.
     pub fn advance(&self, scope: &Scope, time: Timestamp, version: u64) {
-        let watermark = OfScope::Watermark(ScopeWatermark { time, version });
-        self.change(scope, |known| match known {
-            OfScope::Lost => known,
-            _ => watermark,
+        let watermark = Known::Watermark(ScopeWatermark { time, version });
+        self.change(scope, |of| {
+            if !matches!(of.known, Known::Lost) {
+                *of = OfScope {
+                    known: watermark,
+                    failing: None,
+                };
+            }
         });
     }
 
-    /// Records that the bridge may not list a scope. A watermark that the scope has remains.
-    pub fn refused(&self, scope: &Scope) {
-        self.change(scope, |known| match known {
-            OfScope::Nothing | OfScope::Lost => OfScope::Refused,
-            known => known,
-        });
+    /// Records why a scope cannot be listed or watched. A watermark that the scope has remains.
+    pub fn failed(&self, scope: &Scope, failing: &str) {
+        self.change(scope, |of| of.failing = Some(failing.into()));
     }
 
     /// How often the stream has lost messages.
@@ -101,7 +110,7 @@ impl Watermarks {
         known.losses += 1;
         for kind in known.kinds.values_mut() {
             if let Kind::Scopes(scopes) = kind {
-                scopes.values_mut().for_each(|of| *of = OfScope::Lost);
+                scopes.values_mut().for_each(|of| of.known = Known::Lost);
             }
         }
     }
@@ -111,21 +120,22 @@ impl Watermarks {
         let mut known = self.0.lock();
         if known.losses == losses
             && let Some(Kind::Scopes(scopes)) = known.kinds.get_mut(&scope.resource)
-            && let Some(of @ OfScope::Lost) = scopes.get_mut(scope)
+            && let Some(of) = scopes.get_mut(scope)
+            && matches!(of.known, Known::Lost)
         {
-            *of = OfScope::Nothing;
+            of.known = Known::Nothing;
         }
     }
 
-    fn change(&self, scope: &Scope, change: impl FnOnce(OfScope) -> OfScope) {
+    fn change(&self, scope: &Scope, change: impl FnOnce(&mut OfScope)) {
         if let Some(Kind::Scopes(scopes)) = self.0.lock().kinds.get_mut(&scope.resource)
-            && let Some(known) = scopes.get_mut(scope)
+            && let Some(of) = scopes.get_mut(scope)
         {
-            *known = change(*known);
+            change(of);
         }
     }
 
-    /// The progress of all kinds for a bookmark, without kinds that have no watermark yet.
+    /// The progress of all kinds for a bookmark, without kinds that have no watermark yet and do not fail.
     #[must_use]
     pub fn progress(&self) -> BTreeMap<Name, Progress> {
         let kinds = &self.0.lock().kinds;
@@ -133,10 +143,14 @@ impl Watermarks {
             let progress = match watched {
                 Kind::Absent => Progress::Absent { absent: true },
                 Kind::Scopes(scopes) => {
-                    let oldest = oldest(scopes)?;
-                    Progress::Watermark {
-                        watermark: oldest.time,
-                        version: oldest.version.to_string(),
+                    let failing = scopes.values().find_map(|of| of.failing.clone());
+                    match oldest(scopes) {
+                        Some(oldest) => Progress::Watermark {
+                            watermark: oldest.time,
+                            version: oldest.version.to_string(),
+                            failing,
+                        },
+                        None => Progress::Failing { failing: failing? },
                     }
                 }
             };
@@ -160,9 +174,10 @@ impl Watermarks {
         let Some(Kind::Scopes(scopes)) = kinds.get(kind) else {
             return false;
         };
-        let mut known = scopes.values();
-        oldest(scopes).is_none()
-            && !known.any(|known| matches!(known, OfScope::Nothing | OfScope::Lost))
+        let mut missing = scopes
+            .values()
+            .filter(|of| !matches!(of.known, Known::Watermark(_)));
+        oldest(scopes).is_none() && missing.all(|of| of.failing.as_deref() == Some("403"))
     }
 
     /// Whether all objects of these kinds have been queued: each has a watermark, or is not served.
@@ -181,9 +196,9 @@ impl Watermarks {
 }
 
 fn oldest(scopes: &BTreeMap<Scope, OfScope>) -> Option<ScopeWatermark> {
-    let all = scopes.values().map(|known| match known {
-        OfScope::Watermark(watermark) => Some(*watermark),
-        OfScope::Nothing | OfScope::Lost | OfScope::Refused => None,
+    let all = scopes.values().map(|of| match of.known {
+        Known::Watermark(watermark) => Some(watermark),
+        Known::Nothing | Known::Lost => None,
     });
     let all: Option<Vec<_>> = all.collect();
     all?.into_iter().min_by_key(|watermark| watermark.time)
@@ -210,6 +225,7 @@ mod tests {
         let expected = Progress::Watermark {
             watermark: at(7),
             version: "18".to_owned(),
+            failing: None,
         };
         assert_eq!(marks.progress()["pods"], expected);
         marks.absent(&kind);
@@ -256,16 +272,25 @@ mod tests {
             namespace: Some(namespace.into()),
         });
         let marks = Watermarks::default();
-        marks.refused(&a);
+        marks.failed(&a, "403");
         assert!(!marks.is_refused(&kind), "it is not watched");
         marks.watched(&kind, &[a.clone(), b.clone()]);
-        marks.refused(&a);
+        marks.failed(&a, "403");
         assert!(!marks.is_refused(&kind), "the other namespace is awaited");
         marks.advance(&b, Timestamp::EPOCH, 7);
         assert!(marks.is_refused(&kind));
-        marks.refused(&b);
+        marks.failed(&b, "403");
+        let failing = |marks: &Watermarks| match &marks.progress()["secrets"] {
+            Progress::Watermark { failing, .. } => failing.clone(),
+            Progress::Failing { failing } => Some(failing.clone()),
+            Progress::Absent { .. } => None,
+        };
+        assert_eq!(failing(&marks), Some("403".into()));
         marks.advance(&a, Timestamp::EPOCH, 7);
         assert!(!marks.is_refused(&kind) && marks.missing().is_empty());
+        assert_eq!(failing(&marks), Some("403".into()), "of the other one");
+        marks.advance(&b, Timestamp::EPOCH, 8);
+        assert_eq!(failing(&marks), None);
     }
 
     #[test]

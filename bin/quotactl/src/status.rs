@@ -54,7 +54,7 @@ fn summary(server: &str, status: &Status) -> Vec<String> {
         _ => "yes",
     };
     let first = status.oldest.map_or(1, |oldest| oldest.sequence);
-    vec![
+    let mut lines = vec![
         format!("Server:   {server}, quotad {}", status.version),
         format!(
             "Caller:   {} ({}; {place})",
@@ -69,7 +69,13 @@ fn summary(server: &str, status: &Status) -> Vec<String> {
                 age::ago(status.as_of.time, now)
             ),
         },
-    ]
+    ];
+    let kinds = status.sources.iter().flat_map(|source| &source.watermarks);
+    lines.extend(kinds.filter_map(|kind| {
+        let reason = kind.not_reported.as_ref()?;
+        Some(format!("NotReported: {}: {reason}", kind.resource))
+    }));
+    lines
 }
 
 fn sources(sources: &[Source]) -> Table {

@@ -98,4 +98,8 @@ pub struct KindWatermark {
     /// lost messages until it is listed again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watermark: Option<Timestamp>,
+    /// Why the kind is not reported, so that limits on it hold only as long as reservations are held; absent if it is, or
+    /// if the ledger does not rely on the source's watermarks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_reported: Option<String>,
 }

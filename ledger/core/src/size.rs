@@ -47,7 +47,8 @@ pub fn of_event(event: &Event) -> usize {
         Event::ChargingChanged { kinds } | Event::WorkloadsCharged { kinds } => of_names(kinds),
         Event::ObjectLabelsChanged { keys } => of_names(keys),
         Event::WatermarksAdvanced(watermarks) => {
-            of_names(watermarks.resources.iter().map(|kind| &kind.resource))
+            let names = watermarks.resources.iter();
+            of_names(names.flat_map(|kind| [&kind.resource, &kind.failing]))
         }
         Event::ReservationGranted(reservation) => return of_reservation(reservation),
         Event::ObjectLapsed { footprint, .. } | Event::ReservationGrown { footprint, .. } => {

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use quota_core::event::{Watermark, Watermarks};
+use quota_core::{
+    decide::Consumed,
+    event::{Watermark, Watermarks},
+};
 use quota_semantics::{
     admission::CheckedQuota,
     object::{PodTraits, Traits},
@@ -254,8 +257,9 @@ fn a_reservation_outlives_its_time_while_the_sources_are_behind_but_not_for_ever
     assert_eq!(given.passes(129, at(0)), 0);
     let late = at(160);
     let max_hold = given.policy.max_hold;
-    let held_too_long =
-        |now, watermark| decide::held_too_long(&given.state, now, watermark, max_hold, 1);
+    let held_too_long = |now, watermark: Timestamp| {
+        decide::held_too_long(&given.state, now, watermark.into(), max_hold, 1)
+    };
     assert!(!held_too_long(at(159), at(0)));
     assert!(!held_too_long(late, at(60)));
     assert!(held_too_long(late, at(59)));
@@ -267,68 +271,61 @@ fn a_reservation_outlives_its_time_while_the_sources_are_behind_but_not_for_ever
 fn a_reservation_waits_for_the_watermark_of_its_own_kind() {
     let mut given = Given::hard("pods=9");
     given.policy.max_hold = Span::from_seconds(100);
-    let report = |given: &mut Given, kind: &str, seconds: i64, is_absent: bool| {
-        reports(given, "bridge", kind, at(seconds), is_absent);
-    };
-    for id in ["a", "b", "c"] {
-        given.reserve(&reserve_request(id, "pods=1")).unwrap();
-    }
-    report(&mut given, "services", 40, false);
-    report(&mut given, "pods", 29, false);
-    assert_eq!(given.passes(40, at(40)), 0);
-    // A source that has not come that far did not determine the watermark.
-    assert_eq!(due(&given, at(41)), 3);
-    report(&mut given, "pods", 30, false);
-    assert_eq!(due(&given, at(40)), 3);
-    report(&mut given, "pods", 29, true);
-    assert_eq!(due(&given, at(40)), 3, "the cluster does not have the kind");
-    report(&mut given, "pods", 29, false);
-    report(&mut given, "services", 500, false);
-    assert_eq!(given.passes(89, at(129)), 0);
-    assert_eq!(given.passes(1, at(130)), 3, "not for ever");
+    given.reserve(&reserve_request("a", "pods=1")).unwrap();
+    given.seconds = 40;
+    reports(&mut given, "bridge", "services", at(40), false);
+    assert_eq!(due(&given, at(40)), 0, "nobody has reported the kind");
+    reports(&mut given, "another", "pods", at(40), false);
+    lists(&mut given, "another");
+    assert_eq!(due(&given, at(40)), 0, "another source is not waited for");
+    reports(&mut given, "bridge", "pods", at(30), false);
+    assert_eq!(due(&given, at(40)), 0, "it is not listed");
+    lists(&mut given, "bridge");
+    assert_eq!(due(&given, at(40)), 1);
+    assert_eq!(due(&given, at(29)), 0, "other kinds are behind");
 }
 
 /// The bridge that reported the kind may be gone, or may not list the kind any more.
 #[test]
-fn a_reservation_does_not_wait_for_a_kind_that_nobody_reports_any_more() {
+fn a_reservation_is_held_if_nobody_reports_its_kind_any_more_but_not_for_ever() {
     let mut given = Given::hard("pods=9");
     given.policy.max_hold = Span::from_seconds(100);
-    reports(&mut given, "bridge", "pods", at(0), false);
-    given.seconds = 80;
     given.reserve(&reserve_request("a", "pods=1")).unwrap();
-    reports(&mut given, "bridge", "services", at(200), false);
-    assert_eq!(given.passes(30, at(110)), 1);
-    // As long as the last report is recent, it may be only late.
-    reports(&mut given, "bridge", "pods", at(100), false);
-    given.reserve(&reserve_request("b", "pods=1")).unwrap();
-    assert_eq!(given.passes(30, at(140)), 0);
-    assert_eq!(due(&given, at(200)), 0);
-    reports(&mut given, "bridge", "pods", at(39), false);
-    assert_eq!(due(&given, at(140)), 1);
+    lists(&mut given, "bridge");
+    reports(&mut given, "bridge", "pods", at(29), false);
+    given.seconds = 129;
+    assert_eq!(due(&given, at(129)), 0);
+    given.seconds = 130;
+    assert_eq!(due(&given, at(130)), 1);
+    let publisher = Name::from("bridge");
+    let consumed = Consumed {
+        watermark: at(130),
+        publisher: Some(&publisher),
+    };
+    let max_hold = given.policy.max_hold;
+    assert!(decide::held_too_long(
+        &given.state,
+        at(130),
+        consumed,
+        max_hold,
+        1
+    ));
+    // Without a publisher of watermarks there is nothing to wait for.
+    assert_eq!(
+        decide::due(&given.state, at(40), at(40), max_hold).count(),
+        1
+    );
 }
 
+/// What the cluster does not have cannot be created there. The publisher says so again and again, or nobody may know.
 #[test]
-fn a_reservation_does_not_wait_for_a_kind_that_is_only_listed() {
+fn a_reservation_of_a_kind_that_the_cluster_does_not_have_waits_for_the_last_such_report() {
     let mut given = Given::hard("pods=9");
     given.reserve(&reserve_request("a", "pods=1")).unwrap();
-    reports(&mut given, "bridge", "services", at(40), false);
-    given.record(vec![Event::ResourceListed {
-        source: Name::from("bridge"),
-        resource: Name::from("pods"),
-    }]);
-    assert_eq!(given.passes(40, at(40)), 1);
-}
-
-#[test]
-fn of_two_sources_of_a_kind_the_one_that_is_further_behind_counts() {
-    let mut given = Given::hard("pods=9");
-    given.reserve(&reserve_request("a", "pods=1")).unwrap();
-    for (source, seconds) in [("one", 20), ("two", 35)] {
-        reports(&mut given, source, "services", at(40), false);
-        reports(&mut given, source, "pods", at(seconds), false);
-    }
-    assert_eq!(given.passes(40, at(40)), 0);
-    reports(&mut given, "one", "pods", at(30), false);
+    given.seconds = 40;
+    reports(&mut given, "bridge", "pods", at(29), true);
+    assert_eq!(due(&given, at(40)), 0);
+    reports(&mut given, "bridge", "pods", at(30), true);
     assert_eq!(due(&given, at(40)), 1);
 }
 
@@ -338,6 +335,7 @@ fn reports(given: &mut Given, source: &str, kind: &str, watermark: Timestamp, is
         watermark,
         version: 7,
         is_absent,
+        failing: Name::default(),
     };
     let watermarks = Watermarks {
         source: Name::from(source),
@@ -347,9 +345,22 @@ fn reports(given: &mut Given, source: &str, kind: &str, watermark: Timestamp, is
     given.record(vec![Event::WatermarksAdvanced(Box::new(watermarks))]);
 }
 
+/// Pods are listed.
+fn lists(given: &mut Given, source: &str) {
+    given.record(vec![Event::ResourceListed {
+        source: Name::from(source),
+        resource: Name::from("pods"),
+    }]);
+}
+
+/// How many reservations end by now, if the publisher is the bridge.
 fn due(given: &Given, watermark: Timestamp) -> usize {
-    let due = decide::due(&given.state, given.now(), watermark, given.policy.max_hold);
-    due.count()
+    let publisher = Name::from("bridge");
+    let consumed = Consumed {
+        watermark,
+        publisher: Some(&publisher),
+    };
+    decide::due(&given.state, given.now(), consumed, given.policy.max_hold).count()
 }
 
 #[test]

@@ -133,6 +133,7 @@ fn a_list_that_is_older_than_the_watermark_has_everything_replaced_by_the_next_o
                 watermark: at(seconds),
                 version,
                 is_absent: false,
+                failing: Name::default(),
             }],
             ..Watermarks::default()
         };

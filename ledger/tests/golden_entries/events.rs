@@ -267,12 +267,14 @@ pub(super) fn published() -> Vec<Event> {
         watermark: time(5),
         version: 4711,
         is_absent: false,
+        failing: Name::from("403"),
     };
     let absent = Watermark {
         resource: Name::from("resourceclaims.resource.k8s.io"),
         watermark: time(6),
         version: 0,
         is_absent: true,
+        failing: Name::default(),
     };
     vec![
         Event::WatermarksAdvanced(Box::new(Watermarks {

@@ -179,7 +179,7 @@ impl Daemon {
             return Ok(());
         }
         self.group_commit
-            .record_due(&mut self.state, now, self.watermark, &self.policy);
+            .record_due(&mut self.state, now, self.watermark.into(), &self.policy);
         self.follow(see)?;
         for _ in 0..jobs {
             let Some(job) = self.queue.pop_front() else {

@@ -25,7 +25,6 @@ use super::{
     past::{self, When},
     precondition,
     problem::{Problem, Reason},
-    render::not_enforced,
     replacing::{self, begin, is_no_edit, refuse_revival, refuse_stale, refused, take_from_path},
 };
 use crate::{
@@ -98,7 +97,7 @@ fn read(
     let limits = &sent.manifest.spec.quota;
     let mut warnings = of_quotas::warnings(limits);
     warnings.append(&mut sent.unknown);
-    warnings.extend(not_enforced(&limits.hard, app.ledger.coverage()));
+    warnings.extend(app.ledger.enforcement().not_enforced(&limits.hard));
     let checked = Checked::of(&sent.manifest);
     Ok(((sent, checked), warnings))
 }
@@ -178,7 +177,7 @@ fn show(
     headers: Option<&HeaderMap>,
 ) -> Response {
     let seen = copied.seen(|| turn.pause());
-    let mut group = show::group(&seen.view, Some(&seen), app.ledger.coverage());
+    let mut group = show::group(&seen.view, Some(&seen), app.ledger.enforcement());
     turn.pause();
     let status = turn.to_json(&group.status, 0).unwrap_or_default();
     let tag = precondition::tag(seen.view.entry, &status);
@@ -249,7 +248,7 @@ pub(super) async fn list(
     let make = move |turn: &Turn| {
         let groups = page.into_iter().map(|group| {
             turn.pause();
-            show::group(&group.view(), None, app.ledger.coverage())
+            show::group(&group.view(), None, app.ledger.enforcement())
         });
         let items = groups.filter(|group| labels.is_empty() || labels.matches(&group.labels));
         answer::large(turn, &app.page_of(items.collect(), next, head))

@@ -7,7 +7,6 @@ use quota_core::{
 };
 use quota_semantics::{
     Name,
-    admission::Coverage,
     group::{
         Manifest, Spec,
         extension::PREFIX,
@@ -19,7 +18,7 @@ use quota_semantics::{
 };
 
 use super::super::{answer, render};
-use crate::large::BYTES_PER_AMOUNT;
+use crate::{enforcement::Enforcement, large::BYTES_PER_AMOUNT};
 
 /// Most members that one answer lists.
 pub const MEMBERS_MAX: usize = 1000;
@@ -135,7 +134,7 @@ impl GroupWithMembers {
 pub(super) fn group(
     view: &GroupView,
     members: Option<&GroupWithMembers>,
-    coverage: &Coverage,
+    enforcement: &Enforcement,
 ) -> wire::Group {
     let record = &*view.record;
     let spec = &record.spec;
@@ -172,7 +171,7 @@ pub(super) fn group(
             members: view.members,
             namespaces: members.map(|seen| seen.members.iter().map(member).collect()),
             namespaces_omitted: members.map_or(0, GroupWithMembers::omitted),
-            conditions: conditions(view, members, coverage),
+            conditions: conditions(view, members, enforcement),
         },
         as_of: None,
         lagging: false,
@@ -267,7 +266,7 @@ pub fn guaranteed_to_others(view: &GroupView) -> ResourceList {
 pub fn conditions(
     view: &GroupView,
     members: Option<&GroupWithMembers>,
-    coverage: &Coverage,
+    enforcement: &Enforcement,
 ) -> Vec<wire::Condition> {
     let condition = |kind: &str, reason: &str, message| wire::Condition {
         r#type: kind.to_owned(),
@@ -280,8 +279,6 @@ pub fn conditions(
         let message = format!("there is no group {parent}: the group has no parent until there is");
         condition("ParentFound", "NoSuchGroup", message)
     });
-    let enforced = render::not_enforced(&view.hard, coverage)
-        .map(|message| condition("Enforced", "NotAskedAbout", message));
     let refused = not_in_force(&view.record).map(|keys| {
         let message = format!(
             "wrong, or without a place among the other groups, and so not in force: {}",
@@ -296,8 +293,9 @@ pub fn conditions(
         );
         condition("GuaranteesSeparate", "SharedNamespace", message)
     });
-    let all = [missing, refused, contended, enforced];
-    all.into_iter().flatten().collect()
+    let all = [missing, refused, contended];
+    let in_force = enforcement.conditions(&view.hard);
+    all.into_iter().flatten().chain(in_force).collect()
 }
 
 /// The annotations of a group from a cluster that are not in force; none if all are.

@@ -24,7 +24,6 @@ pub struct Status {
     stream: Arc<watch::Sender<StreamStatus>>,
     ledger: Ledger,
     publishers: Publishers,
-    max_watermark_age: Span,
 }
 
 /// The progress of the consumption of the stream.
@@ -120,7 +119,6 @@ impl Status {
             ))),
             ledger,
             publishers,
-            max_watermark_age: settings.max_watermark_age.span(),
         }
     }
 
@@ -133,7 +131,8 @@ impl Status {
     /// Whether the publisher's watermarks are required, and too old.
     fn has_old_watermark(&self, now: Timestamp) -> bool {
         let watermark = self.ledger.watermark();
-        watermark.required().is_some() && now.since(watermark.get()) > self.max_watermark_age
+        let required = watermark.required();
+        required.is_some_and(|required| now.since(watermark.get()) > required.max_age)
     }
 
     /// Whether the stream has been fully consumed once, and whether it is now.
@@ -175,7 +174,7 @@ impl Status {
                 let time = state.watermark_of(&required.source, resource);
                 let age = time.map(|time| now.since(time));
                 let is_late = match is_known {
-                    true => age.is_none_or(|age| age > self.max_watermark_age),
+                    true => age.is_none_or(|age| age > required.max_age),
                     false => time.is_none_or(|time| time <= required.since),
                 };
                 is_late.then(

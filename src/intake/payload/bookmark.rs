@@ -21,6 +21,9 @@ static WARNINGS: LogLimiter = LogLimiter::new(1);
 /// Longest identity of a cluster or a publisher, in bytes.
 const ID_MAX_BYTES: usize = 128;
 
+/// Longest reason why a kind cannot be listed, in bytes.
+const FAILING_MAX_BYTES: usize = 64;
+
 /// The part of a bookmark for one kind.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -30,6 +33,9 @@ struct Progress<'a> {
     resource_version: Option<Cow<'a, str>>,
     #[serde(default)]
     absent: bool,
+    /// Why the publisher cannot list or watch the kind.
+    #[serde(borrow)]
+    failing: Option<Cow<'a, str>>,
 }
 
 /// Reads a bookmark other than Kubernetes' own; none if it names neither a kind nor a cluster.
@@ -74,16 +80,23 @@ fn resources(reader: &Reader, field: &Field<'_>) -> Result<Vec<Watermark>, Fault
 fn watermark(reader: &Reader, resource: &str, progress: &str) -> Result<Watermark, Fault> {
     let resource = reader.resource(resource)?.name.clone();
     let progress: Progress<'_> = serde_json::from_str(progress)?;
-    let watermark = match (progress.watermark, progress.absent) {
-        (Some(watermark), _) => watermark,
-        (None, true) => Timestamp::EPOCH,
-        (None, false) => return Err(Fault::field("neither a watermark nor absent")),
+    let failing = progress.failing.as_deref().unwrap_or_default();
+    if failing.len() > FAILING_MAX_BYTES || !failing.bytes().all(|byte| byte.is_ascii_graphic()) {
+        let limit = format!("failing: at most {FAILING_MAX_BYTES} printable ASCII characters");
+        return Err(Fault::field(limit));
+    }
+    let watermark = match (progress.watermark, progress.absent, failing) {
+        (None, false, "") => {
+            return Err(Fault::field("neither a watermark, absent nor failing"));
+        }
+        (watermark, ..) => watermark.unwrap_or(Timestamp::EPOCH),
     };
     let version = progress.resource_version.as_deref().unwrap_or_default();
     Ok(Watermark {
         watermark,
         version: check::version(version)?,
         is_absent: progress.absent,
+        failing: failing.into(),
         resource,
     })
 }

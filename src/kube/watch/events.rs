@@ -241,7 +241,7 @@ impl EventMaker<'_> {
 
     /// The object of a view, with this version.
     fn object(&self, view: View, version: Sequence) -> Object {
-        Object::new(view, version, self.kube.0.ledger.coverage())
+        Object::new(view, version, self.kube.0.ledger.enforcement())
     }
 
     /// Sends the deletions of objects, until enough lines are made; answers the version up to which they are sent if

@@ -9,6 +9,7 @@ use quota_semantics::{
 };
 
 use super::*;
+use crate::enforcement::NotReported;
 
 /// Groups `g0`, `g1`, … of two namespaces each; later groups are fuller.
 struct Groups(i64);
@@ -61,6 +62,10 @@ impl QuotaSource for Groups {
 
     fn covers(&self, _: &str) -> bool {
         true
+    }
+
+    fn not_reported(&self, _: &str) -> Option<NotReported> {
+        None
     }
 
     fn visit_groups(&self, visitor: &mut dyn FnMut(&GroupView)) {

@@ -19,9 +19,6 @@ const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// The maximum delay after failures.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// Delay until the next attempt for a kind to which access is forbidden, or which is not served.
-const FORBIDDEN_WAIT: Duration = Duration::from_secs(60);
-
 /// Delay until the next attempt after an incomplete list, or an empty list that is not yet accepted.
 const DOUBT_WAIT: Duration = Duration::from_secs(60);
 
@@ -453,9 +450,6 @@ impl Machine {
             return;
         }
         match failure {
-            Failure::Status {
-                code: 403 | 404, ..
-            } => self.wait = Some(FORBIDDEN_WAIT.mul_f64(0.8 + 0.4 * jitter)),
             Failure::Status { retry_after, .. } => self.fail(*retry_after, jitter),
             // A list with a page of the wrong kind begins again.
             Failure::Unreadable(_) => {

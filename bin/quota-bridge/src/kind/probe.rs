@@ -208,6 +208,7 @@ impl Probe {
             }
             Err(failure) => {
                 metrics::error(&self.label, &failure);
+                self.shared.watermarks.failed(&self.scope, &failure.label());
                 None
             }
         }
@@ -397,10 +398,10 @@ mod tests {
         /// The watermark and the version that it stands for.
         fn watermark(&self) -> Option<(Timestamp, u64)> {
             match self.probe.shared.watermarks.progress().get("pods")? {
-                Progress::Watermark { watermark, version } => {
-                    Some((*watermark, version.parse().unwrap()))
-                }
-                Progress::Absent { .. } => panic!("absent"),
+                Progress::Watermark {
+                    watermark, version, ..
+                } => Some((*watermark, version.parse().unwrap())),
+                other => panic!("{other:?}"),
             }
         }
 

@@ -154,9 +154,7 @@ impl Task {
 
     fn failed(&mut self, failure: &Failure) {
         metrics::error(&self.label, failure);
-        if failure.code() == Some(403) {
-            self.shared.watermarks.refused(&self.scope);
-        }
+        self.shared.watermarks.failed(&self.scope, &failure.label());
         tracing::warn!(resource = self.label, %failure, "cannot list or watch");
         self.machine.failed(failure, jitter());
     }

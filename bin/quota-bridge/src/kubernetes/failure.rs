@@ -52,6 +52,19 @@ struct Details {
 }
 
 impl Failure {
+    /// The HTTP status, or the kind of failure, as in metrics.
+    #[must_use]
+    pub fn label(&self) -> String {
+        match self {
+            Self::Status { code, .. } => return code.to_string(),
+            Self::Unreachable(_) => "unreachable",
+            Self::Unreadable(_) => "unreadable",
+            Self::TooLong(_) => "too_long",
+            Self::Silent => "silent",
+        }
+        .to_owned()
+    }
+
     /// An error with its causes.
     pub(super) fn unreachable(error: &dyn Error) -> Self {
         let mut text = error.to_string();

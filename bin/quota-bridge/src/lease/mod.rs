@@ -2,11 +2,13 @@
 
 mod rules;
 
-use std::time::Instant;
+use std::{fmt, str::FromStr, sync::Arc, time::Instant};
 
 use http::Method;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use tokio::sync::{Notify, watch};
 
 use crate::{
     config,
@@ -39,6 +41,77 @@ struct Object {
     spec: Spec,
 }
 
+/// How far the history of a Lease had come: it only grows, unless the API server's history is lost.
+///
+/// If etcd is restored from a backup, versions go back, but under load they may have passed the lost ones before the
+/// bridge looks. The Lease shows it all the same: a write to it is missing that the API server has acknowledged.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Mark {
+    /// How often the Lease changed its holder.
+    transitions: u64,
+    /// When it was renewed last, by the clock of that holder.
+    renewed: String,
+}
+
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.transitions, self.renewed)
+    }
+}
+
+impl FromStr for Mark {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (transitions, renewed) = text.split_once(' ').ok_or(())?;
+        Ok(Self {
+            transitions: transitions.parse().map_err(drop)?,
+            renewed: renewed.to_owned(),
+        })
+    }
+}
+
+impl From<&Spec> for Mark {
+    fn from(spec: &Spec) -> Self {
+        Self {
+            transitions: spec.lease_transitions.unwrap_or(0),
+            renewed: spec.renew_time.clone().unwrap_or_default(),
+        }
+    }
+}
+
+/// The Lease of a leader.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Held {
+    /// The mark of the Lease before the leader took it; none: there was no Lease.
+    pub(crate) found: Option<Mark>,
+    /// The mark of the last renewal. The leader's candidate keeps it up to date.
+    pub(crate) current: Arc<Mutex<Option<Mark>>>,
+    renewals: Arc<Renewals>,
+}
+
+/// The renewals of a Lease.
+#[derive(Debug, Default)]
+struct Renewals {
+    /// Asks for one before it is due.
+    wanted: Notify,
+    /// When the last one began that succeeded.
+    begun: watch::Sender<Option<Instant>>,
+}
+
+impl Held {
+    /// Waits for a renewal that begins after this call: what was read before it is of a history that was not lost.
+    pub(crate) async fn confirm(&self) {
+        let now = Instant::now();
+        let mut begun = self.renewals.begun.subscribe();
+        self.renewals.wanted.notify_one();
+        // The sender lives as long as this does.
+        let _ = begun
+            .wait_for(|begun| begun.is_some_and(|begun| begun >= now))
+            .await;
+    }
+}
+
 /// A candidate for the Lease.
 pub(crate) struct Candidate {
     client: Client,
@@ -48,6 +121,18 @@ pub(crate) struct Candidate {
     identity: String,
     observer: Observer,
     begun: Instant,
+    held: Held,
+}
+
+/// The outcome of an attempt to take or renew the Lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Attempt {
+    /// The candidate holds the Lease; its mark before.
+    Holds(Option<Mark>),
+    /// Another holder has the Lease.
+    Other,
+    /// The candidate's last renewal is missing.
+    Lost,
 }
 
 impl Candidate {
@@ -66,6 +151,7 @@ impl Candidate {
             identity,
             observer: Observer::default(),
             begun: Instant::now(),
+            held: Held::default(),
         }
     }
 
@@ -75,14 +161,16 @@ impl Candidate {
     }
 
     /// Waits until this candidate holds the Lease.
-    pub(crate) async fn acquire(&mut self) {
+    pub(crate) async fn acquire(&mut self) -> Held {
+        self.held = Held::default();
         loop {
             match self.attempt().await {
-                Ok(true) => {
+                Ok(Attempt::Holds(found)) => {
                     tracing::info!(identity = self.identity, "holds the lease");
-                    return;
+                    self.held.found = found;
+                    return self.held.clone();
                 }
-                Ok(false) => {}
+                Ok(Attempt::Other | Attempt::Lost) => {}
                 Err(failure) => tracing::warn!(%failure, "cannot take the lease"),
             }
             tokio::time::sleep(self.config.retry.get()).await;
@@ -93,14 +181,23 @@ impl Candidate {
     pub(crate) async fn hold(&mut self, should_release: impl Fn() -> bool) {
         let mut renewed = Instant::now();
         loop {
-            tokio::time::sleep(self.config.retry.get()).await;
+            tokio::select! {
+                () = tokio::time::sleep(self.config.retry.get()) => {}
+                () = self.held.renewals.wanted.notified() => {}
+            }
             if should_release() {
                 return;
             }
             let left = self.config.renew.get().saturating_sub(renewed.elapsed());
             match tokio::time::timeout(left, self.attempt()).await {
-                Ok(Ok(true)) => renewed = Instant::now(),
-                Ok(Ok(false)) => {
+                Ok(Ok(Attempt::Holds(_))) => renewed = Instant::now(),
+                Ok(Ok(Attempt::Lost)) => {
+                    tracing::warn!(
+                        "the last renewal of the lease is missing: the API server was restored"
+                    );
+                    return;
+                }
+                Ok(Ok(Attempt::Other)) => {
                     tracing::warn!("lease held by another instance");
                     return;
                 }
@@ -118,7 +215,10 @@ impl Candidate {
     pub(crate) async fn release(&mut self) {
         let release = async {
             let lease = self.read().await?.unwrap_or_default();
-            if lease.spec.holder_identity.as_deref() != Some(&self.identity) {
+            // The next leader has to see that a renewal is missing.
+            if lease.spec.holder_identity.as_deref() != Some(&self.identity)
+                || self.misses_renewal(Some(&Mark::from(&lease.spec)))
+            {
                 return Ok(());
             }
             let spec = Spec {
@@ -138,9 +238,19 @@ impl Candidate {
         }
     }
 
-    /// Takes or renews the Lease. Returns false if another holder has it.
-    async fn attempt(&mut self) -> Result<bool, Failure> {
+    /// Whether the candidate has renewed the Lease later than this mark says.
+    fn misses_renewal(&self, found: Option<&Mark>) -> bool {
+        self.held.current.lock().as_ref() > found
+    }
+
+    /// Takes or renews the Lease.
+    async fn attempt(&mut self) -> Result<Attempt, Failure> {
+        let begun = Instant::now();
         let lease = self.read().await?;
+        let found = lease.as_ref().map(|lease| Mark::from(&lease.spec));
+        if self.misses_renewal(found.as_ref()) {
+            return Ok(Attempt::Lost);
+        }
         let now = self.begun.elapsed();
         let spec = lease.as_ref().map(|lease| &lease.spec);
         let since = self.observer.observe(spec, now);
@@ -155,7 +265,7 @@ impl Candidate {
             rest: Map::new(),
         };
         let written = match (decision, lease) {
-            (Decision::Wait, _) => return Ok(false),
+            (Decision::Wait, _) => return Ok(Attempt::Other),
             (_, None) => {
                 let metadata = json!({"name": self.config.name, "namespace": self.namespace});
                 let metadata = metadata.as_object().cloned().unwrap_or_default();
@@ -180,8 +290,11 @@ impl Candidate {
             }
         };
         // After a conflict the Lease may still be ours, since others may write its metadata: the next attempt shows it.
-        self.observer.observe(Some(&written?), self.begun.elapsed());
-        Ok(true)
+        let written = written?;
+        self.observer.observe(Some(&written), self.begun.elapsed());
+        *self.held.current.lock() = Some(Mark::from(&written));
+        self.held.renewals.begun.send_replace(Some(begun));
+        Ok(Attempt::Holds(found))
     }
 
     async fn read(&self) -> Result<Option<Object>, Failure> {
@@ -262,5 +375,43 @@ mod tests {
         world.put(LEASES, "n", lease).unwrap();
         candidate.hold(|| false).await;
         assert_eq!(renewals(), 3);
+    }
+
+    /// Versions may have passed those of the lost history since.
+    #[tokio::test]
+    async fn a_leader_whose_renewal_is_missing_gives_up_and_the_next_one_sees_it() {
+        let world = World::new();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(server::serve(listener, world.clone()));
+        let config = config::Lease {
+            name: "l".to_owned(),
+            namespace: None,
+            duration: Period::from_secs(600),
+            renew: Period::from_secs(300),
+            retry: Period::from_millis(1),
+        };
+        let client = Client::new(Access::plain(&url)).unwrap();
+        let mut candidate = Candidate::new(client, config, "n".to_owned(), "me".to_owned());
+        let first = candidate.acquire().await;
+        assert_eq!(first.found, None);
+        let renewals = || world.requests(LEASES, "Update");
+        candidate.hold(|| renewals() > 1).await;
+        let backup = world.backup();
+        let before = renewals();
+        candidate.hold(|| renewals() > before + 1).await;
+        let lost = first.current.lock().clone();
+        world.restore(backup);
+        for number in 0..99 {
+            world.create("pods", "n", &format!("p{number}"), json!({}));
+        }
+        candidate.hold(|| false).await;
+        let before = renewals();
+        candidate.release().await;
+        assert_eq!(renewals(), before, "it would hide what is missing");
+        let second = candidate.acquire().await;
+        assert!(second.found.is_some() && second.found < lost);
+        let mark = lost.unwrap();
+        assert_eq!(mark.to_string().parse(), Ok(mark));
     }
 }

@@ -16,7 +16,13 @@ use parking_lot::Mutex;
 use quota_semantics::{Span, Timestamp};
 use tokio::sync::mpsc;
 
-use crate::{bugs, line, metrics, queue::Line, watermarks::Watermarks};
+use crate::{
+    bugs,
+    lease::{Held, Mark},
+    line, metrics,
+    queue::Line,
+    watermarks::Watermarks,
+};
 use stream::{Found, PublishOutcome};
 pub use stream::{Stream, StreamError, Unfit};
 use verdict::{MessageId, Verdict, refused};
@@ -83,10 +89,10 @@ struct Inner {
     published: u64,
 }
 
-/// The progress of replacing the objects of another cluster by those of this one.
+/// The progress of replacing the objects of another cluster, or of a lost history, by those of this one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Adoption {
-    /// The subject held no other cluster's objects.
+    /// The subject held no other objects.
     #[default]
     None,
     /// Not every kind was listed yet.
@@ -118,8 +124,8 @@ impl Status {
         }
     }
 
-    /// Whether the subject held the objects of another cluster when it was taken over. Versions of different clusters
-    /// are not comparable, so each kind must be listed with a reset.
+    /// Whether the subject held the objects of another cluster, or of a history that the cluster has lost, when it was
+    /// taken over. Their versions are not comparable, so each kind must be listed with a reset.
     #[must_use]
     pub fn adopts(&self) -> bool {
         self.inner.lock().adoption != Adoption::None
@@ -158,6 +164,8 @@ pub struct Identity {
     pub cluster_uid: String,
     /// Whether the objects of another cluster on the subject may be replaced.
     pub adopt_cluster: bool,
+    /// The Lease of this publisher; none if there is none.
+    pub(crate) lease: Option<Held>,
 }
 
 /// Publishes the queued lines.
@@ -173,6 +181,8 @@ pub struct Publisher {
     /// The cluster that is being replaced. Messages name this cluster until every kind was listed: a bridge that takes
     /// over before that must begin again.
     replaced: Option<String>,
+    /// The mark of the Lease in the history that was lost, in messages for as long as `replaced` would be.
+    lost: Option<Mark>,
     /// The watermarks, which are withdrawn when messages of the stream are lost.
     watermarks: Watermarks,
     /// Requests a relist of all kinds.
@@ -197,6 +207,7 @@ impl Publisher {
             expected: 0,
             clock_compared: None,
             replaced: None,
+            lost: None,
             watermarks,
             relist: Box::new(relist),
         }
@@ -266,9 +277,11 @@ impl Publisher {
                 Err(unfit) => return Err(unfit.into()),
             };
             self.replaced = self.other_cluster(last.as_ref())?;
-            self.status.inner.lock().adoption = match self.replaced {
-                Some(_) => Adoption::Listing,
-                None => Adoption::None,
+            self.lost = self.lost_history(last.as_ref());
+            let is_other = self.replaced.is_some() || self.lost.is_some();
+            self.status.inner.lock().adoption = match is_other {
+                true => Adoption::Listing,
+                false => Adoption::None,
             };
             self.expected = last.map_or(0, |found| found.last.sequence);
             let none = BTreeMap::new();
@@ -295,6 +308,19 @@ impl Publisher {
         }
     }
 
+    /// The mark that the last publisher's Lease had, if the Lease had not come that far when this publisher took it: the
+    /// cluster has lost the history in between.
+    fn lost_history(&self, last: Option<&Found>) -> Option<Mark> {
+        let lease = self.identity.lease.as_ref()?;
+        let mark = last.and_then(|found| found.mark.clone());
+        let lost = mark.filter(|mark| lease.found.as_ref() < Some(mark))?;
+        tracing::warn!(
+            %lost,
+            "the lease lacks renewals of the last publisher: the API server was restored, and everything is listed again"
+        );
+        Some(lost)
+    }
+
     /// Publishes a message, however long that takes. Returns false if the messages before it are gone from the stream: the
     /// message is dropped with them, since it may hold the end of a relist or watermarks, and all else is listed again.
     async fn publish(&mut self, message: Vec<u8>) -> Result<bool, Ended> {
@@ -305,15 +331,23 @@ impl Publisher {
         let id = MessageId { instance, number };
         let payload = bytes::Bytes::from(message);
         if self.status.inner.lock().adoption == Adoption::Complete {
-            self.replaced = None;
+            (self.replaced, self.lost) = (None, None);
         }
         let cluster_uid = self.replaced.as_ref().unwrap_or(&self.identity.cluster_uid);
+        let lease = self.identity.lease.as_ref();
+        let mark = self
+            .lost
+            .clone()
+            .or_else(|| lease.and_then(|lease| lease.current.lock().clone()));
         let mut waits = Waits::new();
         let begun = Instant::now();
         loop {
-            let answer = self
-                .stream
-                .publish(&id, self.expected, cluster_uid, payload.clone());
+            let answer = self.stream.publish(
+                &id,
+                self.expected,
+                (cluster_uid, mark.as_ref()),
+                payload.clone(),
+            );
             match answer.await {
                 PublishOutcome::Stored(sequence) => {
                     self.expected = bugs::expected(self.expected, sequence);

@@ -11,7 +11,7 @@ use quota_semantics::Timestamp;
 use serde::Deserialize;
 
 use super::verdict::{Last, MessageId};
-use crate::line;
+use crate::{lease::Mark, line};
 
 /// The maximum size of a message's headers, in bytes.
 const HEADERS_BYTES: usize = 4096;
@@ -31,6 +31,9 @@ const WRONG_LAST_SEQUENCE: [u64; 2] = [10_071, 10_164];
 
 /// The header that names the cluster whose objects a message holds.
 const CLUSTER_UID: &str = "Quota-Cluster-Uid";
+
+/// The header with the mark of the publisher's Lease.
+const LEASE: &str = "Quota-Lease";
 
 /// Servers before this version support streams with replicas, but accept two messages with the same expected sequence.
 const REPLICAS_SINCE: (u64, u64) = (2, 10);
@@ -73,6 +76,8 @@ pub enum StreamError {
 pub(super) struct Found {
     pub(super) last: Last,
     pub(super) cluster_uid: Option<String>,
+    /// The mark of the Lease of the message's publisher.
+    pub(super) mark: Option<Mark>,
     /// The time at which the server stored the message.
     pub(super) time: Timestamp,
 }
@@ -161,6 +166,7 @@ impl Stream {
                         id,
                     },
                     cluster_uid: header(CLUSTER_UID).map(str::to_owned),
+                    mark: header(LEASE).and_then(|mark| mark.parse().ok()),
                     time: Timestamp::from_nanoseconds(i64::try_from(time).unwrap_or(i64::MAX)),
                 }))
             }
@@ -207,7 +213,7 @@ impl Stream {
         &self,
         id: &MessageId,
         expected: u64,
-        cluster_uid: &str,
+        (cluster_uid, mark): (&str, Option<&Mark>),
         payload: Bytes,
     ) -> PublishOutcome {
         let mut headers = HeaderMap::new();
@@ -215,6 +221,9 @@ impl Stream {
         headers.insert("Nats-Expected-Stream", self.name.as_str());
         headers.insert("Nats-Expected-Last-Subject-Sequence", expected.to_string());
         headers.insert(CLUSTER_UID, cluster_uid);
+        if let Some(mark) = mark {
+            headers.insert(LEASE, mark.to_string());
+        }
         let request = Request::new()
             .headers(headers)
             .payload(payload)

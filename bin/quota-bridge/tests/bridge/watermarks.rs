@@ -10,8 +10,9 @@ use serde_json::{Value, json};
 
 use super::{
     process::Program,
-    scene::{Scene, daemon, pod, quota, until_ready},
+    scene::{Scene, ask, daemon, get, pod, quota, until_ready},
     until,
+    world::{Fault, Request},
 };
 
 /// All lines of the stream, in order.
@@ -263,4 +264,39 @@ fn a_clock_that_is_an_hour_off_makes_no_wrong_watermarks() {
         assert!(later < now(), "{later} has not come yet");
         scene.settle();
     }
+}
+
+/// Otherwise the limit would be lost without a word: reservations end, and nobody reports the objects.
+#[test]
+fn a_quota_says_which_of_its_kinds_may_not_be_listed() {
+    let scene = Scene::with_daemon(&["--nats.watermark=bridge"]);
+    for request in [Request::List, Request::WatchList] {
+        scene
+            .world
+            .plan("secrets", request, Fault::Status(403, 0), 4);
+    }
+    let limits = quota(json!({"count/secrets": "9", "count/configmaps": "9"}));
+    scene
+        .world
+        .create("resourcequotas", "team-b", "secrets", limits);
+    let bridge = scene.bridge(&[]);
+    let url = scene.quotad.url("api");
+    let conditions = || {
+        let path = format!("{url}/api/v1/namespaces/team-b/resourcequotas/secrets");
+        let quota: Value = serde_json::from_str(&ask(&path).1).ok()?;
+        quota["status"].get("hard")?;
+        Some(quota["status"]["conditions"].to_string())
+    };
+    until("the condition", || {
+        let text = conditions()?;
+        (text.contains("NotReported") && text.contains("403") && !text.contains("configmaps"))
+            .then_some(())
+    });
+    let status = get(&format!("{url}/v1/status"));
+    assert!(status.contains("403"), "{status}");
+    let metrics = get(&format!("{}/metrics", scene.quotad.url("admin")));
+    let named = "quota_ledger_kind_not_reported{resource=\"secrets\",reason=\"403\"} 1";
+    assert!(metrics.contains(named), "{metrics}");
+    until("no condition", || (conditions()? == "null").then_some(()));
+    until_ready(&bridge);
 }

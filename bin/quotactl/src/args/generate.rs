@@ -179,6 +179,10 @@ pub(crate) struct Bridge {
     /// Workloads that are charged for their pods, as in admission.charge.
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     pub(crate) charge: Vec<GroupResource>,
+    /// Quotas and groups whose number of other kinds is limited, as files or directories; - is standard input. These kinds
+    /// are added to those of --count.
+    #[arg(short = 'f', long = "filename", value_name = "FILE")]
+    pub(crate) filenames: Vec<PathBuf>,
     /// The ValidatingWebhookConfiguration whose rules the bridge maintains, as in its key webhook.rules.
     #[arg(long, value_name = "NAME")]
     pub(crate) webhook: Option<String>,

@@ -3,14 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use quota_semantics::{
+    admission::counted_kind,
     group::manifest::{GROUP, PLURAL},
-    object::MEASURED,
+    object::{GroupResource, MEASURED, is_ignored},
+    syntax,
 };
 use serde_json::{Value, json};
 
 use crate::{
     args::Bridge,
     failure::Outcome,
+    manifest::{self, Document},
     output::{Output, yaml},
 };
 
@@ -18,15 +21,33 @@ use crate::{
 const QUOTAS: (&str, &str) = ("", "resourcequotas");
 
 pub(super) fn run(wanted: &Bridge, output: &Output) -> Outcome {
-    let list = manifests(wanted);
+    let list = manifests(wanted)?;
     if output.is_structured() {
         return output.value(&list);
     }
     output.line(yaml(&list)?.trim_end())
 }
 
+/// The kinds whose number quotas and groups limit. Names that no kind can have are left out.
+fn limited(documents: &[Document]) -> BTreeSet<GroupResource> {
+    let hard = documents.iter().flat_map(|document| {
+        let places = ["/spec/hard", "/spec/quota/hard", "/hard"];
+        places
+            .into_iter()
+            .filter_map(|place| document.value.pointer(place)?.as_object())
+    });
+    let kinds = hard.flat_map(|hard| hard.keys().filter_map(|limit| counted_kind(limit)));
+    kinds
+        .filter(|kind| !is_ignored(kind) && syntax::subdomain(&kind.to_string()).is_empty())
+        .collect()
+}
+
 /// A List of all manifests.
-pub(super) fn manifests(wanted: &Bridge) -> Value {
+pub(super) fn manifests(wanted: &Bridge) -> Outcome<Value> {
+    let limited = match &*wanted.filenames {
+        [] => BTreeSet::new(),
+        files => limited(&manifest::load(files)?),
+    };
     let Bridge {
         namespace,
         name,
@@ -60,12 +81,12 @@ pub(super) fn manifests(wanted: &Bridge) -> Value {
         true => {
             of_cluster.push(json!({ "apiGroups": [""], "resources": ["namespaces"], "verbs": ["list", "watch"] }));
             of_cluster.extend(groups(wanted.status));
-            of_cluster.extend(objects(wanted));
+            of_cluster.extend(objects(wanted, &limited));
         }
         false => {
             for namespace in namespaces {
                 let metadata = json!({ "name": name, "namespace": namespace });
-                grant("Role", metadata, json!(objects(wanted)));
+                grant("Role", metadata, json!(objects(wanted, &limited)));
             }
         }
     }
@@ -86,7 +107,7 @@ pub(super) fn manifests(wanted: &Bridge) -> Value {
         "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": lease },
         "subjects": account,
     }));
-    json!({ "apiVersion": "v1", "kind": "List", "items": items })
+    Ok(json!({ "apiVersion": "v1", "kind": "List", "items": items }))
 }
 
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
@@ -116,8 +137,8 @@ fn groups(writes_status: bool) -> Vec<Value> {
 }
 
 /// The rules for the counted kinds, one per API group.
-fn objects(wanted: &Bridge) -> Vec<Value> {
-    let more = wanted.count.iter().chain(&wanted.charge);
+fn objects(wanted: &Bridge, limited: &BTreeSet<GroupResource>) -> Vec<Value> {
+    let more = wanted.count.iter().chain(&wanted.charge).chain(limited);
     let more = more.map(|kind| (&*kind.group, &*kind.resource));
     let mut groups = BTreeMap::<&str, BTreeSet<&str>>::new();
     for (group, resource) in MEASURED.into_iter().chain([QUOTAS]).chain(more) {

@@ -163,7 +163,7 @@ fn certificates_are_made_once_and_can_be_used() {
 #[test]
 fn the_bridge_may_see_what_is_counted_and_nothing_else() {
     let bridge = |line: &str| match generate(line) {
-        Generate::Bridge(wanted) => bridge::manifests(&wanted)["items"].clone(),
+        Generate::Bridge(wanted) => bridge::manifests(&wanted).unwrap()["items"].clone(),
         other => panic!("{other:?}"),
     };
     let items = bridge("bridge --count configmaps,widgets.example.com --charge deployments.apps");
@@ -205,6 +205,22 @@ fn the_bridge_may_see_what_is_counted_and_nothing_else() {
         }
     }
     assert_eq!(items[3]["metadata"]["namespace"], "quota-system");
+
+    // The same for the kinds that quotas and groups name, if there can be such kinds.
+    let dir = TempDir::new().unwrap();
+    let quotas = dir.path().join("quotas.yaml");
+    let text = r#"
+apiVersion: v1
+kind: List
+items:
+- {kind: ResourceQuota, spec: {hard: {pods: 4, configmaps: 1, requests.cpu: 2, count/events: 1}}}
+- {kind: ClusterResourceQuota, spec: {quota: {hard: {count/widgets.example.com: 2, count/Deployments.apps: 1}}}}
+---
+{kind: Group, hard: {count/deployments.apps: 1}}
+"#;
+    fs::write(&quotas, text).unwrap();
+    let named = bridge(&format!("bridge -f {}", quotas.display()));
+    assert_eq!(named, items);
 
     let webhook = bridge("bridge --webhook quota-ledger");
     let rules = webhook[1]["rules"].as_array().unwrap();

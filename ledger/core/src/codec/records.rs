@@ -149,7 +149,8 @@ record!(Watermark {
     resource,
     watermark,
     version,
-    is_absent
+    is_absent,
+    failing
 });
 record!(PodTraits {
     best_effort,

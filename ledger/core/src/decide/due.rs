@@ -7,7 +7,6 @@ use crate::{
 };
 use planted::Bug;
 use quota_semantics::{Name, Span, Timestamp};
-use std::collections::BTreeMap;
 
 /// Bounds the bytes of ended reservations when they exceed the limit: from then on each principal has its share, and
 /// of that each namespace. Before, they are forgotten in the order in which they ended, as in the first ledgers.
@@ -18,23 +17,32 @@ pub fn bound_ended(state: &State, bounds: &Bounds) -> Option<Event> {
     is_needed.then_some(Event::EndedBounded { bytes })
 }
 
-/// The times up to which the sources have been consumed.
-struct Consumed<'a> {
-    /// For most kinds.
-    watermark: Timestamp,
-    /// For the kinds that are known to be behind.
-    behind: BTreeMap<&'a Name, Timestamp>,
+/// How far the sources have been consumed.
+#[derive(Clone, Copy, Debug)]
+pub struct Consumed<'a> {
+    /// All events of most kinds have been consumed up to this time.
+    pub watermark: Timestamp,
+    /// The source that reports a watermark of each kind. None: `watermark` holds for all kinds.
+    pub publisher: Option<&'a Name>,
 }
 
-impl<'a> Consumed<'a> {
-    fn new(state: &'a State, watermark: Timestamp, max_hold: Span) -> Self {
-        let behind = state.kinds_behind(watermark, watermark.minus(max_hold));
-        Self { watermark, behind }
+impl From<Timestamp> for Consumed<'_> {
+    fn from(watermark: Timestamp) -> Self {
+        Self {
+            watermark,
+            publisher: None,
+        }
     }
+}
 
-    fn of(&self, resource: &Name) -> Timestamp {
-        let own = self.behind.get(resource).copied();
-        own.unwrap_or(self.watermark)
+impl Consumed<'_> {
+    /// The time up to which all events of a kind have been consumed; the epoch: unknown.
+    fn of(&self, state: &State, resource: &Name) -> Timestamp {
+        let Some(publisher) = self.publisher else {
+            return self.watermark;
+        };
+        let own = state.watermark_of(publisher, resource);
+        own.unwrap_or(Timestamp::EPOCH).min(self.watermark)
     }
 }
 
@@ -53,39 +61,36 @@ impl ExpiryCursor {
 
 /// The events that are due at `now`: they come before any other decision.
 ///
-/// A reservation ends when both its expiration and `watermark`, the time up to which all sources have been consumed,
-/// have passed: an object that was created in time keeps its place while its event is on the way. If the source has
-/// reported less of the object's kind, the watermark of that kind has to pass, too, unless it is `max_hold` behind.
+/// A reservation ends when both its expiration and the time up to which the events of its kind have been `consumed` have
+/// passed: an object that was created in time keeps its place while its event is on the way, or if nobody reports its kind.
 /// `max_hold` after its expiration a reservation ends in any case. Objects lapse at `now`, and overrides end.
-pub fn due(
-    state: &State,
+pub fn due<'a>(
+    state: &'a State,
     now: Timestamp,
-    watermark: Timestamp,
+    consumed: impl Into<Consumed<'a>>,
     max_hold: Span,
-) -> impl Iterator<Item = Event> {
+) -> impl Iterator<Item = Event> + 'a {
     let cursor = ExpiryCursor::default();
-    due_after(state, now, watermark, max_hold, (cursor, usize::MAX)).0
+    due_after(state, now, consumed.into(), max_hold, (cursor, usize::MAX)).0
 }
 
 /// As [`due`], but looks at no more than `most` expired reservations behind a cursor. Returns the next cursor, too.
-pub fn due_after(
-    state: &State,
+pub fn due_after<'a>(
+    state: &'a State,
     now: Timestamp,
-    watermark: Timestamp,
+    consumed: Consumed<'a>,
     max_hold: Span,
     (cursor, most): (ExpiryCursor, usize),
-) -> (impl Iterator<Item = Event>, ExpiryCursor) {
-    let watermark = match planted::is(Bug::BlindExpiry) {
-        true => now,
-        false => watermark,
+) -> (impl Iterator<Item = Event> + 'a, ExpiryCursor) {
+    let consumed = match planted::is(Bug::BlindExpiry) {
+        true => now.into(),
+        false => consumed,
     };
     let latest = now.minus(max_hold);
-    let mut expiring = state.expiring(cursor.0, now.min(watermark).max(latest));
-    let (mut expired, mut last, mut consumed) = (Vec::new(), None, None);
+    let mut expiring = state.expiring(cursor.0, now.min(consumed.watermark).max(latest));
+    let (mut expired, mut last) = (Vec::new(), None);
     for (expiry, reservation) in expiring.by_ref().take(most) {
-        // Nearly always nothing is expiring.
-        let consumed = consumed.get_or_insert_with(|| Consumed::new(state, watermark, max_hold));
-        if reservation.expiration <= consumed.of(&reservation.resource).max(latest) {
+        if reservation.expiration <= consumed.of(state, &reservation.resource).max(latest) {
             expired.push(Event::ReservationExpired {
                 uid: reservation.uid.clone(),
                 namespace: reservation.namespace.clone(),
@@ -107,20 +112,17 @@ pub fn due_after(
     (overrides.chain(expired).chain(lapsed), next)
 }
 
-/// Whether reservations end at `now` only because of `max_hold`: `watermark` has not passed their expirations. Looks at
-/// no more than `most`.
+/// Whether reservations end at `now` only because of `max_hold`: what was `consumed` has not passed their expirations.
+/// Looks at no more than `most`.
 #[must_use]
 pub fn held_too_long(
     state: &State,
     now: Timestamp,
-    watermark: Timestamp,
+    consumed: Consumed<'_>,
     max_hold: Span,
     most: usize,
 ) -> bool {
-    let mut consumed = None;
     let mut expired = state.expiring(None, now.minus(max_hold)).take(most);
-    expired.any(|(_, reservation)| {
-        let consumed = consumed.get_or_insert_with(|| Consumed::new(state, watermark, max_hold));
-        reservation.expiration > consumed.of(&reservation.resource)
-    })
+    expired
+        .any(|(_, reservation)| reservation.expiration > consumed.of(state, &reservation.resource))
 }

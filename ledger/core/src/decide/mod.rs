@@ -33,7 +33,7 @@ pub use bounds::Bounds;
 pub(crate) use bounds::RELISTS_MAX;
 pub use charging::{is_charging, set_charging, set_object_labels};
 pub use correct::{ComparedRecord, Comparison, Repair, Repaired, compare, repair};
-pub use due::{ExpiryCursor, bound_ended, due, due_after, held_too_long};
+pub use due::{Consumed, ExpiryCursor, bound_ended, due, due_after, held_too_long};
 pub use group::{GroupBounds, GroupChange, delete_group, set_group};
 pub use lifecycle::{commit, extend, fail, is_reserved, release, revocable};
 pub use observe::{

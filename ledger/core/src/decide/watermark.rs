@@ -47,10 +47,18 @@ pub(crate) fn advance_watermarks(
             .and_then(|place| recorded.get(place))
             .filter(|_| !is_other_cluster);
         let is_news = before.is_none_or(|before| {
-            before.reported.watermark < watermark || before.reported.is_absent != reported.is_absent
+            let before = &before.reported;
+            before.watermark < watermark
+                || before.is_absent != reported.is_absent
+                || before.failing != reported.failing
+        });
+        // A source that cannot list a kind may not know its own last watermark.
+        let kept = before.map(|before| &before.reported).filter(|before| {
+            !before.is_absent && !reported.is_absent && watermark < before.watermark
         });
         is_news.then(|| Watermark {
-            watermark,
+            watermark: kept.map_or(watermark, |before| before.watermark),
+            version: kept.map_or(reported.version, |before| before.version),
             ..reported.clone()
         })
     });
@@ -63,4 +71,58 @@ pub(crate) fn advance_watermarks(
             resources,
         }))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{Actor, Entry};
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_nanoseconds(seconds * 1_000_000_000)
+    }
+
+    fn report(seconds: i64, is_absent: bool, failing: &str) -> Watermark {
+        Watermark {
+            resource: "pods".into(),
+            watermark: at(seconds),
+            version: u64::try_from(seconds).unwrap(),
+            is_absent,
+            failing: failing.into(),
+        }
+    }
+
+    /// Each report is an entry, so none is recorded twice.
+    #[test]
+    fn a_failing_kind_is_recorded_when_that_begins_and_ends_and_keeps_its_watermark() {
+        let (mut state, source) = (State::default(), Name::from("bridge"));
+        let mut reports = |reported: Watermark| {
+            let bookmark = Bookmark {
+                resources: vec![reported],
+                ..Bookmark::default()
+            };
+            let event = advance_watermarks(&state, &source, &bookmark, at(100))?;
+            state.apply(&Entry {
+                sequence: state.head().sequence + 1,
+                time: at(100),
+                actor: Actor::named("bridge"),
+                event,
+            });
+            state.watermarks("bridge").next().map(|view| view.reported)
+        };
+        let failing = report(0, false, "403");
+        assert_eq!(reports(failing.clone()), Some(failing.clone()));
+        assert_eq!(reports(failing.clone()), None);
+        assert_eq!(reports(report(10, false, "")), Some(report(10, false, "")));
+        assert_eq!(reports(failing.clone()), Some(report(10, false, "403")));
+        assert_eq!(
+            reports(report(10, false, "500")),
+            Some(report(10, false, "500"))
+        );
+        assert_eq!(reports(report(11, false, "")), Some(report(11, false, "")));
+        let absent = reports(report(0, true, "")).unwrap();
+        assert_eq!((absent.watermark, absent.is_absent), (at(100), true));
+        // What it says of a kind that comes back is not what it said of the kind before.
+        assert_eq!(reports(failing.clone()), Some(failing));
+    }
 }

@@ -32,4 +32,7 @@ pub struct Watermark {
     /// Whether the cluster does not have the kind, so that there is nothing to report.
     #[serde(rename = "absent")]
     pub is_absent: bool,
+    /// Why the source cannot list or watch the kind, as in `403`; empty: it can.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub failing: Name,
 }

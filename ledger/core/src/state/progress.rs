@@ -24,7 +24,7 @@ struct OfSource {
     kinds: BTreeMap<Name, OfKind>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct OfKind {
     /// The epoch stands for unknown.
     watermark: Timestamp,
@@ -32,6 +32,8 @@ struct OfKind {
     is_absent: bool,
     /// Whether all objects have been listed since the last loss.
     is_listed: bool,
+    /// Why the source cannot list or watch the kind; empty: it can.
+    failing: Name,
 }
 
 record!(Progress { sources });
@@ -40,13 +42,32 @@ record!(OfKind {
     watermark,
     version,
     is_absent,
-    is_listed
+    is_listed,
+    failing
 });
 
 impl OfKind {
     /// Whether the watermark counts. After a loss it does not count until the kind is listed.
     fn counts(&self) -> bool {
         self.watermark > Timestamp::EPOCH && (self.is_absent || self.is_listed)
+    }
+
+    fn view(&self, resource: &Name) -> WatermarkView {
+        WatermarkView {
+            reported: Watermark {
+                resource: resource.clone(),
+                watermark: self.watermark,
+                version: self.version,
+                is_absent: self.is_absent,
+                failing: self.failing.clone(),
+            },
+            counts: self.counts(),
+        }
+    }
+
+    /// Whether the source lists the kind, or has done so.
+    fn is_there(&self) -> bool {
+        !self.is_absent && (self.watermark > Timestamp::EPOCH || self.is_listed)
     }
 }
 
@@ -72,6 +93,7 @@ impl Progress {
                     is_absent: reported.is_absent,
                     // A kind that is created again has to be listed again.
                     is_listed: kind.is_listed && !reported.is_absent,
+                    failing: reported.failing.clone(),
                 };
             }
         }
@@ -97,8 +119,8 @@ impl Progress {
         fits.then(|| kinds.entry(resource.clone()).or_default())
     }
 
-    fn of(&self, source: &str, resource: &str) -> Option<OfKind> {
-        self.sources.get(source)?.kinds.get(resource).copied()
+    fn of(&self, source: &str, resource: &str) -> Option<&OfKind> {
+        self.sources.get(source)?.kinds.get(resource)
     }
 }
 
@@ -128,15 +150,14 @@ impl State {
     pub fn watermarks(&self, source: &str) -> impl Iterator<Item = WatermarkView> {
         let source = self.progress.sources.get(source);
         let kinds = source.into_iter().flat_map(|source| &source.kinds);
-        kinds.map(|(resource, kind)| WatermarkView {
-            reported: Watermark {
-                resource: resource.clone(),
-                watermark: kind.watermark,
-                version: kind.version,
-                is_absent: kind.is_absent,
-            },
-            counts: kind.counts(),
-        })
+        kinds.map(|(resource, kind)| kind.view(resource))
+    }
+
+    /// How far a source has reported a kind; none: not at all.
+    #[must_use]
+    pub fn report(&self, source: &str, resource: &Name) -> Option<WatermarkView> {
+        let kind = self.progress.of(source, resource)?;
+        Some(kind.view(resource))
     }
 
     /// The scopes of a source whose recorded objects are right only when the source has listed them again.
@@ -152,7 +173,7 @@ impl State {
             .filter(|kinds| !kinds.is_empty());
         let is_awaited = move |kind: &Name| {
             self.charging().contains(kind)
-                || kinds.is_none_or(|kinds| kinds.get(kind).is_some_and(|kind| !kind.is_absent))
+                || kinds.is_none_or(|kinds| kinds.get(kind).is_some_and(OfKind::is_there))
         };
         let resets = self.version_resets().iter();
         resets.filter(move |scope| scope.source == *source && is_awaited(&scope.resource))
@@ -170,35 +191,6 @@ impl State {
     pub fn watermark_of(&self, source: &str, resource: &str) -> Option<Timestamp> {
         let kind = self.progress.of(source, resource)?;
         kind.counts().then_some(kind.watermark)
-    }
-
-    /// The kinds whose own watermark is behind this one, which sources determined by other kinds, each with its oldest
-    /// watermark. A source of which no watermark has reached it did not determine it: it may report nothing any more. Nor
-    /// does a kind count whose watermark is older than `oldest`, or unknown: the source may have ceased to watch it.
-    pub(crate) fn kinds_behind(
-        &self,
-        watermark: Timestamp,
-        oldest: Timestamp,
-    ) -> BTreeMap<&Name, Timestamp> {
-        let is_there = |source: &&OfSource| {
-            source
-                .kinds
-                .values()
-                .any(|kind| kind.watermark >= watermark)
-        };
-        let sources = self.progress.sources.values().filter(is_there);
-        let is_behind = |kind: &OfKind| {
-            let is_known = kind.watermark > Timestamp::EPOCH && !kind.is_absent;
-            is_known && (oldest..watermark).contains(&kind.watermark)
-        };
-        let mut behind = BTreeMap::new();
-        for (resource, kind) in sources.flat_map(|source| &source.kinds) {
-            if is_behind(kind) {
-                let least = behind.entry(resource).or_insert(kind.watermark);
-                *least = kind.watermark.min(*least);
-            }
-        }
-        behind
     }
 
     /// The lowest watermark of these kinds. None: one of them is unknown.

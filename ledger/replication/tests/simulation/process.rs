@@ -155,7 +155,7 @@ impl Process {
         if self.held.is_none() {
             let policy = &self.policy;
             self.group_commit
-                .record_due(&mut self.state, wall, Timestamp::MAX, policy);
+                .record_due(&mut self.state, wall, Timestamp::MAX.into(), policy);
         }
         while let Some(job) = self.queue.pop_front() {
             let mut transaction = self.group_commit.transaction(&mut self.state, wall);

@@ -168,6 +168,7 @@ fn only_kinds_that_the_source_lists_are_awaited_after_a_new_label() {
         watermark: at(1),
         version: 1,
         is_absent,
+        failing: Name::default(),
     };
     let watermarks = Watermarks {
         source: "stream".into(),

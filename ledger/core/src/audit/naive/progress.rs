@@ -151,6 +151,7 @@ mod tests {
                 watermark: Timestamp::from_nanoseconds(1),
                 version: 1,
                 is_absent: true,
+                failing: Name::default(),
             };
             Event::WatermarksAdvanced(Box::new(Watermarks {
                 source: "nats".into(),

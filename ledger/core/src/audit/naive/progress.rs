@@ -102,7 +102,8 @@ impl Progress {
         let gone = self.absent.get(key).copied().unwrap_or(0).max(lost);
         let is_listed = self.listed.get(key).is_some_and(|listed| *listed > gone);
         // An entry that names another cluster also marks the loss, so the entry itself counts.
-        (at >= lost && (is_absent || is_listed)).then_some(watermark)
+        let is_known = watermark > Timestamp::EPOCH;
+        (is_known && at >= lost && (is_absent || is_listed)).then_some(watermark)
     }
 
     /// Lists where a state differs from the naive fold.

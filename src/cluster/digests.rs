@@ -103,7 +103,7 @@ impl Cluster {
     pub(super) async fn compare_digests(self) {
         let settings = &self.0.settings;
         let Some(marked) = self.0.replica.mark(settings.digest_interval.span()) else {
-            return;
+            return std::future::pending().await;
         };
         tokio::join!(self.take_digests(marked), self.compare_with_others());
     }
@@ -111,7 +111,11 @@ impl Cluster {
     async fn take_digests(&self, mut marked: mpsc::Receiver<Marked>) {
         while let Some(Marked { sequence, image }) = marked.recv().await {
             let digest = tokio::task::spawn_blocking(move || image.digest()).await;
-            let Ok(digest) = digest else { return };
+            let digest = match digest {
+                Ok(digest) => digest,
+                Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+                Err(_) => return,
+            };
             self.0.digests.keep(StateDigest {
                 sequence,
                 digest: Hash::from_bytes(digest).to_string(),

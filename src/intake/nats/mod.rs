@@ -299,8 +299,8 @@ impl Intake {
                 Ended::Renewed | Ended::Changed | Ended::Incomplete => {
                     tracing::info!(stream = %self.source, "{ended}; starting over");
                 }
-                // Another server would find the same.
-                Ended::Missing(_) | Ended::Retention(..) => {
+                // Another server would say the same.
+                Ended::Retention(..) => {
                     tracing::warn!(stream = %self.source, "{ended}; trying again in {wait:?}");
                 }
                 ended => {

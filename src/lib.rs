@@ -38,7 +38,7 @@ pub mod server;
 mod supervisor;
 mod ui;
 pub mod unread;
-mod watches;
+pub mod watches;
 mod whole_body;
 pub mod writer;
 

@@ -237,7 +237,7 @@ pub struct CommittedBatch<A> {
 mod tests {
     use super::*;
     use quota_core::event::{Event, Reservation, Watermark, Watermarks};
-    use quota_semantics::{Span, object::Footprint, uid::Uid};
+    use quota_semantics::{Name, Span, object::Footprint, uid::Uid};
 
     /// A journal that accepts batches while it has room, and records the calls.
     #[derive(Default)]

@@ -28,11 +28,7 @@ pub(super) struct ChosenGroups {
 
 impl ChosenGroups {
     /// Chooses whole groups without their namespaces, the fullest first, while they have at most `most` series together.
-    pub(super) fn new(
-        source: &dyn QuotaSource,
-        most: usize,
-        kinds: &mut NotReportedKinds,
-    ) -> Self {
+    pub(super) fn new(source: &dyn QuotaSource, most: usize, kinds: &mut NotReportedKinds) -> Self {
         let (mut candidates, mut members) = (Vec::new(), Vec::new());
         source.visit_groups(&mut |view| {
             kinds.note(source, view.figures.iter().map(|limit| &limit.figure));

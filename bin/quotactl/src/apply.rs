@@ -209,14 +209,14 @@ fn found<T>(answer: Outcome<T>) -> Outcome<Option<T>> {
 
 /// A line for each limit that is below what is used and reserved.
 fn exceeded(limits: &ResourceList, used: &ResourceList, reserved: &ResourceList) -> Vec<String> {
-    let line = |(resource, hard): (&_, &_)| {
+    let lines = limits.iter().filter_map(|(resource, hard)| {
         let (used, reserved) = (used.get(resource), reserved.get(resource));
         (sum((used, reserved)) > *hard).then(|| {
             let [hard, used, reserved] = [Some(hard), used, reserved].map(|amount| beside(amount, hard));
             format!("the new limit of {resource}, {hard}, is below what is taken: {used} used + {reserved} reserved")
         })
-    };
-    limits.iter().filter_map(line).collect()
+    });
+    lines.collect()
 }
 
 /// Differences in the fields of a manifest: the field, and its value before and after.

@@ -85,7 +85,7 @@ impl QuotaSource for Groups {
 fn rendered(groups: i64, most: usize) -> String {
     let mut text = String::new();
     let source = Groups(groups);
-    let chosen = ChosenGroups::new(&source, most);
+    let chosen = ChosenGroups::new(&source, most, &mut NotReportedKinds::default());
     render(&mut text, &source, &chosen, chosen.left);
     text
 }

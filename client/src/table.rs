@@ -269,7 +269,7 @@ mod tests {
             let [amount, limit] = [amount, limit].map(|text| text.parse::<Quantity>().unwrap());
             assert_eq!(beside(Some(&amount), &limit), shown);
             let list = |amount: &Quantity| {
-                [("memory".parse().unwrap(), amount.clone())]
+                [("memory".into(), amount.clone())]
                     .into_iter()
                     .collect()
             };

@@ -29,6 +29,52 @@ pub(crate) fn ask(
     serde_json::from_str(&answer).unwrap_or_else(|_| panic!("{answer}"))
 }
 
+#[test]
+fn yaml_is_what_kubectl_makes_of_it_at_every_door() {
+    let server = Server::start();
+    let text = |name: &str| {
+        format!(
+            "apiVersion: v1\nkind: ResourceQuota\nmetadata: {{name: {name}}}\n\
+             spec: {{hard: {{pods: 010, requests.cpu: 0777, services: \"010\", limits.cpu: }}}}\n"
+        )
+    };
+    let expected = json!({"pods": "8", "requests.cpu": "511", "services": "10"});
+    let yaml = [("content-type", "application/yaml")];
+    let apply = [("content-type", "application/apply-patch+yaml")];
+    let (of_a, of_b) = (format!("{QUOTAS}/a"), format!("{QUOTAS}/b?fieldManager=x"));
+    let json = r#"{"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "b"},
+        "spec": {"hard": {"pods": 8, "requests.cpu": 511, "services": "010", "limits.cpu": null}}}"#;
+    for (method, path, headers, body, status) in [
+        ("POST", QUOTAS, yaml, &*text("a"), 201),
+        ("PUT", &of_a, yaml, &text("a"), 200),
+        ("PATCH", &of_b, apply, &text("b"), 201),
+        ("PATCH", &of_b, apply, json, 200),
+    ] {
+        let made = ask(&server, method, path, &headers, body, status);
+        assert_eq!(made["spec"]["hard"], expected, "{method} {path}");
+    }
+    let refused = ask(&server, "POST", QUOTAS, &yaml, "a: 1\na: 2\n", 400);
+    assert_eq!(
+        refused["message"],
+        "the body cannot be read: the key \"a\" is there twice at line 2 column 1"
+    );
+    let refused = ask(
+        &server,
+        "GET",
+        &format!("{QUOTAS}?limit=1&limit=2"),
+        &[],
+        "",
+        400,
+    );
+    assert_eq!(
+        refused["message"],
+        "cannot read the query: duplicate field `limit`"
+    );
+    let refused = ask(&server, "POST", QUOTAS, &[], r#"{"metadata": 5}"#, 400);
+    let message = refused["message"].as_str().unwrap();
+    assert!(message.contains("expected an object"), "{message}");
+}
+
 /// However much there is to tell of few quotas.
 #[test]
 fn a_list_of_very_wide_quotas_has_to_be_continued() {

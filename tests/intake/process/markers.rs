@@ -53,7 +53,7 @@ async fn publish(client: &Client, payload: &str, lives: Option<&str>) {
 async fn a_marker_of_a_deleted_subject_is_no_event_and_spoils_no_relist() {
     let server = Server::start_program(&durable_program());
     let client = async_nats::connect(server.url()).await.unwrap();
-    let lives = json!({"allow_msg_ttl": true, "subject_delete_marker_ttl": 60_000_000_000_u64});
+    let lives = json!({"allow_msg_ttl": true, "subject_delete_marker_ttl": 1_000_000_000_u64});
     create_stream(&client, lives).await;
     let directory = TempDir::new().unwrap();
     let quotad = start(directory.path(), &server);

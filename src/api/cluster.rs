@@ -24,7 +24,8 @@ impl From<Error> for Problem {
         let reason = match &error {
             Error::NotLeader => Reason::NotLeader,
             // The handover may still happen: no node may repeat the request by itself.
-            Error::NotTaken(_) | Error::Servers(_) => Reason::OutcomeUnknown,
+            Error::NotTaken(_) => Reason::OutcomeUnknown,
+            Error::Servers(_) => Reason::Timeout,
             Error::Busy => Reason::Overloaded,
             Error::UnknownNode(_) => Reason::Invalid,
             Error::CannotLead(..) | Error::Refused(_) => Reason::Conflict,

@@ -188,7 +188,6 @@ impl Cluster {
         }
         let until = Instant::now() + self.0.forward_timeout;
         let mut is_unknown = false;
-        let mut made_in_part = None;
         let mut asked: u32 = 0;
         loop {
             if self.0.ledger.decides() {
@@ -197,7 +196,7 @@ impl Cluster {
                     None => return response,
                     Some(Undecided::All | Undecided::NotReady) => asked += 1,
                     Some(Undecided::Part) if !is_idempotent => return response,
-                    Some(Undecided::Part) => made_in_part = Some(response),
+                    Some(Undecided::Part) => is_unknown = true,
                 }
             } else if let Some(leader) = self.other_leader() {
                 match self
@@ -216,7 +215,7 @@ impl Cluster {
                 asked = 0;
             }
             if (is_unknown && !is_idempotent) || Instant::now() >= until {
-                return made_in_part.unwrap_or_else(|| self.no_answer(is_unknown));
+                return self.no_answer(is_unknown);
             }
             let pause = pause_after(asked).min(until.saturating_duration_since(Instant::now()));
             match self.0.ledger.decides() {

@@ -4,6 +4,7 @@ import json
 import shutil
 import unittest
 import threading
+import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -28,9 +29,11 @@ class Handler(BaseHTTPRequestHandler):
         then, self.server.then = self.server.then, None
         if then:
             then()
-        status = 200
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.server.of}{self.path}", timeout=10) as answer:
-            text = answer.read()
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.server.of}{self.path}", timeout=10) as answer:
+                status, text = answer.status, answer.read()
+        except urllib.error.HTTPError as error:
+            status, text = error.code, error.read()
         if self.path == "/healthz" and self.server.is_unhealthy:
             status, text = 503, b'{"status": "unavailable", "error": "write error: no space left on device"}'
         self.send_response(status)

@@ -136,26 +136,26 @@ fn a_controller_that_is_not_recorded_pays_for_nothing() {
     assert!(world.admits(&web));
     world.shows_in("ADDED", &web, 5);
     // None of these exists, whatever of it is like that of one that does; and nothing pays for itself.
-    for (kind, name, uid) in [
+    for (number, (kind, name, uid)) in [
         ("Deployment", "none", "uid-of-none"),
         ("StatefulSet", "none", "uid-of-none"),
         ("Deployment", "web", "uid-of-none"),
-        ("Deployment", "large", "uid-of-large"),
+        ("Deployment", "large-3", "uid-of-large-3"),
         ("Deployment", "web", ""),
-    ] {
-        let large = controlled_by(deployment("large", 7), kind, name, uid);
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (large, own) = (format!("large-{number}"), format!("small-{number}"));
+        let large = controlled_by(deployment(&large, 7), kind, name, uid);
         assert!(!world.admits(&large), "{kind} {name} {uid}");
-        let small = controlled_by(deployment("small", 6), kind, name, uid);
+        let small = controlled_by(deployment(&own, 6), kind, name, uid);
         assert!(world.admits(&small), "{kind} {name} {uid}");
         assert_eq!(world.counted("requests.cpu"), "400m+600m");
-        // Seen twice, it is recorded when it names itself.
         world.shows_in("ADDED", &small, 5);
-        let small = controlled_by(
-            deployment("small", 6),
-            "Deployment",
-            "small",
-            "uid-of-small",
-        );
+        // It is recorded when it names itself.
+        let itself = format!("uid-of-{own}");
+        let small = controlled_by(deployment(&own, 6), "Deployment", &own, &itself);
         world.shows_in("MODIFIED", &small, 6);
         assert_eq!(world.counted("requests.cpu"), "1+0", "{kind} {name} {uid}");
         world.shows_in("DELETED", &small, 7);

@@ -59,7 +59,8 @@ async fn the_same_request_gets_the_same_answer_and_another_one_does_not() {
 #[tokio::test]
 async fn a_retry_may_write_its_amounts_otherwise() {
     let world = World::new();
-    world.quota(json!({"requests.memory": "4Gi"})).await;
+    let limits = json!({"requests.memory": "4Gi", "requests.cpu": "4", "pods": "4"});
+    world.quota(limits).await;
     let request = |amounts: Value, ttl: &str| {
         json!({"reservedBy": {"apiVersion": "v1", "kind": "Pod", "name": "web", "uid": "u"},
                "reserved": amounts, "ttl": ttl})

@@ -44,7 +44,7 @@ use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, header};
 use serde::{Serialize, de::DeserializeOwned};
 use ureq::{Agent, Body, Proxy};
 
-use quota_semantics::quantity::of_any_length;
+use quota_semantics::quantity::as_written;
 
 use crate::server::{is_this_machine, may_send_token};
 
@@ -195,7 +195,7 @@ impl Reply {
     /// [`Error::Answer`] if the body does not have the form of `T`.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
         // A sum may be longer than a quantity that is sent.
-        of_any_length(|| serde_json::from_slice(&self.body)).map_err(|error| Error::Answer {
+        as_written(|| serde_json::from_slice(&self.body)).map_err(|error| Error::Answer {
             server: self.server.clone(),
             status: self.status.as_u16(),
             what: format!("gives an answer of another form: {error}"),

@@ -13,7 +13,7 @@ use quota_journal::{
     Batch, Durable, FileJournal, Hash, Journal as _, MAX_PAYLOAD_BYTES, Options, StoredBatch,
     disk::{Disk, RealDisk},
 };
-use quota_semantics::quantity::of_any_length;
+use quota_semantics::quantity::as_written;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -169,7 +169,7 @@ impl<R: BufRead> Lines<R> {
         if read == 0 {
             return Err(self.wrong(format!("it ends where {what} should be")));
         }
-        of_any_length(|| serde_json::from_slice(&self.text))
+        as_written(|| serde_json::from_slice(&self.text))
             .map_err(|error| self.wrong(format!("not {what}: {error}")))
     }
 

@@ -38,7 +38,7 @@ fn loses_its_suffix(quantity: &Quantity) -> bool {
 
 /// Reads JSON that the ledger has written: a sum may be of any length.
 fn written(json: &str) -> Quantity {
-    of_any_length(|| serde_json::from_str(json)).unwrap()
+    as_written(|| serde_json::from_str(json)).unwrap()
 }
 
 /// All parts of a quantity.
@@ -141,7 +141,7 @@ proptest! {
             return Ok(());
         }
         let printed = quantity.to_string();
-        let again: Quantity = of_any_length(|| printed.parse()).unwrap();
+        let again: Quantity = as_written(|| printed.parse()).unwrap();
         prop_assert_eq!(&again, &quantity);
         prop_assert_eq!(again.to_string(), printed);
     }

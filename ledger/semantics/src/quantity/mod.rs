@@ -18,7 +18,7 @@ use std::{cmp::Ordering, fmt, hash, sync::Arc};
 use num_bigint::BigInt;
 
 pub use exact::exact_numbers;
-pub use parse::{ParseError, TEXT_MAX_BYTES, of_any_length};
+pub use parse::{ParseError, TEXT_MAX_BYTES, as_written, of_any_length};
 
 use number::Number;
 

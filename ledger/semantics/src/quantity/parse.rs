@@ -46,21 +46,41 @@ pub enum ParseError {
     TooLong,
 }
 
+/// Whose text of a quantity is read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// That of anyone who sends it.
+    Sender,
+    /// That of an API server, which has stored it.
+    Cluster,
+    /// That of the ledger itself.
+    Ledger,
+}
+
 thread_local! {
-    static OF_ANY_LENGTH: Cell<bool> = const { Cell::new(false) };
+    static ORIGIN: Cell<Origin> = const { Cell::new(Origin::Sender) };
 }
 
 /// Runs `read`, in which texts of quantities may be longer than [`TEXT_MAX_BYTES`]: to read objects that an API server
-/// has stored, which must not go uncounted, and sums that the ledger has written. The text of such a quantity is not
-/// kept.
+/// has stored, which must not go uncounted. The text of such a quantity is not kept.
 pub fn of_any_length<R>(read: impl FnOnce() -> R) -> R {
-    struct Before(bool);
+    reading(Origin::Cluster, read)
+}
+
+/// Runs `read`, in which quantities are read as the ledger has written them: sums may be longer than [`TEXT_MAX_BYTES`],
+/// and larger than what anyone can send.
+pub fn as_written<R>(read: impl FnOnce() -> R) -> R {
+    reading(Origin::Ledger, read)
+}
+
+fn reading<R>(origin: Origin, read: impl FnOnce() -> R) -> R {
+    struct Before(Origin);
     impl Drop for Before {
         fn drop(&mut self) {
-            OF_ANY_LENGTH.set(self.0);
+            ORIGIN.set(self.0);
         }
     }
-    let _before = Before(OF_ANY_LENGTH.replace(true));
+    let _before = Before(ORIGIN.replace(origin));
     read()
 }
 
@@ -70,7 +90,9 @@ impl FromStr for Quantity {
     fn from_str(text: &str) -> Result<Self, ParseError> {
         match plain(text) {
             Some(quantity) => Ok(quantity),
-            None if text.len() > TEXT_MAX_BYTES && !OF_ANY_LENGTH.get() => Err(ParseError::TooLong),
+            None if text.len() > TEXT_MAX_BYTES && ORIGIN.get() == Origin::Sender => {
+                Err(ParseError::TooLong)
+            }
             None => general(text),
         }
     }
@@ -266,7 +288,11 @@ fn largest() -> Number<'static> {
 
 fn at_most_largest(number: Number<'static>) -> Number<'static> {
     match number {
-        Number::Large(_) if number.compare(&largest()).is_gt() => largest(),
+        Number::Large(_)
+            if number.compare(&largest()).is_gt() && ORIGIN.get() != Origin::Ledger =>
+        {
+            largest()
+        }
         _ => number,
     }
 }

@@ -132,7 +132,8 @@ fn the_longest_canonical_text_of_a_text_is_a_text() {
         let canonical = quantity(&text).times(1_000_000_000);
         let json = serde_json::to_string(&canonical).unwrap();
         assert!(json.len() <= TEXT_MAX_BYTES + 2, "{json}");
-        assert_eq!(serde_json::from_str::<Quantity>(&json).unwrap(), canonical);
+        let read = as_written(|| serde_json::from_str::<Quantity>(&json));
+        assert_eq!(read.unwrap(), canonical);
     }
 }
 
@@ -142,7 +143,7 @@ fn what_the_ledger_reads_has_no_unusual_spelling() {
         ("\"010\"", "10"),
         ("1.500", "1500m"),
         ("\" +1Gi\"", "1Gi"),
-        ("\"1e0\"", "1e0"),
+        ("\"1e0\"", "1"),
     ] {
         let read = Quantity::from_json_token(token).unwrap();
         let kept: Quantity = serde_json::from_str(token).unwrap();

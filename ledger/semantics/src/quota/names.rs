@@ -164,7 +164,6 @@ mod tests {
         for (amount, detail) in [
             ("1500m", "must be an integer"),
             ("1000E", "must be at most 9223372036854775:"),
-            ("1e40", "must be at most 9223372036854775:"),
             ("1e-40", "must be an integer"),
         ] {
             let errors = validate_quantity("spec.hard[pods]", "pods", &amount.parse().unwrap());

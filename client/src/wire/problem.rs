@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use quota_semantics::{Name, Timestamp, admission::CheckedQuota, quota::FieldError};
+use quota_semantics::{Name, Timestamp, admission::CheckedQuota, field::shown, quota::FieldError};
 use serde::{Deserialize, Serialize};
 
 use super::{AsOf, is_false, is_zero, no_items};
@@ -87,9 +87,11 @@ impl FieldProblem {
         }
     }
 
-    /// A value is not allowed.
+    /// A value is not allowed. Of a long one only the start is shown, so that it does not hide the reason.
     #[must_use]
     pub fn invalid(field: impl Into<String>, value: &str, why: &str) -> Self {
+        const VALUE_MAX_BYTES: usize = 512;
+        let value = shown(value, VALUE_MAX_BYTES);
         Self {
             field: field.into(),
             message: format!("Invalid value: {value:?}: {why}"),

@@ -20,7 +20,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::wire;
-use crate::reason::Reason;
+use crate::{reason::Reason, unread::in_plain_words};
 
 /// Largest footprint of an object, in bytes of its names: an entry holds the footprint.
 const FOOTPRINT_BYTES_MAX: usize = 256 * 1024;
@@ -193,17 +193,17 @@ fn as_served(json: &RawValue, request: &wire::Request<'_>, is_typed: bool) -> Re
         #[serde(borrow)]
         spec: Option<&'a RawValue>,
     }
-    let is_list = |json: &RawValue| json.get().starts_with('[');
-    if is_list(json) {
-        return Err("the object is a list".to_owned());
+    let is_object = |json: &RawValue| json.get().starts_with('{');
+    if !is_object(json) {
+        return Err("the object is not a JSON object".to_owned());
     }
     let outline: Outline<'_> = serde_json::from_str(json.get())
-        .map_err(|error| format!("cannot read the object: {error}"))?;
+        .map_err(|error| format!("cannot read the object: {}", in_plain_words(&error)))?;
     // The spec of a kind that the API server does not know by type may be anything.
     let spec = outline.spec.filter(|_| is_typed);
     for (part, json) in [("metadata", outline.metadata), ("spec", spec)] {
-        if json.is_some_and(is_list) {
-            return Err(format!("the object's {part} is a list"));
+        if !json.is_none_or(is_object) {
+            return Err(format!("the object's {part} is not a JSON object"));
         }
     }
     same("the kind of the request", &request.kind.kind, &outline.kind)?;

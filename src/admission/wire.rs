@@ -232,13 +232,13 @@ impl<'a> Visitor<'a> for Part<'_, 'a> {
                     head,
                     of_request: true,
                 })?,
-                (true, "uid") => head.request.uid = map.next_value()?,
-                (true, "kind") => head.request.kind = map.next_value()?,
-                (true, "resource") => head.request.resource = map.next_value()?,
-                (true, "subResource") => head.request.sub_resource = map.next_value()?,
-                (true, "name") => head.request.name = map.next_value()?,
-                (true, "namespace") => head.request.namespace = map.next_value()?,
-                (true, "operation") => head.request.operation = map.next_value()?,
+                (true, "uid") => head.request.uid = given(map.next_value()?),
+                (true, "kind") => head.request.kind = given(map.next_value()?),
+                (true, "resource") => head.request.resource = given(map.next_value()?),
+                (true, "subResource") => head.request.sub_resource = given(map.next_value()?),
+                (true, "name") => head.request.name = given(map.next_value()?),
+                (true, "namespace") => head.request.namespace = given(map.next_value()?),
+                (true, "operation") => head.request.operation = given(map.next_value()?),
                 _ => {
                     map.next_value::<IgnoredAny>()?;
                 }
@@ -246,6 +246,11 @@ impl<'a> Visitor<'a> for Part<'_, 'a> {
         }
         Ok(())
     }
+}
+
+/// The value of a field; the default if it has another type, so that the fields after it are read as well.
+fn given<'a, T: Default + Deserialize<'a>>(json: &'a RawValue) -> T {
+    serde_json::from_str(json.get()).unwrap_or_default()
 }
 
 /// The answer to a review.

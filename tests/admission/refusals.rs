@@ -195,6 +195,7 @@ async fn a_body_is_bounded_here_as_well() {
     world.set_quota("q", &[("pods", "9")]).await;
     let mut large = recorded("pod-create");
     large["request"]["object"]["metadata"]["annotations"] = json!({ "a": "x".repeat(3 << 20) });
+    large["request"]["operation"] = json!("UPDATE");
     large["request"]["oldObject"] = large["request"]["object"].clone();
     assert!(world.send(&large).await.allowed(), "two objects of 3 MiB");
     large["request"]["options"] = json!("x".repeat(BODY_BYTES_MAX));

@@ -236,17 +236,37 @@ fn an_object_that_is_none_or_of_another_request_is_denied() {
     let create = review("a", "u", "1");
     let list = json!([{"name": "n", "uid": "u"}, {}]);
     for (whole, at, value, why) in [
-        (&create, "/request/object", list.clone(), "object is a list"),
-        (&create, "/request/object", json!([]), "object is a list"),
-        (&create, "/request/object", json!("text"), "cannot read"),
-        (&create, "/request/object", json!(7), "cannot read"),
+        (
+            &create,
+            "/request/object",
+            list.clone(),
+            "object is not a JSON object",
+        ),
+        (
+            &create,
+            "/request/object",
+            json!([]),
+            "object is not a JSON object",
+        ),
+        (
+            &create,
+            "/request/object",
+            json!("text"),
+            "not a JSON object",
+        ),
+        (&create, "/request/object", json!(7), "not a JSON object"),
         (
             &create,
             "/request/object/metadata",
             list,
-            "metadata is a list",
+            "metadata is not a JSON object",
         ),
-        (&create, "/request/object/spec", json!([]), "spec is a list"),
+        (
+            &create,
+            "/request/object/spec",
+            json!([]),
+            "spec is not a JSON object",
+        ),
         (
             &create,
             "/request/object/kind",
@@ -285,7 +305,12 @@ fn an_object_that_is_none_or_of_another_request_is_denied() {
             json!(["CREATE"]),
             "cannot read",
         ),
-        (&update, "/request/oldObject", json!([]), "object is a list"),
+        (
+            &update,
+            "/request/oldObject",
+            json!([]),
+            "object is not a JSON object",
+        ),
         (
             &update,
             "/request/name",

@@ -268,11 +268,8 @@ mod tests {
         ] {
             let [amount, limit] = [amount, limit].map(|text| text.parse::<Quantity>().unwrap());
             assert_eq!(beside(Some(&amount), &limit), shown);
-            let list = |amount: &Quantity| {
-                [("memory".into(), amount.clone())]
-                    .into_iter()
-                    .collect()
-            };
+            let list =
+                |amount: &Quantity| [("memory".into(), amount.clone())].into_iter().collect();
             let (hard, used): (ResourceList, ResourceList) = (list(&limit), list(&amount));
             let [_, request, _, reserved, _] =
                 quota_cells("q", &Limit::of(&hard, &used, &used), None, Timestamp::EPOCH);

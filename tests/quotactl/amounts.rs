@@ -62,7 +62,7 @@ fn limits_are_what_was_written_however_they_are_written() {
         let name = |way: &str| format!("{way}{number}");
         let yaml = |way: &str| {
             format!(
-                "apiVersion: v1\nkind: ResourceQuota\nmetadata: {{name: {}}}\nspec:\n  hard:\n    requests.cpu: {amount}\n",
+                "apiVersion: v1\nkind: ResourceQuota\nmetadata: {{name: {}}}\nspec:\n  hard:\n    requests.cpu: '{amount}'\n",
                 name(way)
             )
         };

@@ -46,7 +46,7 @@ fn a_group_is_applied_shown_and_deleted() {
 
     namespace(&daemon, "web", 3);
     namespace(&daemon, "api", 2);
-    let less = GROUP.replace("\"10\"", "\"4\"");
+    let less = GROUP.replace("\"10\"", "\"4\"").replace("\"8\"", "\"1\"");
     let each = less
         .replace(
             "annotations: {",

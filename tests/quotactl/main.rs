@@ -332,11 +332,14 @@ fn apply_tells_what_it_did() {
         );
         let run = run_with(&stub.url, "apply -f - -n team-a", manifest);
         assert_eq!((run.code, run.err.as_str()), (0, "warning: it is odd\n"));
-        let put = stub.asked().pop().unwrap();
+        let mut asked = stub.asked().into_iter();
+        let put = asked
+            .find(|request| request.line.starts_with("PUT"))
+            .unwrap();
         assert_eq!(put.line, "PUT /v1/namespaces/team-a/quotas/q");
         assert_eq!(
             serde_json::from_str::<Value>(&put.body).unwrap()["spec"]["hard"]["pods"],
-            "10"
+            10
         );
         run.out
     };

@@ -31,7 +31,7 @@ pub(crate) fn run(session: &Session, args: &Explain) -> Outcome {
     session.output.answer(
         &answer.json,
         || explained.items.iter().map(name).collect(),
-        |wide| table(&explained.items, wide),
+        |wide| table(&explained, wide),
     )
 }
 
@@ -69,7 +69,7 @@ fn summary(explained: &Explanation) -> String {
     )
 }
 
-fn table(parts: &[Contribution], wide: bool) -> Table {
+fn table(explained: &Explanation, wide: bool) -> Table {
     let now = age::now();
     let kind = |part: &Contribution| match part.kind {
         Kind::Object => "object".to_owned(),
@@ -81,12 +81,17 @@ fn table(parts: &[Contribution], wide: bool) -> Table {
         None => "-".to_owned(),
     };
     Table::of(
-        parts,
+        &explained.items,
         &[
             (true, "KIND", &kind),
             (true, "RESOURCE", &|it| it.resource.to_string()),
             (true, "NAME", &|it| it.name.to_string()),
-            (true, ">AMOUNT", &|it| it.amount.exact().to_string()),
+            (true, ">AMOUNT", &|it| {
+                beside(
+                    Some(&it.amount),
+                    explained.hard.as_ref().unwrap_or(&it.amount),
+                )
+            }),
             (true, ">ENTRY", &|it| it.sequence.to_string()),
             (true, "EXPIRES", &expires),
             (wide, "UID", &|it| it.uid.to_string()),

@@ -39,11 +39,18 @@ pub enum Error {
     #[error("the certificate expired {0} s ago")]
     Expired(i64),
     /// Key and certificate differ, or the key's algorithm is not supported.
-    #[error("certificate and key cannot be used: {}", quota_service::tls::unusable(.0))]
-    Rustls(#[from] rustls::Error),
+    #[error("certificate and key cannot be used: {0}")]
+    Rustls(String),
     /// No client could be verified by these CA certificates.
     #[error("tls.client_ca cannot be used: {0}")]
     ClientCa(#[from] VerifierBuilderError),
+}
+
+impl From<rustls::Error> for Error {
+    /// In words for operators: the library's own text, as a source, would follow them.
+    fn from(error: rustls::Error) -> Self {
+        Self::Rustls(quota_service::tls::unusable(&error))
+    }
 }
 
 /// The configuration from the files.

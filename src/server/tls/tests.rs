@@ -341,7 +341,11 @@ async fn a_reload_that_is_asked_for_is_done() {
 #[test]
 fn files_that_cannot_be_used_are_refused() {
     let setup = Setup::new();
-    let refused = |config: &schema::Tls| Tls::load(config).err().unwrap().to_string();
+    // With its sources, as the program prints it.
+    let refused = |config: &schema::Tls| {
+        let error = Tls::load(config).err().unwrap();
+        format!("{:#}", anyhow::Error::from(error))
+    };
     let mut config = setup.config(&["name"]);
 
     let pair = signed_until(&setup.server_ca, "quotad", vec![dns("quota.svc")], 2001);

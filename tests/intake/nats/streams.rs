@@ -65,7 +65,10 @@ async fn a_daemon_may_start_before_the_server() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_that_began_anew_is_read_from_its_beginning() {
-    let scene = Scene::new();
+    let mut scene = Scene::new();
+    scene.first_contact().await;
+    // Older servers lose messages of a stream that is created twice while it is being deleted.
+    scene.config.nats.create_stream = false;
     let daemon = scene.daemon().await;
     daemon.caught_up().await;
     let context = scene.server.jetstream().await;
@@ -90,7 +93,7 @@ async fn a_stream_that_began_anew_is_read_from_its_beginning() {
             position(state) == 20 && is_alive(state, 59)
         })
         .await;
-    assert_eq!(daemon.recorded(reset).await.len(), 2);
+    assert_eq!(daemon.recorded(reset).await.len(), 1);
     daemon.stop().await;
 
     // While nobody looks; the new one is longer.

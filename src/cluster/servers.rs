@@ -64,7 +64,7 @@ fn name(address: &str, report: Option<&Report>) -> String {
     }
     let address = address.parse::<Uri>().ok();
     let authority = address.as_ref().and_then(Uri::authority);
-    let authority = authority.map(|authority| authority.as_str());
+    let authority = authority.map(http::uri::Authority::as_str);
     let host = authority.map(|text| text.rsplit_once('@').map_or(text, |(_, host)| host));
     host.unwrap_or("without an address").to_owned()
 }

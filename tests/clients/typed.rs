@@ -122,7 +122,7 @@ fn entries_are_watched_as_they_are_listed() {
         change_reason: Some("INC-7".to_owned()),
         ..Options::default()
     };
-    let other = Client::new(client.server(), because).unwrap();
+    let other = Client::new(client.server_without_password(), because).unwrap();
     other.reserve("team-a", &request("u-1", "1")).unwrap();
     let listed = collected(client.entries(None, None));
     let watched = client.watch(None, Some(1)).take(listed.len());

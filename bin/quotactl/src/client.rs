@@ -189,7 +189,7 @@ impl Client {
 
     /// The URL of the server.
     pub(crate) fn server(&self) -> &str {
-        self.once.server()
+        self.once.server_without_password()
     }
 }
 

@@ -106,7 +106,7 @@ fn parse(
 
 fn act(arguments: &Arguments, matches: &ArgMatches) -> Outcome {
     let global = &arguments.global;
-    let output = Output::new(global.output.clone(), !global.no_headers, global.color);
+    let output = Output::new(global.output, !global.no_headers, global.color);
     if arguments.command.copies_the_ledger() {
         // It holds names of users and objects: what is written is for this user alone.
         rustix::process::umask(Mode::RWXG | Mode::RWXO);

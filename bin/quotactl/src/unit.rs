@@ -41,7 +41,7 @@ const LETTERS_MAX: usize = 8;
 /// unit of the limit.
 pub(crate) fn in_one_unit<const N: usize>(amounts: [&Quantity; N]) -> [Text; N] {
     let Some(first) = amounts.first().copied() else {
-        return amounts.map(|amount| alone(amount));
+        return amounts.map(alone);
     };
     let own = || amounts.map(|amount| beside(Some(amount), first).into());
     let nanos = amounts.map(|amount| nanos(amount).unwrap_or(i128::MAX));

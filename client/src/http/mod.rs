@@ -252,7 +252,7 @@ impl Client {
 
     /// The URL of the server, without a password.
     #[must_use]
-    pub fn server(&self) -> &str {
+    pub fn server_without_password(&self) -> &str {
         &self.shown
     }
 

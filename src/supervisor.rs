@@ -66,11 +66,13 @@ mod tests {
         if let Ok(how) = std::env::var(HOW) {
             let runtime = tokio::runtime::Runtime::new().unwrap();
             return runtime.block_on(async {
-                let task = async move { assert_eq!(how, "early") };
+                let task = async move {
+                    assert_eq!(how, "early");
+                };
                 let stop = CancellationToken::new();
                 let running = spawn("a task", stop, task);
                 running.await.unwrap();
-                std::future::pending().await
+                std::future::pending::<()>().await;
             });
         }
         for how in ["early", "by a panic"] {

@@ -50,9 +50,12 @@ const APART: &str = "its JetStream has data of another group than the other serv
 
 /// The reports of all servers, in the order of their addresses.
 async fn reports(addresses: &[String]) -> Vec<Option<Report>> {
-    let asked = addresses.iter().cloned().map(|address| async {
-        let report = tokio::task::spawn_blocking(move || servers::report(&address)).await;
-        report.ok()?.ok()
+    let asked = addresses.iter().map(|address| {
+        let address = address.clone();
+        async {
+            let report = tokio::task::spawn_blocking(move || servers::report(&address)).await;
+            report.ok()?.ok()
+        }
     });
     join_all(asked).await
 }

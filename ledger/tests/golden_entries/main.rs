@@ -122,7 +122,7 @@ fn what_publishers_say_is_written_and_read_as_ever() {
     assert_eq!(read, expected);
     let shown = serde_json::to_value(&expected[0].event).unwrap();
     let told = serde_json::json!({
-        "resource": "pods", "watermark": time(5), "resourceVersion": 4711, "absent": false,
+        "resource": "pods", "watermark": time(5), "resourceVersion": 4711, "absent": false, "failing": "403",
     });
     assert_eq!(shown["resources"][0], told);
 }

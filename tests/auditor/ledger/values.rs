@@ -5,6 +5,7 @@ use quota_semantics::{
     Name, Timestamp,
     group::{Extensions, Override, Spec as GroupSpec},
     object::{Footprint, PodTraits, Traits},
+    quantity::Quantity,
     quota::spec::{ScopeExpression, ScopeSelector, Spec},
     resource::ResourceList,
     uid::Uid,
@@ -76,7 +77,8 @@ impl Writer {
         (0..count)
             .map(|_| {
                 let name = Name::from(self.pick(&names));
-                (name, self.pick(&AMOUNTS).parse().unwrap())
+                let amount: Quantity = self.pick(&AMOUNTS).parse().unwrap();
+                (name, amount.canonical())
             })
             .collect()
     }

@@ -222,8 +222,10 @@ impl Quotad {
         };
         let mut request = Request::builder()
             .method(method)
-            .uri(format!("{}{path}", self.api))
-            .header("content-type", "application/json");
+            .uri(format!("{}{path}", self.api));
+        if !headers.iter().any(|(name, _)| *name == "content-type") {
+            request = request.header("content-type", "application/json");
+        }
         for (name, value) in headers {
             request = request.header(*name, *value);
         }

@@ -269,7 +269,7 @@ fn a_clock_that_is_an_hour_off_makes_no_wrong_watermarks() {
 /// Otherwise the limit would be lost without a word: reservations end, and nobody reports the objects.
 #[test]
 fn a_quota_says_which_of_its_kinds_may_not_be_listed() {
-    let scene = Scene::with_daemon(&["--nats.watermark=bridge"]);
+    let scene = Scene::new();
     for request in [Request::List, Request::WatchList] {
         scene
             .world
@@ -280,7 +280,10 @@ fn a_quota_says_which_of_its_kinds_may_not_be_listed() {
         .world
         .create("resourcequotas", "team-b", "secrets", limits);
     let bridge = scene.bridge(&[]);
-    let url = scene.quotad.url("api");
+    // It is ready once the bridge has reported the kinds that it may list.
+    let directory = tempfile::TempDir::new().unwrap();
+    let quotad = daemon(&scene.nats, directory.path(), &["--nats.watermark=bridge"]);
+    let url = quotad.url("api");
     let conditions = || {
         let path = format!("{url}/api/v1/namespaces/team-b/resourcequotas/secrets");
         let quota: Value = serde_json::from_str(&ask(&path).1).ok()?;
@@ -294,7 +297,7 @@ fn a_quota_says_which_of_its_kinds_may_not_be_listed() {
     });
     let status = get(&format!("{url}/v1/status"));
     assert!(status.contains("403"), "{status}");
-    let metrics = get(&format!("{}/metrics", scene.quotad.url("admin")));
+    let metrics = get(&format!("{}/metrics", quotad.url("admin")));
     let named = "quota_ledger_kind_not_reported{resource=\"secrets\",reason=\"403\"} 1";
     assert!(metrics.contains(named), "{metrics}");
     until("no condition", || (conditions()? == "null").then_some(()));

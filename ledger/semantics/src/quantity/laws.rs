@@ -6,13 +6,13 @@ use proptest::{collection::vec, prelude::*, sample::select};
 
 use super::*;
 
-/// Texts of quantities, up to those that need big integers.
+/// Texts of quantities, up to those that need big integers, below the largest number that is read.
 fn text() -> impl Strategy<Value = String> {
     let suffix = select(vec![
         "", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "e0",
-        "e3", "E-3", "e+7", "e-11", "e30",
+        "e3", "E-3", "e+7", "e-11", "e19",
     ]);
-    ("[+-]?", "0{0,2}[0-9]{1,25}", "(\\.[0-9]{0,15})?", suffix)
+    ("[+-]?", "0{0,2}[0-9]{1,20}", "(\\.[0-9]{0,15})?", suffix)
         .prop_map(|(sign, whole, fraction, suffix)| format!("{sign}{whole}{fraction}{suffix}"))
 }
 

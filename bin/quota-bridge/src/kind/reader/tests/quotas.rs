@@ -209,12 +209,12 @@ fn amounts_that_are_no_quantities_are_left_out() {
         (
             "resourcequotas",
             &quota,
-            r#"{"hard":{"cpu":"0.50","count/configmaps":2},"scopes":["Terminating"]}"#,
+            r#"{"hard":{"cpu":"500m","count/configmaps":"2"},"scopes":["Terminating"]}"#,
         ),
         (
             "clusterresourcequotas",
             &group,
-            r#"{"selector":{"annotations":{"a":"b"}},"quota":{"hard":{"cpu":"0.50","count/configmaps":2}}}"#,
+            r#"{"selector":{"annotations":{"a":"b"}},"quota":{"hard":{"cpu":"500m","count/configmaps":"2"}}}"#,
         ),
     ] {
         let (alive, published) = published_spec(resource, spec);

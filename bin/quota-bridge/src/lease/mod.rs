@@ -347,10 +347,8 @@ mod tests {
 
     const LEASES: &str = "leases.coordination.k8s.io";
 
-    /// A client that annotates the Lease between the candidate's read and write does not become its holder.
-    #[tokio::test]
-    async fn a_conflict_is_no_other_holder() {
-        let world = World::new();
+    /// A candidate for the Lease `n/l` of an API server with this world.
+    async fn candidate(world: &World) -> Candidate {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         tokio::spawn(server::serve(listener, world.clone()));
@@ -362,7 +360,14 @@ mod tests {
             retry: Period::from_millis(1),
         };
         let client = Client::new(Access::plain(&url)).unwrap();
-        let mut candidate = Candidate::new(client, config, "n".to_owned(), "me".to_owned());
+        Candidate::new(client, config, "n".to_owned(), "me".to_owned())
+    }
+
+    /// A client that annotates the Lease between the candidate's read and write does not become its holder.
+    #[tokio::test]
+    async fn a_conflict_is_no_other_holder() {
+        let world = World::new();
+        let mut candidate = candidate(&world).await;
         candidate.acquire().await;
         world.plan(LEASES, Request::Update, Fault::Status(409, 0), 2);
         let before = world.requests(LEASES, "Update");
@@ -381,18 +386,7 @@ mod tests {
     #[tokio::test]
     async fn a_leader_whose_renewal_is_missing_gives_up_and_the_next_one_sees_it() {
         let world = World::new();
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        tokio::spawn(server::serve(listener, world.clone()));
-        let config = config::Lease {
-            name: "l".to_owned(),
-            namespace: None,
-            duration: Period::from_secs(600),
-            renew: Period::from_secs(300),
-            retry: Period::from_millis(1),
-        };
-        let client = Client::new(Access::plain(&url)).unwrap();
-        let mut candidate = Candidate::new(client, config, "n".to_owned(), "me".to_owned());
+        let mut candidate = candidate(&world).await;
         let first = candidate.acquire().await;
         assert_eq!(first.found, None);
         let renewals = || world.requests(LEASES, "Update");

@@ -4,6 +4,7 @@
 pub mod config;
 pub mod exit;
 pub mod health;
+pub mod hosts;
 pub mod metrics;
 pub mod nats;
 pub mod outbound;

@@ -3,11 +3,11 @@
 use std::{net::IpAddr, sync::Arc};
 
 use hyper::{Request, body::Incoming};
+use quota_service::hosts::LocalHost;
 
 use super::{
     Options,
     guard::{self, Bounds, Guarded, RouteBounds},
-    hosts::LocalHost,
     timed::Clock,
 };
 use crate::{peer::Peer, router::Router};

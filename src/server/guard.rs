@@ -21,7 +21,7 @@ use futures::{
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Version, header};
 use hyper::body::Incoming;
 use quota_semantics::Name;
-use quota_service::traces;
+use quota_service::{hosts::LocalHost, traces};
 use tracing::{Instrument as _, Span, instrument::Instrumented};
 use uuid::Uuid;
 
@@ -30,7 +30,6 @@ use super::{
     body::{Bounded, Lengths, Progress},
     body_budget::{BodyBudget, budgeted},
     gzip,
-    hosts::LocalHost,
     problem::last_problem,
     timed::Clock,
 };

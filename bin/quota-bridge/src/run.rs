@@ -8,6 +8,7 @@ use axum::Router;
 use quota_service::{
     exit::{Exit, Failure, OrExit as _},
     health::{self, Check, Readiness, Render},
+    hosts,
     nats::addresses,
     periodic::{METRICS_UPKEEP, run_every},
     program, shutdown, systemd,
@@ -324,7 +325,10 @@ async fn serve_admin(
         .with_context(|| format!("admin.listen: cannot listen on {address}"))?;
     let bound = listener.local_addr().context("admin.listen")?;
     let handle = metrics.clone();
-    let router = admin_router(Arc::new(move || handle.render()), readiness);
+    let mut router = admin_router(Arc::new(move || handle.render()), readiness);
+    if bound.ip().is_loopback() {
+        router = hosts::loopback_only(router);
+    }
     tokio::spawn(async move {
         let served = axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned());
         if let Err(error) = served.await {

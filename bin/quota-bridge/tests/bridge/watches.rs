@@ -183,6 +183,11 @@ fn one_kind_that_may_not_be_seen_does_not_stop_the_others() {
     });
     let (status, text) = super::scene::ask(&format!("{}/readyz?verbose", bridge.url("admin")));
     assert_eq!(status, 503, "{text}");
+    // A page whose name points to this machine reads nothing.
+    let foreign =
+        ureq::get(format!("{}/metrics", bridge.url("admin"))).header("host", "evil.example");
+    let refused = foreign.call().unwrap_err();
+    assert!(matches!(refused, ureq::Error::StatusCode(421)), "{refused}");
     scene.world.heal();
     scene.ask_relist(&[]);
     scene.settle();

@@ -8,7 +8,8 @@ use std::{
     sync::OnceLock,
 };
 
-use http::{HeaderValue, Request, header, uri::Authority};
+use axum::{Router, extract::Request as Received, middleware, response::IntoResponse as _};
+use http::{HeaderValue, Request, StatusCode, header, uri::Authority};
 
 /// The allowed hosts of requests, besides `localhost`, loopback addresses, and the local address of the connection.
 #[derive(Clone, Debug, Default)]
@@ -20,7 +21,7 @@ const ANY: &str = "*";
 /// The local address of a connection, and the host of its first request that was allowed: its others mostly name the
 /// same one.
 #[derive(Debug, Default)]
-pub(super) struct LocalHost {
+pub struct LocalHost {
     address: Option<IpAddr>,
     /// A copy: the header itself would keep the connection's buffer, of which it is a part.
     allowed: OnceLock<Box<[u8]>>,
@@ -28,7 +29,8 @@ pub(super) struct LocalHost {
 
 impl LocalHost {
     /// Without an address: the connection does not come from the network.
-    pub(super) fn new(address: Option<IpAddr>) -> Self {
+    #[must_use]
+    pub fn new(address: Option<IpAddr>) -> Self {
         let address = address.map(|address| address.to_canonical());
         Self {
             address,
@@ -44,9 +46,12 @@ impl Hosts {
         Self(allowed.iter().map(|host| plain(host).to_owned()).collect())
     }
 
-    /// Whether a request on a connection to this host may be answered; otherwise the host that is not allowed. A
-    /// request without a host cannot come from a page.
-    pub(super) fn check<B>(&self, request: &Request<B>, local: &LocalHost) -> Result<(), String> {
+    /// Checks that a request on a connection to this host may be answered. A request without a host cannot come from a
+    /// page.
+    ///
+    /// # Errors
+    /// The host that is not allowed.
+    pub fn check<B>(&self, request: &Request<B>, local: &LocalHost) -> Result<(), String> {
         let uri = request.uri().authority().map(Authority::as_str);
         // Faster than a look-up, since requests have few headers.
         let all = || request.headers().iter();
@@ -91,6 +96,22 @@ impl Hosts {
         let is_allowed = |allowed: &String| allowed == ANY || allowed.eq_ignore_ascii_case(host);
         host.eq_ignore_ascii_case("localhost") || self.0.iter().any(is_allowed)
     }
+}
+
+/// Answers requests for other hosts than `localhost` and loopback addresses with 421. For a listener on loopback that
+/// needs no credentials: every page that a browser on this machine shows could read it otherwise.
+pub fn loopback_only(router: Router) -> Router {
+    router.layer(middleware::from_fn(
+        async |request: Received, next: middleware::Next| match Hosts::default()
+            .check(&request, &LocalHost::default())
+        {
+            Ok(()) => next.run(request).await,
+            Err(host) => {
+                let text = format!("{host:?} is not served here\n");
+                (StatusCode::MISDIRECTED_REQUEST, text).into_response()
+            }
+        },
+    ))
 }
 
 fn is_loopback(address: IpAddr) -> bool {
@@ -191,6 +212,25 @@ mod tests {
             any.check(&request("/", &["evil.example"]), &LocalHost::default())
                 .is_ok()
         );
+    }
+
+    #[tokio::test]
+    async fn a_listener_on_loopback_answers_no_foreign_host() {
+        use tower::ServiceExt as _;
+
+        let router =
+            || loopback_only(Router::new().route("/metrics", axum::routing::get("a_total 1")));
+        for (host, status) in [
+            ("localhost:8482", StatusCode::OK),
+            ("127.0.0.1", StatusCode::OK),
+            ("evil.example", StatusCode::MISDIRECTED_REQUEST),
+            ("[::1]evil", StatusCode::MISDIRECTED_REQUEST),
+        ] {
+            let (parts, ()) = request("/metrics", &[host]).into_parts();
+            let request = Request::from_parts(parts, axum::body::Body::empty());
+            let answer = router().oneshot(request).await.unwrap();
+            assert_eq!(answer.status(), status, "{host}");
+        }
     }
 
     #[test]

@@ -28,7 +28,7 @@ impl Version {
     }
 }
 
-/// The facts that a server reports at `/varz` of its monitoring address.
+/// The facts that a server reports at `/varz` and `/jsz` of its monitoring address.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Facts {
     /// Its name.
@@ -37,28 +37,23 @@ pub struct Facts {
     pub version: String,
     /// The largest message.
     pub max_payload: u64,
-    /// The state of JetStream.
-    #[serde(default)]
+    /// The state of JetStream. Never that of `/varz`: a server that is asked for it before JetStream is enabled leaves
+    /// out its settings for as long as it runs.
+    #[serde(skip)]
     pub jetstream: JetStream,
 }
 
-/// The state of JetStream on a server.
+/// The state of JetStream on a server, from `/jsz`.
 #[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
 pub struct JetStream {
-    /// None if JetStream is disabled.
-    #[serde(default)]
-    pub config: Option<Storage>,
-    /// The usage.
-    #[serde(default)]
-    pub stats: Stored,
-}
-
-/// The usage of JetStream.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-pub struct Stored {
+    /// Whether JetStream is disabled, or not enabled yet.
+    pub disabled: bool,
+    /// Its settings.
+    pub config: Storage,
     /// Bytes of its streams on disk.
-    #[serde(default)]
     pub storage: u64,
+    meta_cluster: Option<Group>,
 }
 
 /// The storage settings.
@@ -77,8 +72,8 @@ impl Facts {
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a share")]
     pub fn storage_used(&self) -> Option<f64> {
-        let most = self.jetstream.config.as_ref()?.max_storage;
-        (most > 0).then(|| self.jetstream.stats.storage as f64 / most as f64)
+        let most = self.jetstream.config.max_storage;
+        (most > 0).then(|| self.jetstream.storage as f64 / most as f64)
     }
 }
 
@@ -101,22 +96,26 @@ pub fn problems(facts: &Facts) -> Vec<String> {
             facts.max_payload
         ));
     }
-    match &facts.jetstream.config {
-        None => problems.push(format!("{name} has no JetStream: enable it")),
-        Some(storage) if !storage.sync_always => problems.push(format!(
+    if facts.jetstream.disabled {
+        problems.push(format!("{name} has no JetStream: enable it"));
+    } else if !facts.jetstream.config.sync_always {
+        problems.push(format!(
             "{name} acknowledges messages before the sync: set sync_interval: always in its jetstream block"
-        )),
-        Some(_) => {}
+        ));
     }
     problems
 }
 
-/// Reads the facts from a server's monitoring address, such as `http://nats-0:8222`. Blocks, for ten seconds at most.
+/// Reads the facts from a server's monitoring address, such as `http://nats-0:8222`. Blocks, for twenty seconds at most.
 ///
 /// # Errors
 /// Why the facts could not be read.
 pub fn query(monitoring: &str) -> Result<Facts, String> {
-    read(monitoring, "/varz", &[200])
+    let facts: Facts = read(monitoring, "/varz", &[200])?;
+    Ok(Facts {
+        jetstream: read(monitoring, "/jsz", &[200])?,
+        ..facts
+    })
 }
 
 /// The condition of a server as part of the log.
@@ -139,7 +138,6 @@ pub struct Report {
     pub facts: Facts,
     /// Why it is not healthy; none if it is.
     unhealthy: Option<String>,
-    group: Option<Group>,
 }
 
 /// The group of servers that keep one JetStream, as a server knows it.
@@ -164,11 +162,6 @@ struct Health {
     error: String,
 }
 
-#[derive(Deserialize)]
-struct Jsz {
-    meta_cluster: Option<Group>,
-}
-
 /// As [`query`], with the server's health. Blocks, for thirty seconds at most.
 ///
 /// # Errors
@@ -176,11 +169,9 @@ struct Jsz {
 pub fn report(monitoring: &str) -> Result<Report, String> {
     let facts = query(monitoring)?;
     let health: Health = read(monitoring, "/healthz", &[200, 503])?;
-    let jsz: Jsz = read(monitoring, "/jsz", &[200])?;
     Ok(Report {
         facts,
         unhealthy: (health.status != "ok").then_some(health.error),
-        group: jsz.meta_cluster,
     })
 }
 
@@ -188,7 +179,7 @@ pub fn report(monitoring: &str) -> Result<Report, String> {
 #[must_use]
 pub fn conditions(reports: &[Option<Report>]) -> Vec<Condition> {
     let groups = reports.iter().flatten().filter_map(|report| {
-        let group = report.group.as_ref()?;
+        let group = report.facts.jetstream.meta_cluster.as_ref()?;
         let name = &report.facts.server_name;
         let others = group.replicas.iter().map(|member| &member.name);
         // Only the leader of a group knows who belongs to it.
@@ -199,13 +190,12 @@ pub fn conditions(reports: &[Option<Report>]) -> Vec<Condition> {
         let Some(report) = report else {
             return Condition::Unreachable;
         };
-        let (name, has_jetstream) = (
-            &report.facts.server_name,
-            report.facts.jetstream.config.is_some(),
-        );
+        let name = &report.facts.server_name;
         let is_apart = members.as_ref().is_some_and(|all| !all.contains(&name));
         match &report.unhealthy {
-            _ if !has_jetstream => Condition::Unhealthy("JetStream is disabled".to_owned()),
+            _ if report.facts.jetstream.disabled => {
+                Condition::Unhealthy("JetStream is disabled".to_owned())
+            }
             _ if is_apart => Condition::Apart,
             Some(why) => Condition::Unhealthy(why.clone()),
             None => Condition::Healthy,
@@ -242,11 +232,12 @@ mod tests {
             version: version.to_owned(),
             max_payload,
             jetstream: JetStream {
-                config: Some(Storage {
+                config: Storage {
                     sync_always,
                     max_storage: 1000,
-                }),
-                stats: Stored { storage: 910 },
+                },
+                storage: 910,
+                ..JetStream::default()
             },
         }
     }
@@ -279,16 +270,15 @@ mod tests {
             let member = |name: &&str| Member {
                 name: (*name).to_owned(),
             };
+            let mut facts = facts("2.15.1", LEAST_PAYLOAD, true);
+            name.clone_into(&mut facts.server_name);
+            facts.jetstream.meta_cluster = Some(Group {
+                leader: leader.to_owned(),
+                replicas: members.iter().map(member).collect(),
+            });
             Some(Report {
-                facts: Facts {
-                    server_name: name.to_owned(),
-                    ..facts("2.15.1", LEAST_PAYLOAD, true)
-                },
+                facts,
                 unhealthy: None,
-                group: Some(Group {
-                    leader: leader.to_owned(),
-                    replicas: members.iter().map(member).collect(),
-                }),
             })
         };
         let [a, b] = [report("a", "a", &["b", "c"]), report("b", "a", &["a", "c"])];
@@ -314,7 +304,7 @@ mod tests {
         let (mut full, mut off) = (a, b);
         if let (Some(full), Some(off)) = (&mut full, &mut off) {
             full.unhealthy = Some("no space left on device".to_owned());
-            off.facts.jetstream.config = None;
+            off.facts.jetstream.disabled = true;
         }
         let is_unhealthy = |condition: &Condition| matches!(condition, Condition::Unhealthy(_));
         assert!(conditions(&[full, off]).iter().all(is_unhealthy));
@@ -324,7 +314,7 @@ mod tests {
     fn what_is_used_is_a_share_of_what_may_be() {
         let mut facts = facts("2.15.1", LEAST_PAYLOAD, true);
         assert_eq!(facts.storage_used(), Some(0.91));
-        facts.jetstream.config = Some(Storage::default());
+        facts.jetstream.config = Storage::default();
         assert_eq!(facts.storage_used(), None);
     }
 

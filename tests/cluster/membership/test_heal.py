@@ -58,8 +58,9 @@ class TwoServersLost(Case):
     kind = WithoutOwnRoutes
 
     def meta_leader(self, at):
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.cluster.monitoring[at]}/jsz", timeout=10) as answer:
-            return json.load(answer).get("meta_cluster", {}).get("leader")
+        # None: the server does not listen yet, or knows no leader.
+        answer = ask(self.cluster.monitoring[at], "GET", "/jsz")
+        return answer and answer[1].get("meta_cluster", {}).get("leader")
 
     def test_the_server_that_kept_its_data_is_named_and_without_it_the_stream_is_made_anew(self):
         self.begin()

@@ -12,7 +12,6 @@ fmt-check:
 
 lint:
 	cargo clippy --workspace --all-targets --locked -- --deny warnings
-	cargo clippy -p quota-ledger -p quota-replication -p quota-bridge --all-targets --features planted-bugs --locked -- --deny warnings
 
 # Installs what the tests start, then runs them all, of the longest ones a sample.
 test:

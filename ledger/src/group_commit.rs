@@ -7,7 +7,6 @@
 
 use std::sync::Arc;
 
-use planted::Bug;
 use quota_core::{
     codec,
     decide::{self, Consumed, ExpiryCursor, Policy},
@@ -182,9 +181,6 @@ impl<A> SealedBatch<A> {
     /// # Errors
     /// As [`Journal::append`]. The answers are dropped: an entry that may be lost must not be acknowledged.
     pub fn append(self, journal: &mut impl Journal) -> Result<Appended<A>, Error> {
-        if planted::is(Bug::AckBeforeSync) {
-            journal.sync()?;
-        }
         if let (Some(first), Some(last)) = (self.entries.first(), self.entries.last()) {
             journal.append(Batch {
                 first_sequence: first.sequence,
@@ -208,12 +204,8 @@ impl<A> Appended<A> {
     /// # Errors
     /// As [`Journal::sync`]: final. The answers are dropped: an entry that may be lost must not be acknowledged.
     pub fn sync(self, journal: &mut impl Journal) -> Result<CommittedBatch<A>, Error> {
-        let mut durable = Durable::NOTHING;
         let Self(SealedBatch { entries, answers }) = self;
-        match entries.last() {
-            Some(last) if planted::is(Bug::AckBeforeSync) => durable.sequence = last.sequence,
-            _ => durable = journal.sync()?,
-        }
+        let durable = journal.sync()?;
         Ok(CommittedBatch {
             durable,
             entries,

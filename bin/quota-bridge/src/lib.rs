@@ -8,7 +8,6 @@
 //!
 //! The bridge stores no state: after a start it lists all objects. Its guarantees: `docs/bridge.md`.
 
-mod bugs;
 mod certificates;
 mod clock;
 mod config;

@@ -39,8 +39,6 @@ const GRACE: Duration = Duration::from_secs(3);
 /// Runs `quota-bridge` with the arguments of the command line, and returns the exit code.
 #[must_use]
 pub fn main() -> Exit {
-    #[cfg(feature = "planted-bugs")]
-    crate::bugs::plant();
     program::main(telemetry, run)
 }
 

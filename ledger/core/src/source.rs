@@ -10,7 +10,6 @@ use std::ops::RangeInclusive;
 pub use record::{Consumed, Item, Recorded, Relisted, record};
 
 use crate::event::Cursor;
-use planted::Bug;
 use quota_semantics::Timestamp;
 
 /// The result of comparing a stream with its record.
@@ -32,9 +31,6 @@ pub fn identify(cursor: Option<&Cursor>, incarnation: &str, last: u64) -> Identi
     let Some(cursor) = cursor else {
         return Identity::New;
     };
-    if planted::is(Bug::StreamTrusted) {
-        return Identity::Same;
-    }
     if *cursor.incarnation != *incarnation {
         return Identity::Renewed("it was recreated");
     }
@@ -118,7 +114,7 @@ impl Follower {
     ) -> Result<Option<RangeInclusive<u64>>, Incomplete> {
         let is_next = consumer_sequence == self.delivered.saturating_add(1)
             && stream_sequence > self.position;
-        if !is_next && !planted::is(Bug::DeliveriesTrusted) {
+        if !is_next {
             return Err(Incomplete);
         }
         self.delivered = consumer_sequence;
@@ -130,7 +126,7 @@ impl Follower {
             // It was delivered before it was removed.
             false => first,
         };
-        let missing = first < next && !planted::is(Bug::GapsIgnored);
+        let missing = first < next;
         Ok(missing.then(|| first..=next.saturating_sub(1)))
     }
 

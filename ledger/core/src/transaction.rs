@@ -3,7 +3,6 @@
 //! It owns the state. A decision is made on the state, recorded, and applied at once, so that the next decision sees
 //! it. The entries accumulate until they are taken as a batch and made durable. No answer may be sent before that.
 
-use planted::Bug;
 use std::sync::Arc;
 
 use crate::{
@@ -65,11 +64,11 @@ impl<'a> WriteTransaction<'a> {
     /// Begins at wall-clock time `now`. Ledger time does not go back with the clock.
     pub fn new(state: &'a mut State, open: &'a mut OpenBatch, now: Timestamp) -> Self {
         let last = state.head().time;
-        let now = match planted::is(Bug::ClockTrusted) {
-            true => now,
-            false => now.max(last),
-        };
-        Self { state, open, now }
+        Self {
+            state,
+            open,
+            now: now.max(last),
+        }
     }
 
     /// The state with all decisions so far, durable or not.

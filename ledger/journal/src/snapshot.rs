@@ -2,7 +2,6 @@
 //! `snapshots/SEQUENCE.snapshot`: a record with position, length and BLAKE3 hash of the content, then the content,
 //! which the journal does not interpret.
 
-use planted::Bug;
 use std::{
     io::{self, Read, Write},
     path::{Path, PathBuf},
@@ -283,9 +282,7 @@ impl SnapshotWriter {
         self.drain()?;
         self.info.content = self.hasher.finalize().into();
         self.file.write_at(&header(&self.info), 0)?;
-        if !planted::is(Bug::SnapshotNotSynced) {
-            self.file.sync()?;
-        }
+        self.file.sync()?;
         let path = &self.info.path;
         self.disk.rename(&temporary(path), path)?;
         self.is_installed = true;

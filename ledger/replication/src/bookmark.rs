@@ -1,6 +1,5 @@
 //! When a member stores its position.
 
-use planted::Bug;
 use quota_journal::Durable;
 
 use crate::Position;
@@ -20,9 +19,7 @@ impl Bookmark {
 
     /// The position to be stored now, if the replica is synced up to `synced`.
     pub fn due(&mut self, synced: &Durable) -> Option<Position> {
-        let is_due = |position: &mut Position| {
-            position.end.sequence <= synced.sequence || planted::is(Bug::PositionBeforeSync)
-        };
+        let is_due = |position: &mut Position| position.end.sequence <= synced.sequence;
         self.waiting.take_if(is_due)
     }
 }

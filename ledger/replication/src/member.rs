@@ -8,7 +8,6 @@ mod lead;
 
 use std::sync::Arc;
 
-use planted::Bug;
 use quota_journal::{Batch, StoredBatch};
 use quota_semantics::Timestamp;
 
@@ -203,7 +202,6 @@ impl Member {
     #[must_use]
     pub fn lease_until(&self) -> Millis {
         match self.role {
-            Role::Leader if planted::is(Bug::LeaseIgnored) => Millis::MAX,
             Role::Leader => self.lease_until,
             _ => 0,
         }
@@ -279,9 +277,6 @@ impl Member {
         }
         if messages.is_some_and(<[_]>::is_empty) {
             self.looked = Some(now);
-            if planted::is(Bug::EmptyReadTrusted) {
-                self.current = Some(now);
-            }
         }
         self.next_read = match found.is_empty() {
             true => now + self.settings.poll,
@@ -309,9 +304,6 @@ impl Member {
                 return self.settle(now);
             }
             if self.role == Role::Leader {
-                if planted::is(Bug::SequenceRefreshed) {
-                    return self.go_behind(now, sequence);
-                }
                 return self.depose();
             }
             self.append = None;

@@ -1,6 +1,5 @@
 //! The checks of a reader before it applies a message.
 
-use planted::Bug;
 use quota_journal::{Durable, StoredBatch};
 use serde::{Deserialize, Serialize};
 
@@ -199,7 +198,6 @@ fn continues(position: &Position, message: &Message) -> Result<(), String> {
         Kind::Genesis { .. } => Ok(()),
         Kind::Fence(_) if is_next(message.epoch, epoch) => Ok(()),
         Kind::Fence(_) => Err(format!("term {} behind {epoch}", message.epoch)),
-        _ if planted::is(Bug::NoFence) => Ok(()),
         _ => match &position.leader {
             Some(leader)
                 if leader.epoch == message.epoch
@@ -234,11 +232,6 @@ pub(crate) fn advance(position: &mut Position, sequence: u64, message: &Message)
         Kind::Handover { to } => {
             if let Some(leader) = &mut position.leader {
                 leader.handed_to = Some(to.clone());
-            }
-        }
-        Kind::Group(_) | Kind::Heartbeat if planted::is(Bug::NoFence) => {
-            if let Some(leader) = &mut position.leader {
-                leader.epoch = message.epoch;
             }
         }
         Kind::Genesis { .. } | Kind::Group(_) | Kind::Heartbeat => {}

@@ -1,8 +1,7 @@
-//! The common part of simulations: seeds run on all processors, a seed always gives the same run, and each planted bug
-//! is found by some seed. The worlds are in the tests of `quota-ledger` and `quota-replication`.
+//! The common part of simulations: seeds run on all processors, and a seed always gives the same run. The worlds are in the tests of `quota-ledger` and `quota-replication`.
 //!
-//! `QUOTAD_SIM_SEEDS`: the number of seeds, from 0 on (20,000). `QUOTAD_SIM_FRESH`: the number of additional new seeds
-//! (2,000), from `QUOTAD_SIM_BASE` or from the clock. `QUOTAD_SIM_SEED`: the seed of the test `one`.
+//! `QUOTAD_SIM_SEEDS`: the number of seeds, from 0 on (100). `QUOTAD_SIM_FRESH`: the number of additional new seeds (20),
+//! from `QUOTAD_SIM_BASE` or from the clock. `QUOTAD_SIM_SEED`: the seed of the test `one`.
 
 #![allow(
     clippy::unwrap_used,
@@ -24,18 +23,11 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use planted::Bug;
-
 pub use random::Random;
 pub use report::Report;
 
-/// A planted bug has to be found within this many seeds: no run has fewer.
-const BUDGET: u64 = 20_000;
-
 /// A simulated world.
 pub trait World: Sized {
-    /// The bugs that it has to find.
-    const BUGS: &'static [Bug];
     /// Events that have to happen in a run of many seeds; otherwise the simulation itself is faulty.
     const EXPECTED: &'static [&'static str];
     /// Runs of fewer seeds may lack an expected event.
@@ -45,9 +37,6 @@ pub trait World: Sized {
 
     /// The world of a seed. If `verbose`, all events are printed.
     fn new(seed: u64, verbose: bool) -> Self;
-
-    /// Plants a bug in this thread, or removes it.
-    fn plant(bug: Option<Bug>);
 
     /// Runs until the world is at rest.
     ///
@@ -77,14 +66,14 @@ pub fn one<W: World>() {
     let Some(seed) = number("QUOTAD_SIM_SEED") else {
         return;
     };
-    let outcome = run::<W>(seed, None, true);
+    let outcome = run::<W>(seed, true);
     println!("{}trace {}", outcome.report, outcome.trace);
     assert_eq!(outcome.failed, None, "seed {seed}");
 }
 
 /// Runs each of this many seeds twice: both runs have to be the same.
 pub fn repeat<W: World>(count: u64) {
-    let quiet = |seed| run::<W>(seed, None, false);
+    let quiet = |seed| run::<W>(seed, false);
     for seed in 0..count {
         let (once, again) = (quiet(seed), quiet(seed));
         assert_eq!(
@@ -98,11 +87,11 @@ pub fn repeat<W: World>(count: u64) {
 
 /// Runs the kept seeds, those from 0 on, and some new ones: none may fail.
 pub fn seeds<W: World>() {
-    let count = number("QUOTAD_SIM_SEEDS").unwrap_or(BUDGET);
-    let fresh = number("QUOTAD_SIM_FRESH").unwrap_or(2_000);
+    let count = number("QUOTAD_SIM_SEEDS").unwrap_or(100);
+    let fresh = number("QUOTAD_SIM_FRESH").unwrap_or(20);
     let base = number("QUOTAD_SIM_BASE").unwrap_or_else(|| {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-        (since.as_secs() << 20) | BUDGET.next_power_of_two()
+        (since.as_secs() << 20) | (1 << 15)
     });
     let kept = kept(W::KEPT);
     let all = kept.iter().copied().chain(0..count);
@@ -127,21 +116,6 @@ pub fn seeds<W: World>() {
     );
 }
 
-/// Every planted bug is found by some seed. Prints the row of each in `docs/simulation.md`.
-pub fn planted_bugs<W: World>() {
-    let mut missed = Vec::new();
-    for bug in W::BUGS {
-        match first_failing::<W>(0..BUDGET, *bug) {
-            Some(Outcome { seed, failed, .. }) => {
-                let why: String = failed.unwrap_or_default().chars().take(100).collect();
-                println!("| {} | {seed} | {} |", bug.what(), why.replace('|', "/"));
-            }
-            None => missed.push(bug),
-        }
-    }
-    assert!(missed.is_empty(), "not found: {missed:?}");
-}
-
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
@@ -151,12 +125,10 @@ fn kept(text: &str) -> Vec<u64> {
     text.lines().filter_map(first).collect()
 }
 
-/// Runs one seed, with a bug or without.
-fn run<W: World>(seed: u64, bug: Option<Bug>, verbose: bool) -> Outcome {
+/// Runs one seed.
+fn run<W: World>(seed: u64, verbose: bool) -> Outcome {
     let mut world = W::new(seed, verbose);
-    W::plant(bug);
     let ended = catch_unwind(AssertUnwindSafe(|| world.run()));
-    W::plant(None);
     let failed = match ended {
         Ok(checked) => checked.err(),
         Err(panic) => {
@@ -177,7 +149,7 @@ fn run<W: World>(seed: u64, bug: Option<Bug>, verbose: bool) -> Outcome {
 fn run_all<W: World>(seeds: impl Iterator<Item = u64> + Send) -> (Report, Vec<Outcome>) {
     let result = Mutex::new((Report::default(), Vec::new()));
     each(seeds, |seed| {
-        let outcome = run::<W>(seed, None, false);
+        let outcome = run::<W>(seed, false);
         let mut result = result.lock().unwrap();
         result.0.merge(&outcome.report);
         if outcome.failed.is_some() {
@@ -188,20 +160,6 @@ fn run_all<W: World>(seeds: impl Iterator<Item = u64> + Send) -> (Report, Vec<Ou
     let (report, mut failed) = result.into_inner().unwrap();
     failed.sort_by_key(|outcome| outcome.seed);
     (report, failed)
-}
-
-/// The first seed that finds a planted bug.
-fn first_failing<W: World>(seeds: impl Iterator<Item = u64> + Send, bug: Bug) -> Option<Outcome> {
-    let found: Mutex<Option<Outcome>> = Mutex::new(None);
-    each(seeds, |seed| {
-        let outcome = run::<W>(seed, Some(bug), false);
-        let mut found = found.lock().unwrap();
-        if outcome.failed.is_some() && found.as_ref().is_none_or(|other| seed < other.seed) {
-            *found = Some(outcome);
-        }
-        found.is_none()
-    });
-    found.into_inner().unwrap()
 }
 
 /// Distributes seeds in order to one thread per processor, until a visit returns false or none are left.

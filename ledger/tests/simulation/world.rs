@@ -3,7 +3,6 @@
 mod outside;
 mod restart;
 
-use planted::Bug;
 use quota_core::{
     decide,
     event::{Entry, Event, Reservation},
@@ -90,7 +89,6 @@ const EXPECTED: &[&str] = &[
 ];
 
 impl quota_simulation::World for World {
-    const BUGS: &'static [Bug] = Bug::LEDGER;
     const EXPECTED: &'static [&'static str] = EXPECTED;
     const ENOUGH: u64 = 2_000;
     const KEPT: &'static str = include_str!("seeds.txt");
@@ -114,10 +112,6 @@ impl quota_simulation::World for World {
             report: Report::default(),
             trace: blake3::Hasher::new(),
         }
-    }
-
-    fn plant(bug: Option<Bug>) {
-        planted::plant(bug);
     }
 
     fn run(&mut self) -> Checked {

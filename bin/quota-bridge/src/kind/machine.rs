@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use super::Relist;
 use crate::{
-    bugs,
     kubernetes::Failure,
     line::{Begin, End, RelistIds},
 };
@@ -264,13 +263,6 @@ impl Machine {
         list.unreadable += page.unreadable;
         match &page.next {
             Some(next) => {
-                if bugs::ends_each_page() {
-                    brackets.end = Some(End {
-                        id: list.id.clone(),
-                        version: page.version.clone(),
-                        allow_empty: false,
-                    });
-                }
                 self.phase = Phase::Paging {
                     list,
                     next: next.clone(),

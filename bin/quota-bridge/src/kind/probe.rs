@@ -15,7 +15,7 @@ use super::{
     warn_of_restore,
 };
 use crate::{
-    bugs, clock,
+    clock,
     discovery::Served,
     kubernetes::{Failure, JSON},
     line::Scope,
@@ -200,7 +200,7 @@ impl Probe {
 
     /// A quorum read of the server's resource version.
     async fn read(&self) -> Option<u64> {
-        let path = format!("{}?limit=1{}", self.path, bugs::read_parameters());
+        let path = format!("{}?limit=1", self.path);
         match self.shared.client.get(&path, JSON).await {
             Ok(body) => {
                 let listed: Listed = serde_json::from_slice(&body).ok()?;

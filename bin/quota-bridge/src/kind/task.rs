@@ -16,7 +16,6 @@ use super::{
     reader, warn_of_restore,
 };
 use crate::{
-    bugs,
     discovery::Served,
     filter::Filter,
     kubernetes::{Failure, JSON, METADATA, METADATA_WATCH},
@@ -86,7 +85,7 @@ impl Task {
             path: served.path(scope.namespace.as_deref()),
             reader: Reader::new(served, shared.charging.clone()),
             machine: Machine::new(rules, shared.ids.clone()),
-            filter: bugs::filter(&scope),
+            filter: Filter::default(),
             shared,
             scope,
             requests,
@@ -274,8 +273,8 @@ impl Task {
         let odd = lacks.map(|lacks| (uid.clone(), lacks));
         let is_news = match is_listed {
             true => {
-                let before = self.filter.list(uid, version, fingerprint);
-                bugs::publishes_listed(before, version)
+                self.filter.list(uid, version, fingerprint);
+                true
             }
             false => self.filter.changes(uid, version, fingerprint),
         };
@@ -318,7 +317,6 @@ impl Task {
     async fn close(&mut self, brackets: Brackets) -> Result<(), Closed> {
         if brackets.over {
             self.filter.end();
-            bugs::keep(&self.scope, &self.filter);
             metrics::relist(&self.label, brackets.end.is_some());
         }
         if let Some(end) = &brackets.end {
@@ -462,7 +460,6 @@ impl Task {
         self.open(&brackets).await?;
         self.add_limits(&mut object);
         self.publish(object, is_listed).await?;
-        bugs::keep(&self.scope, &self.filter);
         Ok(())
     }
 

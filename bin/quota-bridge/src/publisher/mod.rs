@@ -17,7 +17,6 @@ use quota_semantics::{Span, Timestamp};
 use tokio::sync::mpsc;
 
 use crate::{
-    bugs,
     lease::{Held, Mark},
     line, metrics,
     queue::Line,
@@ -235,7 +234,7 @@ impl Publisher {
             };
             let mut message = self.text(&mut first);
             let mut count: u64 = 1;
-            while count < bugs::message_lines(MESSAGE_LINES) {
+            while count < MESSAGE_LINES {
                 let Ok(mut line) = lines.try_recv() else {
                     break;
                 };
@@ -325,10 +324,10 @@ impl Publisher {
     /// message is dropped with them, since it may hold the end of a relist or watermarks, and all else is listed again.
     async fn publish(&mut self, message: Vec<u8>) -> Result<bool, Ended> {
         self.number += 1;
-        let id = bugs::message_id(&message);
-        let (instance, number) =
-            id.unwrap_or_else(|| (self.identity.instance.clone(), self.number));
-        let id = MessageId { instance, number };
+        let id = MessageId {
+            instance: self.identity.instance.clone(),
+            number: self.number,
+        };
         let payload = bytes::Bytes::from(message);
         if self.status.inner.lock().adoption == Adoption::Complete {
             (self.replaced, self.lost) = (None, None);
@@ -350,7 +349,7 @@ impl Publisher {
             );
             match answer.await {
                 PublishOutcome::Stored(sequence) => {
-                    self.expected = bugs::expected(self.expected, sequence);
+                    self.expected = sequence;
                     break;
                 }
                 PublishOutcome::Refused => {

@@ -3,8 +3,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[cfg(feature = "planted-bugs")]
-mod bugs;
 mod certificates;
 mod groups;
 mod kinds;

@@ -8,7 +8,6 @@ use std::{
     time::Instant,
 };
 
-use planted::Bug;
 use quota_test_support::programs;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -153,9 +152,6 @@ impl Scene {
     pub(crate) fn command_between(&self, api: &[&str], nats: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_quota-bridge"));
         command.current_dir(self.directory.path()).env_clear();
-        if let Some(bug) = Bug::BRIDGE.iter().find(|bug| planted::is(**bug)) {
-            command.env(planted::VARIABLE, format!("{bug:?}"));
-        }
         // Flags go before it.
         command.env("QUOTA_BRIDGE_WATERMARK__EVERY", "200ms");
         command.env("QUOTA_BRIDGE_LIST__PAGE", "3");

@@ -5,7 +5,6 @@ use crate::{
     event::Event,
     state::{Expiry, State, lapsed_footprint},
 };
-use planted::Bug;
 use quota_semantics::{Name, Span, Timestamp};
 
 /// Bounds the bytes of ended reservations when they exceed the limit: from then on each principal has its share, and
@@ -82,10 +81,6 @@ pub fn due_after<'a>(
     max_hold: Span,
     (cursor, most): (ExpiryCursor, usize),
 ) -> (impl Iterator<Item = Event> + 'a, ExpiryCursor) {
-    let consumed = match planted::is(Bug::BlindExpiry) {
-        true => now.into(),
-        false => consumed,
-    };
     let latest = now.minus(max_hold);
     let mut expiring = state.expiring(cursor.0, now.min(consumed.watermark).max(latest));
     let (mut expired, mut last) = (Vec::new(), None);

@@ -2,8 +2,6 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use planted::Bug;
-
 use super::{
     Basis, FingerprintedRequest, Notice, Policy, Refusal, Request, Requester, case::Case,
     explain::checked_quotas,
@@ -79,9 +77,6 @@ pub fn reserve_all(
     for (index, request) in requests.iter().enumerate() {
         if !seen.insert((&request.namespace, &request.uid)) {
             return Err((index, Refusal::UidReused(request.uid.clone())));
-        }
-        if planted::is(Bug::BatchBlind) {
-            overlay = Overlay::default();
         }
         let decided = decide(state, now, by, request, policy, overlay);
         let (reserved, before) = decided.map_err(|refusal| (index, refusal))?;
@@ -206,7 +201,7 @@ pub(super) fn granted_before<'s>(
     request: &FingerprintedRequest,
 ) -> Result<Option<&'s Tracked>, Refusal> {
     let tracked = state.tracked(&request.namespace, &request.uid);
-    let Some(tracked) = tracked.filter(|_| !planted::is(Bug::NoIdempotency)) else {
+    let Some(tracked) = tracked else {
         return Ok(None);
     };
     let creates = request.basis == Basis::Create;

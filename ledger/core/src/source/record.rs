@@ -7,7 +7,6 @@ use crate::{
     event::{Actor, Cursor, DeadLetter, Event, RelistBegin, RelistScope},
     transaction::WriteTransaction,
 };
-use planted::Bug;
 use quota_semantics::{Name, Timestamp, uid::Uid};
 
 /// A report of a source.
@@ -100,7 +99,7 @@ pub fn record(
         None => None,
         Some(Consumed { source, cursor }) => {
             match decide::advance(transaction.state(), source, cursor) {
-                None if !planted::is(Bug::DeliveriesTrusted) => return <_>::default(),
+                None => return <_>::default(),
                 advance => advance,
             }
         }
@@ -148,8 +147,7 @@ pub fn record(
         } += 1;
     }
     recording.record_listed();
-    let is_odd = consumed.is_some_and(|consumed| !consumed.cursor.position.is_multiple_of(2));
-    recording.note(advance.filter(|_| !(is_odd && planted::is(Bug::CursorNotInBatch))));
+    recording.note(advance);
     (recorded, recording.relisted)
 }
 

@@ -1,7 +1,6 @@
 //! Limits as a decision sees them: quotas and groups, with the sums of the state and the changes of the decision
 //! itself.
 
-use planted::Bug;
 use std::borrow::Cow;
 
 use super::{
@@ -243,8 +242,7 @@ impl Limit for Counted<'_> {
     }
     fn counted(&self, resource: &str) -> Option<Quantity> {
         let mut counted = self.used(resource);
-        let held = self.held(resource);
-        if let Some(held) = held.filter(|_| !planted::is(Bug::ReservedIgnored)) {
+        if let Some(held) = self.held(resource) {
             counted.add_assign(held);
         }
         if let Some(aside) = self.aside.get(resource) {

@@ -1,6 +1,5 @@
 //! Reservations: pending ones, and recently ended ones.
 
-use planted::Bug;
 use std::collections::BTreeSet;
 use std::{hash::BuildHasher, ops::Bound, sync::Arc};
 
@@ -72,9 +71,6 @@ impl Reservations {
         reservations.slab = slab;
         let mut ends = Vec::new();
         for (place, tracked) in reservations.slab.clone().iter() {
-            if planted::is(Bug::SnapshotWithoutEnded) && tracked.ended.is_some() {
-                continue;
-            }
             reservations.index(place);
             ends.extend(tracked.remembered_end().map(|end| (end, place)));
         }

@@ -7,7 +7,6 @@ mod segments;
 pub(super) mod snapshots;
 
 use parking_lot::RwLock;
-use planted::Bug;
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -217,9 +216,6 @@ impl Opening<'_> {
 
     /// The last acknowledged position in the watermark file.
     fn watermark(&mut self) -> Result<Option<Durable>, Error> {
-        if planted::is(Bug::WatermarkIgnored) {
-            return Ok(None);
-        }
         let noted = watermark::read(self.disk, self.directory)?;
         if noted.unreadable > 0 || noted.position.is_none() {
             let left = match noted.position {

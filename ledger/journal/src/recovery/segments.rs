@@ -1,6 +1,5 @@
 //! Recovery of the write-ahead log's segments: all but the last have to be complete; the end of the last may be torn.
 
-use planted::Bug;
 use std::{collections::VecDeque, ops::Range, sync::Arc};
 
 use super::{
@@ -80,16 +79,13 @@ impl Opening<'_> {
             if let Some(fault) = &scan.fault {
                 self.fault(file.as_ref(), &scan, fault, is_last, noted)?;
             }
-            let syncs = !planted::is(Bug::NoSyncAtOpen);
-            if syncs && is_last && scan.extent.last.sequence > wanted {
+            if is_last && scan.extent.last.sequence > wanted {
                 // The sync of these frames is not certain. If it failed, they can be read, but would never reach the
                 // disk: only rewritten frames do.
                 let end = usize::try_from(scan.extent.end).unwrap_or(usize::MAX);
                 file.write_at(bytes.get(..end).unwrap_or_default(), 0)?;
             }
-            if syncs {
-                file.sync()?;
-            }
+            file.sync()?;
             self.take(file, scan, is_last, &mut read)?;
         }
         acknowledged(&directory, noted, at_wanted.as_ref(), base, &read.position)?;

@@ -8,7 +8,6 @@ use crate::{
     disk::{Disk, File},
     frame,
 };
-use planted::Bug;
 
 /// Most bytes that one group may have.
 const MAX_GROUP_BYTES: usize = 64 * 1024 * 1024;
@@ -171,9 +170,7 @@ impl Writer {
             }
             None => (disk.create(&path)?, 0),
         };
-        if !planted::is(Bug::SegmentNameNotSynced) {
-            disk.sync_directory(log.directory())?;
-        }
+        disk.sync_directory(log.directory())?;
         self.close_segment();
         let segment = Segment::new(durable, file, Extent::new(&durable));
         log.segments.write().push_back(Arc::clone(&segment));
@@ -215,15 +212,9 @@ impl Writer {
         publish: impl FnOnce(Durable),
     ) -> Result<Durable, Error> {
         let active = self.active.as_mut().ok_or_else(no_segment)?;
-        let written = active.write(&self.group);
-        if !planted::is(Bug::WritesOnWhenFull) {
-            written?;
-        }
+        active.write(&self.group)?;
         if syncs {
-            let synced = active.segment.file.sync();
-            if !planted::is(Bug::SyncErrorIgnored) {
-                synced?;
-            }
+            active.segment.file.sync()?;
         }
         active.fresh = false;
         let mut extent = active.segment.extent.write();

@@ -3,7 +3,6 @@
 //! Whether an append is stored is certain only once the message at its sequence was read; until then no other message
 //! is appended.
 
-use planted::Bug;
 use quota_core::{
     codec,
     event::{Actor, Entry, Event},
@@ -17,7 +16,7 @@ use crate::{
     append::{Append, Phase},
     clock::Millis,
     message::{Kind, Message},
-    verify::{self, Leader, Stop},
+    verify::{self, Stop},
 };
 
 impl Member {
@@ -56,14 +55,7 @@ impl Member {
         }
         match reply {
             Reply::Stored(sequence) if sequence == expected.saturating_add(1) => self.settle(now),
-            Reply::Stored(sequence) if planted::is(Bug::LeaseOnly) || planted::is(Bug::NoFence) => {
-                self.position.stream = sequence - 1;
-                self.settle(now);
-            }
             Reply::Stored(sequence) => self.stop(Stop::Misplaced { expected, sequence }),
-            Reply::Refused(Some(last)) if planted::is(Bug::RefusalTrusted) => {
-                self.go_behind(now, last);
-            }
             Reply::Refused(_) => {
                 self.was_refused = true;
                 self.doubt();
@@ -213,19 +205,6 @@ impl Member {
             return self.press_on(now);
         }
         let epoch = self.position.epoch().saturating_add(1);
-        if planted::is(Bug::NoFence) {
-            let (node, instance) = (self.identity.node.clone(), self.identity.instance);
-            self.position.leader = Some(Leader {
-                epoch,
-                node,
-                instance,
-                handed_to: None,
-            });
-            self.role = Role::Leader;
-            self.lease_until = now + self.settings.lease;
-            self.actions.push(Action::Lead { epoch });
-            return;
-        }
         let end = self.position.end;
         let entry = Entry {
             sequence: end.sequence.saturating_add(1),
@@ -245,14 +224,5 @@ impl Member {
         };
         self.role = Role::Candidate;
         self.append(now, Kind::Fence(StoredBatch::behind(end.hash, batch)));
-    }
-
-    /// Instead of reading the message at the append's sequence, as planted bugs do.
-    pub(super) fn go_behind(&mut self, now: Millis, last: u64) {
-        let Some(append) = self.append.take() else {
-            return;
-        };
-        self.position.stream = last;
-        self.append(now, append.message.kind);
     }
 }

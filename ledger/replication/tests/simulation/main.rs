@@ -26,8 +26,3 @@ fn the_same_seed_is_the_same_world() {
 fn seeds() {
     quota_simulation::seeds::<World>();
 }
-
-#[test]
-fn every_planted_bug_is_found() {
-    quota_simulation::planted_bugs::<World>();
-}

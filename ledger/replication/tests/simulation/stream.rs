@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use planted::Bug;
 use quota_replication::{Reply, Stored};
 
 use quota_simulation::Random;
@@ -50,9 +49,7 @@ impl Stream {
             return Arrived::Nobody;
         }
         let last = self.last() + self.tail.len() as u64;
-        // These two bugs send no expected sequence.
-        let checks = !planted::is(Bug::NoFence) && !planted::is(Bug::LeaseOnly);
-        if checks && origin.2 != last {
+        if origin.2 != last {
             return Arrived::Refused(last);
         }
         self.tail.push((bytes, Some(origin)));

@@ -10,7 +10,6 @@ use std::{
     sync::Arc,
 };
 
-use planted::Bug;
 use quota_journal::{Hash, StoredBatch};
 use quota_replication::{
     Action, Bookmark, Identity, Kind, LedgerId, Message, NodeName, Position, Reply, Role,
@@ -131,7 +130,6 @@ const EXPECTED: &[&str] = &[
 ];
 
 impl quota_simulation::World for World {
-    const BUGS: &'static [Bug] = Bug::CLUSTER;
     const EXPECTED: &'static [&'static str] = EXPECTED;
     const ENOUGH: u64 = 500;
 
@@ -228,10 +226,6 @@ impl quota_simulation::World for World {
             }
         }
         Err("nothing happens any more".to_owned())
-    }
-
-    fn plant(bug: Option<Bug>) {
-        planted::plant(bug);
     }
 
     fn trace(&self) -> String {

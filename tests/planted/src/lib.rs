@@ -1,8 +1,7 @@
-//! Bugs that can be planted, to verify that the tests find them. Only with the feature `planted-bugs`, and never in a
-//! release build; without the feature every check below is resolved at compile time.
+//! Bugs that can be planted, to verify that the tests find them: in a copy of the tree, to which `tests/planted/run` applies
+//! the patches of this directory. The product does not know of them.
 
-#[cfg(all(feature = "planted-bugs", not(debug_assertions)))]
-compile_error!("planted bugs are for tests");
+use std::{cell::Cell, sync::OnceLock};
 
 macro_rules! bugs {
     ($($list:ident: $list_what:literal { $($name:ident: $what:literal,)+ })+) => {
@@ -80,44 +79,24 @@ bugs! {
 /// The environment variable with the bug of a process.
 pub const VARIABLE: &str = "QUOTA_PLANTED_BUG";
 
-#[cfg(feature = "planted-bugs")]
-mod switch {
-    use std::{cell::Cell, sync::OnceLock};
+static OF_PROCESS: OnceLock<Bug> = OnceLock::new();
 
-    use super::Bug;
-
-    static OF_PROCESS: OnceLock<Bug> = OnceLock::new();
-
-    thread_local! {
-        static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
-    }
-
-    /// Sets the bug of this thread, or none.
-    pub fn plant(bug: Option<Bug>) {
-        PLANTED.set(bug);
-    }
-
-    /// Sets the bug of all threads of this process, unless another one was set before.
-    pub fn plant_in_process(bug: Bug) {
-        OF_PROCESS.get_or_init(|| bug);
-    }
-
-    /// Whether this thread, or the whole process, has this bug.
-    #[must_use]
-    pub fn is(bug: Bug) -> bool {
-        PLANTED.get() == Some(bug) || OF_PROCESS.get() == Some(&bug)
-    }
+thread_local! {
+    static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
 }
 
-#[cfg(not(feature = "planted-bugs"))]
-mod switch {
-    use super::Bug;
-
-    /// Always false.
-    #[must_use]
-    pub const fn is(_: Bug) -> bool {
-        false
-    }
+/// Sets the bug of this thread, or none.
+pub fn plant(bug: Option<Bug>) {
+    PLANTED.set(bug);
 }
 
-pub use switch::*;
+/// Sets the bug of all threads of this process, unless another one was set before.
+pub fn plant_in_process(bug: Bug) {
+    OF_PROCESS.get_or_init(|| bug);
+}
+
+/// Whether this thread, or the whole process, has this bug.
+#[must_use]
+pub fn is(bug: Bug) -> bool {
+    PLANTED.get() == Some(bug) || OF_PROCESS.get() == Some(&bug)
+}

@@ -127,7 +127,7 @@ pub fn seeds<W: World>() {
     );
 }
 
-/// Every planted bug is found by some seed. Prints the row of each in `docs/simulation.md`.
+/// Every planted bug is found by some seed. Prints the first seed of each, and why it fails.
 pub fn planted_bugs<W: World>() {
     let mut missed = Vec::new();
     for bug in W::BUGS {

@@ -108,7 +108,7 @@ cluster:
 	deploy/cluster/try
 
 # All that is measured is built as packages are. Needs redis-server and postgresql, as Debian packages them. Writes the
-# tables of docs/performance.md.
+# tables of benches/RESULTS.md.
 bench:
 	cargo bench --locked --profile dist --bench core --bench journal --bench intake
 	cargo bench --locked --profile dist --bench peers
@@ -118,7 +118,7 @@ bench-scale:
 	cargo bench --locked --profile dist --bench scale
 
 # Three nodes beside one, and beside three etcds if etcd is there. Needs a nats-server of 2.14.4 or newer, which
-# QUOTAD_NATS_SERVER names. Writes the table of docs/performance.md.
+# QUOTAD_NATS_SERVER names. Writes the table of benches/RESULTS.md.
 bench-cluster:
 	cargo bench --locked --profile dist --bench cluster
 

@@ -174,16 +174,15 @@ impl Metric {
             .collect()
     }
 
-    /// Its row in a table of Markdown: name, kind, labels, help.
+    /// Its item in a list of Markdown: name, kind, labels, help.
     #[must_use]
-    pub fn row(&self, separator: &str) -> String {
-        let labels = self.labels.iter().map(|label| match label.values {
+    pub fn item(&self) -> String {
+        let mut about = vec![self.kind.name().to_owned()];
+        about.extend(self.labels.iter().map(|label| match label.values {
             [] => format!("`{}`", label.name),
             values => format!("`{}`: {}", label.name, values.join(", ")),
-        });
-        let labels = labels.collect::<Vec<_>>().join(separator);
-        let kind = self.kind.name();
-        format!("| `{}` | {kind} | {labels} | {} |\n", self.name, self.help)
+        }));
+        format!("- `{}` ({}). {}\n", self.name, about.join("; "), self.help)
     }
 }
 
@@ -289,7 +288,7 @@ mod tests {
             assert!(text.lines().any(|it| it == line), "{line} is not in {text}");
         }
         assert_eq!(text.matches("open_total{").count(), 1, "{text}");
-        let row = "| `open_total` | counter | `name`; `which`: a, b | By an open set. |\n";
-        assert_eq!(OPEN.row("; "), row);
+        let item = "- `open_total` (counter; `name`; `which`: a, b). By an open set.\n";
+        assert_eq!(OPEN.item(), item);
     }
 }

@@ -1,4 +1,4 @@
-//! Who may do what to whose: each cell of the table in docs/security.md, at a real daemon.
+//! Who may do what to whose: each cell of the table in `tenancy.md`, beside this file, at a real daemon.
 
 use std::path::Path;
 
@@ -127,9 +127,9 @@ fn cells(row: &str) -> Vec<&str> {
 
 #[test]
 fn everybody_may_do_what_the_table_says_and_no_more() {
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/security.md");
-    let docs = std::fs::read_to_string(docs).unwrap();
-    let (_, rest) = docs.split_once(BEGIN).unwrap();
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/admission/tenancy.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let (_, rest) = page.split_once(BEGIN).unwrap();
     let (table, _) = rest.split_once(END).unwrap();
     let mut rows = table.lines();
     let who = cells(rows.next().unwrap());

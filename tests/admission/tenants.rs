@@ -71,7 +71,7 @@ impl World {
         read(answer)
     }
 
-    /// As a caller of the table in docs/security.md.
+    /// As a caller of the table in `tenancy.md`.
     pub(crate) fn call_as(
         &self,
         caller: &str,

@@ -64,7 +64,7 @@ class Rules(unittest.TestCase):
             self.assertIn(f"\n## {name}\n", page)
 
     def test_they_speak_of_metrics_that_there_are(self):
-        documented = (ROOT / "docs/metrics.md").read_text() + (ROOT / "docs/bridge.md").read_text()
+        documented = (ROOT / "docs/metrics.md").read_text()
         text = (MONITORING / "alerts.yaml").read_text() + (MONITORING / "dashboard.json").read_text()
         used = set(re.findall(r"\b(?:quota_(?:ledger|bridge)|kube_resourcequota|openshift_clusterresourcequota)\w*", text))
         self.assertGreater(len(used), 20)
@@ -137,7 +137,7 @@ class Dashboard(unittest.TestCase):
 
     @classmethod
     def write_configuration(cls, path, admins, bridge):
-        page = (ROOT / "docs/monitoring.md").read_text()
+        page = (ROOT / "docs/metrics.md").read_text()
         configuration = re.search(r"```yaml\n(scrape_configs:.*?)```", page, re.S)[1]
         targets = '", "'.join(f"127.0.0.1:{admin}" for admin in admins)
         configuration = configuration.replace("quotad.quota-system.svc:8481", targets)

@@ -6,7 +6,7 @@ use super::setting;
 
 /// Replaces what stands between the two marks of a section.
 pub fn replace(section: &str, text: &str) {
-    let path = setting("BENCH_DOCUMENT", PathBuf::from("docs/performance.md"));
+    let path = setting("BENCH_DOCUMENT", PathBuf::from("benches/RESULTS.md"));
     let old =
         fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let (begin, end) = (

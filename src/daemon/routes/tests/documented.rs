@@ -40,23 +40,30 @@ fn calls_of_kubernetes() {
 
 #[test]
 fn access() {
-    let mut table = "| call | roles | where |\n|---|---|---|\n".to_owned();
+    let mut allowed: Vec<(String, Vec<String>)> = Vec::new();
     for spec in listed() {
-        let (roles, place) = match spec.access {
-            Access::Public => ("anybody".to_owned(), ""),
-            Access::Authenticated => ("any authenticated caller".to_owned(), ""),
+        let who = match spec.access {
+            Access::Public => "anybody".to_owned(),
+            Access::Authenticated => "any authenticated caller".to_owned(),
             Access::Role(roles, scope) => {
                 let roles: Vec<_> = roles.iter().map(|role| role.as_str()).collect();
                 let place = match scope {
                     Scope::Path => "the namespace",
-                    Scope::Query => "the requested namespace, else all namespaces",
+                    Scope::Query => "the requested namespace, else in all",
                     Scope::Items => "the namespace of each item",
                     Scope::Everywhere => "all namespaces",
                 };
-                (roles.join(", "), place)
+                format!("{} in {place}", roles.join(" or "))
             }
         };
-        table.push_str(&format!("| {} | {roles} | {place} |\n", call(&spec)));
+        match allowed.iter_mut().find(|(known, _)| *known == who) {
+            Some((_, calls)) => calls.push(call(&spec)),
+            None => allowed.push((who, vec![call(&spec)])),
+        }
     }
-    documented("security.md", "access", &table);
+    let mut list = String::new();
+    for (who, calls) in allowed {
+        list.push_str(&format!("- **{who}**: {}\n", calls.join(", ")));
+    }
+    documented("security.md", "access", &list);
 }

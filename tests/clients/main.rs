@@ -7,6 +7,7 @@
 use quota_test_support as support;
 
 mod hook;
+mod languages;
 mod transport;
 mod typed;
 
@@ -23,8 +24,8 @@ use std::{
     process::Command,
 };
 
-/// Runs a script with what tests/run has installed.
-fn run(script: &str) {
+/// The Python that tests/run has installed, with what the scripts import.
+fn python() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let python = std::env::var_os("QUOTAD_CLIENTS_PYTHON")
         .map_or_else(|| root.join("target/clients/bin/python"), PathBuf::from);
@@ -34,7 +35,13 @@ fn run(script: &str) {
          schemathesis",
         python.display()
     );
-    let status = Command::new(python)
+    python
+}
+
+/// Runs a script with it.
+fn run(script: &str) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let status = Command::new(python())
         .arg("-B")
         .arg(root.join("tests/clients").join(script))
         .env("QUOTAD", env!("CARGO_BIN_EXE_quotad"))

@@ -54,6 +54,23 @@ impl Daemon {
         self.quotad.ask_admin("/metrics").1
     }
 
+    /// The answer to an API server that asks whether it may create an object.
+    pub(super) fn admit(&self, namespace: &str, object: &Value) -> Value {
+        let metadata = &object["metadata"];
+        let review = json!({
+            "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+            "request": {
+                "uid": "r-1", "operation": "CREATE", "namespace": namespace, "name": metadata["name"],
+                "kind": {"group": "", "version": "v1", "kind": object["kind"]},
+                "resource": {"group": "", "version": "v1", "resource": "pods"},
+                "userInfo": {"username": "kubernetes-admin"}, "object": object,
+            },
+        });
+        let (status, answer) = self.quotad.post("/admit", &review);
+        assert_eq!(status, 200, "{answer}");
+        answer
+    }
+
     pub(super) fn run(&self, arguments: &str, input: &str) -> Run {
         run_with(&self.url, arguments, input)
     }

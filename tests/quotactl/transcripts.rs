@@ -1,11 +1,13 @@
 //! Transcripts of the documentation, run against a real daemon.
 
-use std::{fs, path::Path};
+use std::{ffi::OsString, fs, path::Path, process::Command};
 
-use super::{Run, command, daemon::Daemon};
+use serde_json::json;
 
-/// What the commands read.
-const FILES: [(&str, &str); 5] = [
+use super::{Run, daemon::Daemon, support::programs};
+
+/// What the commands read, besides what a page shows.
+const FILES: [(&str, &str); 6] = [
     (
         "groups.yaml",
         "apiVersion: quota.openshift.io/v1\nkind: ClusterResourceQuota\nmetadata: {name: company}\n\
@@ -38,14 +40,21 @@ const FILES: [(&str, &str); 5] = [
         "apiVersion: v1\nkind: Pod\nmetadata: {name: next, namespace: team-a}\n\
          spec: {containers: [{name: c, image: i, resources: {requests: {cpu: \"3\"}}}]}\n",
     ),
+    (
+        "huge.yaml",
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: huge}\n\
+         spec: {containers: [{name: c, image: i, resources: {requests: {cpu: \"11\"}}}]}\n",
+    ),
 ];
+
+fn text_of(page: &str) -> String {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+    fs::read_to_string(docs.join(page)).unwrap()
+}
 
 /// The commands of a page, each with what it prints.
 fn steps(page: &str) -> Vec<(String, Vec<String>)> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("docs")
-        .join(page);
-    let text = fs::read_to_string(path).unwrap();
+    let text = text_of(page);
     let mut steps: Vec<(String, Vec<String>)> = Vec::new();
     let mut inside = false;
     for line in text.lines() {
@@ -95,10 +104,20 @@ pub(super) fn all_fit(expected: &[String], lines: &[&str]) -> bool {
     }
 }
 
+/// Runs a command as a shell reads it.
 fn run_in(directory: &Path, server: &str, arguments: &str) -> Run {
-    let mut command = command(arguments);
+    let mut path = OsString::from(programs::directory());
+    path.push(":");
+    path.push(std::env::var_os("PATH").unwrap());
+    let mut command = Command::new("bash");
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("QUOTACTL_")) {
+        command.env_remove(name);
+    }
     command
+        .args(["-c", &format!("quotactl {arguments}")])
         .current_dir(directory)
+        .env("PATH", path)
+        .env("QUOTACTL_CONFIG", "/dev/null")
         .env("QUOTACTL_SERVER", server);
     let output = command.output().unwrap();
     Run {
@@ -110,8 +129,49 @@ fn run_in(directory: &Path, server: &str, arguments: &str) -> Run {
 
 #[test]
 fn the_documentation_shows_what_is_printed() {
-    for page in ["quotactl.md", "groups.md"] {
+    programs::build(&["quotactl"]);
+    for page in ["quotactl.md", "groups.md", "tutorial.md", "how-to.md"] {
         runs_as_shown(page);
+    }
+}
+
+/// The text between two marks.
+fn between<'t>(text: &'t str, begin: &str, end: &str) -> &'t str {
+    let (_, rest) = text.split_once(begin).unwrap();
+    rest.split_once(end).unwrap().0
+}
+
+/// What a reader has done before the commands of a page, where that is not `quotactl`.
+fn prepare(page: &str, daemon: &Daemon, directory: &Path) {
+    match page {
+        // The cluster's part: the API server asks about two pods, and the bridge reports the group and the first pod.
+        "tutorial.md" => {
+            daemon.done("apply -f -", between(&text_of(page), "<<'EOF'\n", "EOF\n"));
+            let pod = |name: &str| {
+                let containers = json!([{"name": name, "image": "nginx"}]);
+                json!({
+                    "apiVersion": "v1", "kind": "Pod", "spec": {"containers": containers},
+                    "metadata": {"name": name, "namespace": "demo", "uid": name, "resourceVersion": "1"},
+                })
+            };
+            let first = json!({"type": "ADDED", "object": pod("web-1")}).to_string();
+            let answers = ["web-1", "web-2"].map(|name| {
+                let answer = daemon.admit("demo", &pod(name));
+                daemon.done("push -", &first);
+                answer["response"].clone()
+            });
+            let shown = text_of(page);
+            let warning = answers[0]["warnings"][0].as_str().unwrap();
+            assert!(shown.contains(&format!("Warning: {warning}\n")), "{warning}");
+            let denial = answers[1]["status"]["message"].as_str().unwrap();
+            assert!(shown.contains(&format!("denied the request: {denial}\n")), "{denial}");
+        }
+        "how-to.md" => {
+            let group = text_of(page);
+            let group = between(&group, "```yaml\n", "```\n");
+            fs::write(directory.join("default.yaml"), group).unwrap();
+        }
+        _ => {}
     }
 }
 
@@ -121,6 +181,7 @@ fn runs_as_shown(page: &str) {
     for (name, text) in FILES {
         fs::write(directory.path().join(name), text).unwrap();
     }
+    prepare(page, &daemon, directory.path());
     for (arguments, expected) in steps(page) {
         let run = run_in(directory.path(), &daemon.url, &arguments);
         let code = match run.code {

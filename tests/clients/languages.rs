@@ -20,7 +20,7 @@ use tempfile::TempDir;
 
 use crate::{
     python,
-    support::{callers::Callers, quotad::Quotad},
+    support::callers::Callers,
 };
 
 const PAGE: &str = include_str!("../../docs/hook.md");
@@ -115,7 +115,7 @@ fn each_language_reserves_commits_and_releases() {
     let principals = [("admin", "admin,read", "*"), ("jobs", "reserve", "ml")];
     let callers = Callers::start(&principals, &[]);
     let (server, token) = (&callers.daemon.api, callers.token("jobs"));
-    let recorded = ["ReservationGranted", "ReservationCommitted", "CommitReturned"];
+    let recorded = ["ReservationGranted", "ReservationCommitted", "ReservationReturned"];
     for language in LANGUAGES {
         set_limit(&callers, "2");
         let program = Program::of(language);

@@ -7,13 +7,20 @@ METHODS = ["get", "put", "post", "delete"]
 
 
 def page(description):
-    calls = [call(method, path, of[method]) for path, of in description["paths"].items() for method in METHODS if method in of]
+    calls = [group(tag, description["paths"]) for tag in description["tags"]]
     schemas = [schema(name, of) for name, of in sorted(description["components"]["schemas"].items())]
     return "\n".join([
         "# The HTTP API, call by call", "",
         "Made from the description that the daemon serves at `/openapi.json`, which is derived from its routes. For the purpose"
         " of the calls see [The HTTP API](api.md), for the required roles [security](security.md#roles).", "",
-        "## Calls", "", *chain.from_iterable(calls), "## Schemas", "", *chain.from_iterable(schemas)])
+        *chain.from_iterable(calls), "## Schemas", "", *chain.from_iterable(schemas)])
+
+
+def group(tag, paths):
+    """The calls with a tag."""
+    calls = [call(method, path, of[method]) for path, of in paths.items() for method in METHODS
+             if method in of and tag["name"] in of[method]["tags"]]
+    return [f"## {tag['name'].capitalize()}", "", tag["description"], "", *chain.from_iterable(calls)]
 
 
 def call(method, path, operation):

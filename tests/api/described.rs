@@ -100,3 +100,30 @@ fn what_is_not_as_described_is_found() {
         );
     }
 }
+
+#[test]
+fn examples_are_as_described() {
+    let schemas = DESCRIPTION["components"]["schemas"].as_object().unwrap();
+    let mut found = Vec::new();
+    for (name, schema) in schemas {
+        for example in schema["examples"].as_array().into_iter().flatten() {
+            let validator = validator(&format!("#/components/schemas/{name}"));
+            let wrong: Vec<_> = validator
+                .iter_errors(example)
+                .map(|error| format!("{}: {error}", error.instance_path()))
+                .collect();
+            assert!(wrong.is_empty(), "{name}: {wrong:#?}");
+            found.push(name.as_str());
+        }
+    }
+    for of_hooks in [
+        "ReserveRequest",
+        "CommitRequest",
+        "ExtendRequest",
+        "BatchRequest",
+        "Reservation",
+        "Problem",
+    ] {
+        assert!(found.contains(&of_hooks), "{of_hooks}: {found:?}");
+    }
+}

@@ -55,7 +55,10 @@ def generate(api, directory):
 
 def call(operation, /, **arguments):
     """Calls an operation of the API, and gives its status and answer."""
-    response = importlib.import_module(f"quota_ledger.api.default.{operation}").sync_detailed(**arguments)
+    # Its module is in that of its tag.
+    api = Path(importlib.import_module("quota_ledger").__file__).parent / "api"
+    [module] = api.glob(f"*/{operation}.py")
+    response = importlib.import_module(f"quota_ledger.api.{module.parent.name}.{operation}").sync_detailed(**arguments)
     return int(response.status_code), response.parsed
 
 

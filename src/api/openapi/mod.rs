@@ -20,6 +20,38 @@ static PARAMETERS: LazyLock<Value> = LazyLock::new(|| {
         .expect("the parameters are part of the program, and tested")
 });
 
+/// What belongs together: a tag, its description, and parts of paths. A call has the first tag of which its path has a part.
+const TAGS: [(&str, &str, &[&str]); 6] = [
+    (
+        "hooks",
+        "What a hook calls before it creates something: reserve, commit and release; extend, check and batches if it \
+         needs them. No other call is needed.",
+        &["reservations", "reservations:batch", "check"],
+    ),
+    ("limits", "Quotas and groups.", &["quotas", "groups"]),
+    (
+        "usage",
+        "What counts, what made a number, and who was denied.",
+        &["usage", "explain", "denials", "objects"],
+    ),
+    (
+        "events",
+        "What sources report, and whether it is right.",
+        &["events", "dead-letters", "drift", "corrections", "relist"],
+    ),
+    ("ledger", "The entries.", &["entries", "watch", "backup"]),
+    ("cluster", "The nodes of a cluster.", &["cluster"]),
+];
+
+/// The tag of the other calls.
+const DAEMON: (&str, &str) = ("daemon", "The daemon itself.");
+
+fn tag(path: &str) -> &'static str {
+    let has = |parts: &[&str]| path.split('/').any(|segment| parts.contains(&segment));
+    let found = TAGS.iter().find(|(_, _, parts)| has(parts));
+    found.map_or(DAEMON.0, |(tag, _, _)| *tag)
+}
+
 /// The OpenAPI document of an API with these routes.
 pub(super) fn document(routes: &[Route<App>]) -> Value {
     let mut paths = Map::new();
@@ -28,6 +60,11 @@ pub(super) fn document(routes: &[Route<App>]) -> Value {
         let path = paths.entry(spec.path).or_insert_with(|| json!({}));
         path[spec.method.as_str().to_ascii_lowercase()] = operation(spec);
     }
+    let tags = TAGS.iter().map(|(tag, about, _)| (*tag, *about));
+    let tags: Vec<_> = tags
+        .chain([DAEMON])
+        .map(|(tag, about)| json!({"name": tag, "description": about}))
+        .collect();
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -38,6 +75,7 @@ pub(super) fn document(routes: &[Route<App>]) -> Value {
         "servers": [{"url": "/"}],
         // No token is needed while no tokens are configured.
         "security": [{}, {"token": []}],
+        "tags": tags,
         "paths": paths,
         "components": {
             "schemas": &*SCHEMAS,
@@ -62,6 +100,7 @@ fn operation(spec: &Spec) -> Value {
     );
     let mut operation = json!({
         "operationId": described.id,
+        "tags": [tag(spec.path)],
         "description": spec.about,
         "parameters": parameters,
         "responses": answers,
@@ -172,6 +211,27 @@ mod tests {
             let reference = format!("#/components/schemas/{name}");
             assert!(found.contains(reference.as_str()), "{name} is not used");
         }
+    }
+
+    #[test]
+    fn a_call_has_the_tag_of_its_path() {
+        for (path, expected) in [
+            (
+                "/v1/namespaces/{namespace}/reservations/{uid}/commit",
+                "hooks",
+            ),
+            ("/v1/reservations:batch", "hooks"),
+            ("/v1/groups/{name}/usage", "limits"),
+            ("/v1/usage/history", "usage"),
+            ("/v1/status", "daemon"),
+        ] {
+            assert_eq!(tag(path), expected, "{path}");
+        }
+        let used: BTreeSet<_> = routes()
+            .iter()
+            .map(|route| tag(route.spec().path))
+            .collect();
+        assert_eq!(used.len(), TAGS.len() + 1, "{used:?}");
     }
 
     /// The JSON of a value, with one line for each of the values in its outer levels.

@@ -15,7 +15,7 @@ use quota_service::{
     telemetry::Telemetry,
 };
 use serde::Deserialize;
-use tokio::{net::TcpListener, sync::watch};
+use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 use tower_http::compression::CompressionLayer;
 
@@ -70,7 +70,7 @@ async fn serve(config: Config) -> Result<(), Failure> {
     let own_namespace = access.namespace.clone();
     let client = Client::new(access).or_exit(Exit::Configuration)?;
     let status = status_writer(&config, &client).or_exit(Exit::Configuration)?;
-    let admin = serve_admin(&config, readiness, stop.clone()).await?;
+    let (admin, admin_ends) = serve_admin(&config, readiness, stop.clone()).await?;
     let (nats, connected) = connect(&config, nats_check).await?;
     let mut nats_lasts = connected.clone();
     tracing::info!(
@@ -113,6 +113,7 @@ async fn serve(config: Config) -> Result<(), Failure> {
     let nats_gone = async { while nats_lasts.changed().await.is_ok() {} };
     tokio::select! {
         ended = work => ended?,
+        ended = admin_ends => return Err(ended.into()),
         () = stopped => {}
         // Its task panics over some messages with invalid headers.
         () = nats_gone => return Err(anyhow::anyhow!("the client for NATS has ended").into()),
@@ -310,12 +311,13 @@ fn admin_router(metrics: Render, readiness: Readiness) -> Router {
     health::router(metrics, readiness).layer(CompressionLayer::new())
 }
 
-/// Serves health and metrics. Returns the address.
+/// Serves health and metrics. Returns the address, and what waits for the listener or the metrics' upkeep to end against
+/// expectation.
 async fn serve_admin(
     config: &Config,
     readiness: Readiness,
     stop: CancellationToken,
-) -> Result<String, Failure> {
+) -> Result<(String, impl Future<Output = anyhow::Error>), Failure> {
     let metrics = metrics::install().or_exit(Exit::Failure)?;
     let address = config.admin.listen;
     let listener = TcpListener::bind(address)
@@ -327,14 +329,26 @@ async fn serve_admin(
     if bound.ip().is_loopback() {
         router = hosts::loopback_only(router);
     }
-    tokio::spawn(async move {
-        let served = axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned());
-        if let Err(error) = served.await {
-            tracing::error!(%error, "the admin listener failed");
-        }
+    let mut tasks = JoinSet::new();
+    let served =
+        axum::serve(listener, router).with_graceful_shutdown(stop.clone().cancelled_owned());
+    tasks.spawn(async { served.await.context("the admin listener failed") });
+    tasks.spawn(async move {
+        run_every(METRICS_UPKEEP, move || metrics.run_upkeep()).await;
+        Ok(())
     });
-    tokio::spawn(run_every(METRICS_UPKEEP, move || metrics.run_upkeep()));
-    Ok(bound.to_string())
+    let ends = async move {
+        let ended = tasks.join_next().await;
+        if stop.is_cancelled() {
+            std::future::pending::<()>().await;
+        }
+        match ended {
+            Some(Ok(Err(error))) => error,
+            Some(Err(panic)) => anyhow::Error::new(panic).context("a task of the admin listener"),
+            Some(Ok(Ok(()))) | None => anyhow::anyhow!("the admin listener has ended"),
+        }
+    };
+    Ok((bound.to_string(), ends))
 }
 
 #[cfg(test)]

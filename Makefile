@@ -12,6 +12,7 @@ fmt-check:
 
 lint:
 	cargo clippy --workspace --all-targets --locked -- --deny warnings
+	cargo clippy -p quotad --locked -- --deny warnings # as built first: without the features that tests have
 
 # Installs what the tests start, then runs them all, of the longest ones a sample.
 test:
@@ -69,17 +70,18 @@ advisories:
 build:
 	cargo build --release --locked
 
-# What packages and images hold.
+# What packages and images hold: the programs, with what takes too long for a first build.
 SHIPPED := quotad quotactl quota-bridge
+BUILD_SHIPPED := cargo build --profile dist --locked $(addprefix -p ,$(SHIPPED)) --bins --features quotad/otlp,quotad/nkeys
 dist:
-	cargo build --profile dist --locked $(addprefix -p ,$(SHIPPED)) --bins
+	$(BUILD_SHIPPED)
 
 # The same as static programs, which run on any Linux of this machine's kind. Needs the static C library, glibc 2.34 or
 # newer, which Debian has in libc6-dev: it finds names without loading anything. The target is named, so that what only
 # builds the programs is not static.
 STATIC := $(shell uname -m)-unknown-linux-gnu
 static:
-	RUSTFLAGS="-C target-feature=+crt-static" cargo build --profile dist --locked $(addprefix -p ,$(SHIPPED)) --bins --target $(STATIC)
+	RUSTFLAGS="-C target-feature=+crt-static" $(BUILD_SHIPPED) --target $(STATIC)
 	cd target/$(STATIC)/dist && sha256sum $(SHIPPED) >SHA256SUMS
 
 # The OCI image, in target/image.

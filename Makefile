@@ -1,6 +1,6 @@
 # `make verify` is what has to pass before a change is merged.
 
-.PHONY: verify fmt fmt-check lint test test-more sim soak doc deny machete advisories build dist static image image-start packages sbom run cluster bench bench-scale bench-cluster bench-bridge bench-instructions apiserver apiserver-race fuzz docs-tables manifests docs
+.PHONY: verify fmt fmt-check lint test test-more sim soak doc deny machete advisories build dist static image image-start packages sbom chart release run cluster bench bench-scale bench-cluster bench-bridge bench-instructions apiserver apiserver-race fuzz docs-tables manifests docs
 
 verify: fmt-check lint test-more doc deny machete image-start
 
@@ -100,6 +100,23 @@ sbom:
 # The Debian packages, in target/debian.
 packages: static
 	deploy/debian/build target/$(STATIC)/dist target/debian
+
+# The chart as Helm packages it, in target/chart. The same files make the same archive.
+VERSION := $(shell sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+chart:
+	rm -rf target/chart && mkdir -p target/chart
+	tar --sort=name --exclude=ci --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX --mtime=@0 -C deploy/helm -c quota-ledger | \
+		gzip --best --no-name >target/chart/quota-ledger-$(VERSION).tgz
+
+# What a release consists of, with checksums, in target/release-files.
+RELEASE := target/release-files
+release: packages image sbom chart
+	rm -rf $(RELEASE) && mkdir -p $(RELEASE)
+	tar -czf $(RELEASE)/quota-ledger-$(VERSION)-$(STATIC).tar.gz -C target/$(STATIC)/dist $(SHIPPED)
+	tar -cf $(RELEASE)/quota-ledger-$(VERSION)-$(STATIC)-image.tar -C target/image .
+	cp target/sbom.json $(RELEASE)/quota-ledger-$(VERSION)-$(STATIC).cdx.json
+	cp target/debian/*.deb target/chart/*.tgz $(RELEASE)
+	cd $(RELEASE) && sha256sum * >SHA256SUMS-$(STATIC)
 
 run:
 	cargo run --release --locked

@@ -80,7 +80,13 @@ fn the_short_file_holds_the_first_keys_with_their_defaults() {
     let whole: String = lines.map(|line| format!("{line}\n")).collect();
     let named = "Most installations change no more than these eight";
     let shipped = Config::SHIPPED.replace("\n# ", " ");
-    let named = shipped.split_once(named).unwrap().1.split_once(": ").unwrap().1;
+    let named = shipped
+        .split_once(named)
+        .unwrap()
+        .1
+        .split_once(": ")
+        .unwrap()
+        .1;
     let named: Vec<_> = named.split_once(". ").unwrap().0.split(", ").collect();
     assert_eq!(named.len(), 8);
     let settings: toml::Table = whole.parse().unwrap();
@@ -295,7 +301,10 @@ fn the_short_help_is_short_and_the_long_one_has_every_key() {
     let help = |flag| parse::<Config>(["quotad", flag]).unwrap_err().to_string();
     let (short, long) = (help("-h"), help("--help"));
     assert!(short.lines().count() <= 15, "{short}");
-    assert!(short.contains("demo") && !short.contains("--nats.url"), "{short}");
+    assert!(
+        short.contains("demo") && !short.contains("--nats.url"),
+        "{short}"
+    );
     for entry in entries::<Config>() {
         let flag = format!("--{}", entry.key.replace('_', "-"));
         assert!(long.contains(&flag), "{flag}");

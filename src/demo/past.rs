@@ -7,9 +7,7 @@ use std::{
 
 use bytes::Bytes;
 use quota_core::{
-    decide::{
-        Basis, FingerprintedRequest, Policy, Refusal, Request, Requester, Sighting, reserve,
-    },
+    decide::{Basis, FingerprintedRequest, Policy, Refusal, Request, Requester, Sighting, reserve},
     event::{Actor, Observed},
     source::{self, Item},
     transaction::WriteTransaction,

@@ -49,7 +49,8 @@ impl World {
             let metadata = &object["metadata"];
             let text = |value: &Value| value.as_str().unwrap_or("all").to_lowercase();
             let (kind, namespace) = (text(&object["kind"]), text(&metadata["namespace"]));
-            object["metadata"]["uid"] = json!(format!("{kind}-{namespace}-{}", text(&metadata["name"])));
+            object["metadata"]["uid"] =
+                json!(format!("{kind}-{namespace}-{}", text(&metadata["name"])));
         }
         let workloads = objects.iter().filter_map(Workload::of).collect();
         Ok(Self { objects, workloads })

@@ -1,6 +1,6 @@
 # `make verify` is what has to pass before a change is merged.
 
-.PHONY: verify fmt fmt-check lint test test-more sim soak doc deny machete advisories build dist static image image-start packages sbom run cluster bench bench-scale bench-cluster bench-bridge bench-instructions apiserver apiserver-race fuzz docs-tables manifests docs
+.PHONY: verify fmt fmt-check lint test test-more sim soak doc deny machete advisories build dist static image image-start packages sbom chart release run cluster bench bench-scale bench-cluster bench-bridge bench-instructions apiserver apiserver-race fuzz docs-tables manifests docs
 
 verify: fmt-check lint test-more doc deny machete image-start
 
@@ -12,6 +12,7 @@ fmt-check:
 
 lint:
 	cargo clippy --workspace --all-targets --locked -- --deny warnings
+	cargo clippy -p quotad --locked -- --deny warnings # as built first: without the features that tests have
 
 # Installs what the tests start, then runs them all, of the longest ones a sample.
 test:
@@ -69,17 +70,18 @@ advisories:
 build:
 	cargo build --release --locked
 
-# What packages and images hold.
+# What packages and images hold: the programs, with what takes too long for a first build.
 SHIPPED := quotad quotactl quota-bridge
+BUILD_SHIPPED := cargo build --profile dist --locked $(addprefix -p ,$(SHIPPED)) --bins --features quotad/otlp,quotad/nkeys
 dist:
-	cargo build --profile dist --locked $(addprefix -p ,$(SHIPPED)) --bins
+	$(BUILD_SHIPPED)
 
 # The same as static programs, which run on any Linux of this machine's kind. Needs the static C library, glibc 2.34 or
 # newer, which Debian has in libc6-dev: it finds names without loading anything. The target is named, so that what only
 # builds the programs is not static.
 STATIC := $(shell uname -m)-unknown-linux-gnu
 static:
-	RUSTFLAGS="-C target-feature=+crt-static" cargo build --profile dist --locked $(addprefix -p ,$(SHIPPED)) --bins --target $(STATIC)
+	RUSTFLAGS="-C target-feature=+crt-static" $(BUILD_SHIPPED) --target $(STATIC)
 	cd target/$(STATIC)/dist && sha256sum $(SHIPPED) >SHA256SUMS
 
 # The OCI image, in target/image.
@@ -98,6 +100,23 @@ sbom:
 # The Debian packages, in target/debian.
 packages: static
 	deploy/debian/build target/$(STATIC)/dist target/debian
+
+# The chart as Helm packages it, in target/chart. The same files make the same archive.
+VERSION := $(shell sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+chart:
+	rm -rf target/chart && mkdir -p target/chart
+	tar --sort=name --exclude=ci --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX --mtime=@0 -C deploy/helm -c quota-ledger | \
+		gzip --best --no-name >target/chart/quota-ledger-$(VERSION).tgz
+
+# What a release consists of, with checksums, in target/release-files.
+RELEASE := target/release-files
+release: packages image sbom chart
+	rm -rf $(RELEASE) && mkdir -p $(RELEASE)
+	tar -czf $(RELEASE)/quota-ledger-$(VERSION)-$(STATIC).tar.gz -C target/$(STATIC)/dist $(SHIPPED)
+	tar -cf $(RELEASE)/quota-ledger-$(VERSION)-$(STATIC)-image.tar -C target/image .
+	cp target/sbom.json $(RELEASE)/quota-ledger-$(VERSION)-$(STATIC).cdx.json
+	cp target/debian/*.deb target/chart/*.tgz $(RELEASE)
+	cd $(RELEASE) && sha256sum * >SHA256SUMS-$(STATIC)
 
 run:
 	cargo run --release --locked

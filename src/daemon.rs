@@ -41,8 +41,12 @@ use crate::{
 use ledger::{Opened, close, open};
 use rules::{charging, rules};
 
-/// Serves until a stop signal.
-pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failure> {
+/// Serves until a stop signal. `ready` is called with the address of the API once it serves.
+pub(crate) async fn serve(
+    config: Config,
+    metrics: Metrics,
+    ready: impl FnOnce(SocketAddr),
+) -> Result<(), Failure> {
     let config = Arc::new(within_descriptors(config));
     let signals = shutdown::listen().context("cannot listen for signals")?;
     // After a stop signal the daemon still serves for a while, so that callers notice first.
@@ -147,6 +151,7 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
     let admission = admission.map(|address| address.to_string());
     tracing::info!(api = %api_address, admin = %admin_address, admission, "ready");
     systemd::ready();
+    ready(api_address);
 
     signals.stop.cancelled().await;
     draining.fail("the daemon stops");

@@ -1,11 +1,54 @@
 //! Kubernetes `Status` objects: the only place that writes them as responses of their own. `kube::status` words the
 //! failures about quotas, `auth::refusal` those about rights.
 
+use std::collections::BTreeMap;
+
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusCause, StatusDetails};
+use serde::Serialize;
 
 use crate::problem::Undecided;
+
+/// A Kubernetes `Status` of a failure.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Status {
+    api_version: &'static str,
+    kind: &'static str,
+    code: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<StatusDetails>,
+    message: String,
+    metadata: BTreeMap<&'static str, String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    status: &'static str,
+}
+
+/// The object that a failure is about, and what is wrong with it.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct StatusDetails {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) causes: Vec<StatusCause>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) group: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) kind: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) retry_after_seconds: Option<u64>,
+}
+
+/// An error of a single field, or of the whole.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct StatusCause {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) field: Option<String>,
+    pub(crate) message: String,
+    pub(crate) reason: String,
+}
 
 /// Why a request was not carried out.
 #[derive(Clone, Debug)]
@@ -19,12 +62,14 @@ impl Failure {
     pub(crate) fn new(code: StatusCode, reason: &str, message: impl Into<String>) -> Self {
         Self {
             status: Box::new(Status {
-                code: Some(i32::from(code.as_u16())),
-                reason: Some(reason.to_owned()).filter(|reason| !reason.is_empty()),
-                message: Some(message.into()),
-                status: Some("Failure".to_owned()),
+                api_version: "v1",
+                kind: "Status",
+                code: code.as_u16(),
                 details: None,
-                ..Status::default()
+                message: message.into(),
+                metadata: BTreeMap::new(),
+                reason: Some(reason.to_owned()).filter(|reason| !reason.is_empty()),
+                status: "Failure",
             }),
             undecided: None,
         }
@@ -58,12 +103,12 @@ impl Failure {
 
     /// The same failure, with errors of single fields.
     pub(crate) fn because(mut self, causes: Vec<StatusCause>) -> Self {
-        self.details().causes = Some(causes).filter(|causes| !causes.is_empty());
+        self.details().causes = causes;
         self
     }
 
     /// The same failure, to be retried after this many seconds.
-    pub(crate) fn retry_after(mut self, seconds: i32) -> Self {
+    pub(crate) fn retry_after(mut self, seconds: u64) -> Self {
         self.details().retry_after_seconds = Some(seconds);
         self
     }
@@ -81,8 +126,7 @@ impl Failure {
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
-        let code = self.status.code.and_then(|code| u16::try_from(code).ok());
-        let code = code.and_then(|code| StatusCode::from_u16(code).ok());
+        let code = StatusCode::from_u16(self.status.code).ok();
         let retry = self
             .status
             .details

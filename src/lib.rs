@@ -10,6 +10,7 @@ pub mod config;
 mod cpu_throttle;
 mod daemon;
 mod data_dir_guard;
+mod demo;
 mod denials;
 mod disk_space;
 pub mod enforcement;

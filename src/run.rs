@@ -2,6 +2,7 @@
 
 use std::{
     fs::{self, Permissions},
+    net::SocketAddr,
     os::unix::fs::PermissionsExt as _,
     path::Path,
 };
@@ -20,24 +21,25 @@ use crate::{
 /// `quotad`: parses the command line, runs, and returns the exit code.
 #[must_use]
 pub fn main() -> Exit {
-    program::main(telemetry, run)
+    program::main(telemetry, |config| run(config, |_| {}))
 }
 
-fn telemetry(config: &Config) -> Telemetry<'_> {
+pub(crate) fn telemetry(config: &Config) -> Telemetry<'_> {
     Telemetry {
         log: &config.log,
         traces: Some(&config.traces),
     }
 }
 
-fn run(config: Config) -> Result<(), Failure> {
+/// Serves until a stop signal. `ready` is called with the address of the API once it serves.
+pub(crate) fn run(config: Config, ready: impl FnOnce(SocketAddr)) -> Result<(), Failure> {
     keep_private(&config.data_dir);
     let metrics = metrics::install(config.limits.metrics_series.get()).or_exit(Exit::Failure)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    runtime.block_on(daemon::serve(config, metrics))
+    runtime.block_on(daemon::serve(config, metrics, ready))
 }
 
 /// Makes files readable by this user alone: the ledger holds names of users and objects. Closes a data directory that

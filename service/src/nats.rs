@@ -22,6 +22,9 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// First pause between two attempts to connect; doubled up to [`Connection::max_backoff`].
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 
+/// Said of keys that need the feature.
+const WITHOUT_NKEYS: &str = "this program was built without the feature nkeys";
+
 /// The settings of a connection: those keys below `nats` that all programs have.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Connection {
@@ -96,6 +99,8 @@ impl Connection {
             findings.push((last, format!("cannot be used together with {first}")));
         }
         rules! { findings;
+            "nats.nkey_seed_file": cfg!(feature = "nkeys") || self.nkey_seed_file.is_none() => WITHOUT_NKEYS;
+            "nats.credentials_file": cfg!(feature = "nkeys") || self.credentials_file.is_none() => WITHOUT_NKEYS;
             "nats.password_file": self.user.is_some() == self.password_file.is_some() => "goes together with nats.user";
             "nats.tls_key": self.tls_cert.is_some() == self.tls_key.is_some() => "goes together with nats.tls_cert";
         }
@@ -127,14 +132,16 @@ impl Connection {
         if let Some(file) = &self.token_file {
             return Ok(options.token(secret("nats.token_file", file).await?));
         }
+        #[cfg(feature = "nkeys")]
         if let Some(file) = &self.nkey_seed_file {
             return Ok(options.nkey(secret("nats.nkey_seed_file", file).await?));
         }
-        let Some(file) = &self.credentials_file else {
-            return Ok(options);
-        };
-        let read = options.credentials_file(file).await;
-        read.map_err(|source| unreadable("nats.credentials_file", file, source))
+        #[cfg(feature = "nkeys")]
+        if let Some(file) = &self.credentials_file {
+            let read = options.credentials_file(file).await;
+            return read.map_err(|source| unreadable("nats.credentials_file", file, source));
+        }
+        Ok(options)
     }
 
     fn secure(&self, mut options: ConnectOptions) -> ConnectOptions {

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use crate::{
-    config::{self, Effective, Schema, Sources, Task},
+    config::{self, Schema, Sources, Task},
     exit::{Exit, Failure, OrExit as _},
     telemetry::{self, Telemetry},
 };
@@ -27,6 +27,10 @@ pub fn main<S: Schema>(
             };
         }
     };
+    if let Task::Own(name) = invocation.task {
+        let own = S::COMMANDS.iter().find(|command| command.name == name);
+        return own.map_or(Exit::Usage, |command| (command.run)());
+    }
     let sources = Sources {
         file: invocation.file,
         environment: std::env::vars_os().collect(),
@@ -49,27 +53,41 @@ pub fn main<S: Schema>(
                 Err(_) => Exit::Failure,
             }
         }
-        Task::Run => match start(telemetry, run, effective) {
-            Ok(()) => Exit::Done,
-            Err(failure) => {
-                tracing::error!(exit_code = failure.exit.code(), "stopped: {failure}");
-                failure.exit
-            }
-        },
+        Task::Run | Task::Own(_) => {
+            let settings = effective.overridden().join("; ");
+            run_with(telemetry, effective.config, &settings, run)
+        }
+    }
+}
+
+/// Starts logging, runs the program with this configuration, and returns its exit code.
+#[must_use]
+pub fn run_with<S: Schema>(
+    telemetry: impl FnOnce(&S) -> Telemetry<'_>,
+    config: S,
+    settings: &str,
+    run: impl FnOnce(S) -> Result<(), Failure>,
+) -> Exit {
+    match start(telemetry, config, settings, run) {
+        Ok(()) => Exit::Done,
+        Err(failure) => {
+            tracing::error!(exit_code = failure.exit.code(), "stopped: {failure}");
+            failure.exit
+        }
     }
 }
 
 fn start<S: Schema>(
     telemetry: impl FnOnce(&S) -> Telemetry<'_>,
+    config: S,
+    settings: &str,
     run: impl FnOnce(S) -> Result<(), Failure>,
-    effective: Effective<S>,
 ) -> Result<(), Failure> {
-    let telemetry = telemetry(&effective.config);
+    let telemetry = telemetry(&config);
     let _sending = telemetry::install(telemetry, S::PROGRAM, S::VERSION).or_exit(Exit::Failure)?;
-    let settings = effective.overridden().join("; ");
     tracing::info!(version = S::VERSION, settings, "starting");
-    for (key, message) in effective.config.warnings() {
+    for (key, message) in config.warnings() {
         tracing::warn!(key, "{message}");
     }
-    run(effective.config)
+    run(config)
 }

@@ -2,11 +2,10 @@
 
 use axum::response::{IntoResponse as _, Response};
 use http::{HeaderValue, Method, StatusCode, header, request::Parts};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::StatusDetails;
 
 use super::{Principal, Role};
 use crate::{
-    kubernetes_status::Failure,
+    kubernetes_status::{Failure, StatusDetails},
     problem::{Problem, Reason},
 };
 

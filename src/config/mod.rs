@@ -7,8 +7,8 @@ mod validate;
 mod tests;
 
 pub use quota_service::config::{
-    Effective, Invocation, LogFormat, Origin, ParsePeriodError, ParseSizeError, Period, Problem,
-    Problems, Size, Sources, Task, load, parse, redact,
+    Command, Effective, Invocation, LogFormat, Origin, ParsePeriodError, ParseSizeError, Period,
+    Problem, Problems, Size, Sources, Task, load, parse, redact,
 };
 pub use schema::{
     ALL_KINDS, Checkpoint, Cluster, Config, Nats, RESERVATION_RESOURCES_MAX, Snapshot,
@@ -25,6 +25,12 @@ impl quota_service::config::Schema for Config {
     const PREFIX: &'static str = "QUOTAD_";
     const DEFAULT_FILE: &'static str = "config.toml";
     const SHIPPED: &'static str = include_str!("../../config.toml");
+
+    const COMMANDS: &'static [Command] = &[Command {
+        name: "demo",
+        about: "Start with a made-up past, in a temporary directory, for a first look",
+        run: crate::demo::main,
+    }];
 
     fn validate(&self) -> Vec<quota_service::config::Finding> {
         validate::validate(self)

@@ -69,6 +69,49 @@ fn the_shipped_file_holds_every_key_with_its_default_and_a_comment() {
 }
 
 #[test]
+fn the_short_file_holds_the_first_keys_with_their_defaults() {
+    let short = include_str!("../../config.min.toml");
+    assert_eq!(load_file(short).unwrap().config, Config::default());
+    // A key that is changed there loses its sign.
+    let lines = short.lines().map(|line| match line.strip_prefix('#') {
+        Some(setting) if !setting.starts_with(' ') => setting,
+        _ => line,
+    });
+    let whole: String = lines.map(|line| format!("{line}\n")).collect();
+    let named = "Most installations change no more than these eight";
+    let shipped = Config::SHIPPED.replace("\n# ", " ");
+    let named = shipped
+        .split_once(named)
+        .unwrap()
+        .1
+        .split_once(": ")
+        .unwrap()
+        .1;
+    let named: Vec<_> = named.split_once(". ").unwrap().0.split(", ").collect();
+    assert_eq!(named.len(), 8);
+    let settings: toml::Table = whole.parse().unwrap();
+    let mut keys = Vec::new();
+    for (name, value) in &settings {
+        match value.as_table() {
+            None => keys.push(name.clone()),
+            Some(section) => keys.extend(section.keys().map(|key| format!("{name}.{key}"))),
+        }
+    }
+    keys.sort();
+    let mut expected = named.clone();
+    expected.sort_unstable();
+    assert_eq!(keys, expected);
+    assert_eq!(load_file(&whole).unwrap().config, Config::default());
+    // In the long file, each is before all others of its section.
+    for key in named.iter().filter_map(|key| key.split_once('.')) {
+        let mut entries = entries::<Config>().into_iter().map(|entry| entry.key);
+        let first = entries.find(|entry| entry.starts_with(&format!("{}.", key.0)));
+        let first = first.unwrap();
+        assert!(named.contains(&first.as_str()), "{first} is before {key:?}");
+    }
+}
+
+#[test]
 fn later_layers_win() {
     let text = "data_dir = \"file\"\n[nats]\nurl = \"nats://file\"\nstream = \"FILE\"\n";
     let environment = [
@@ -251,6 +294,21 @@ fn the_effective_configuration_is_toml_with_origins_and_without_passwords() {
     let mut read_back = load_file(&printed).unwrap().config;
     read_back.nats.url = effective.config.nats.url.clone();
     assert_eq!(read_back, effective.config);
+}
+
+#[test]
+fn the_short_help_is_short_and_the_long_one_has_every_key() {
+    let help = |flag| parse::<Config>(["quotad", flag]).unwrap_err().to_string();
+    let (short, long) = (help("-h"), help("--help"));
+    assert!(short.lines().count() <= 15, "{short}");
+    assert!(
+        short.contains("demo") && !short.contains("--nats.url"),
+        "{short}"
+    );
+    for entry in entries::<Config>() {
+        let flag = format!("--{}", entry.key.replace('_', "-"));
+        assert!(long.contains(&flag), "{flag}");
+    }
 }
 
 #[test]

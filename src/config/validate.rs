@@ -250,6 +250,8 @@ fn is_address(url: &str) -> bool {
 fn traces(config: &Config, findings: &mut Vec<Finding>) {
     let traces = &config.traces;
     rules! { findings;
+        "traces.otlp_url": quota_service::traces::IS_BUILT_IN || traces.otlp_url.is_none() =>
+            "this program was built without the feature otlp";
         "traces.otlp_url": traces.otlp_url.as_deref().is_none_or(is_address) => "must be an address of http or https";
         "traces.sample_ratio": (0.0..=1.0).contains(&traces.sample_ratio) => "must be between 0 and 1";
     }

@@ -73,13 +73,8 @@ pub(super) async fn open(config: &Arc<Config>, stop: CancellationToken) -> Resul
         max_batch_entries: config.journal.max_batch_entries.get(),
     };
     let reader = recovered.reader;
-    let bounds = denials::Bounds {
-        records: config.denials.max_records.get(),
-        bytes: usize::try_from(config.denials.max_bytes.bytes()).unwrap_or(usize::MAX),
-        age: config.denials.max_age.get(),
-    };
     let file = config.data_dir.join("denials.ndjson");
-    let kept = denials::start(&file, bounds);
+    let kept = denials::start(&file, denials::Bounds::of(config));
     let (denials, denials_thread) = kept.map_err(|source| {
         fatal::at_start(quota_journal::Error::io(file, Operation::Open, source))
     })?;

@@ -32,6 +32,7 @@ use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
 use crate::{
+    config::Config,
     log_limiter::{LogLimiter, shortened},
     metrics,
 };
@@ -49,6 +50,18 @@ pub(crate) struct Bounds {
     pub bytes: usize,
     /// Maximum age.
     pub age: Duration,
+}
+
+impl Bounds {
+    /// The configured bounds.
+    pub(crate) fn of(config: &Config) -> Self {
+        let denials = &config.denials;
+        Self {
+            records: denials.max_records.get(),
+            bytes: denials.max_bytes.as_usize(),
+            age: denials.max_age.get(),
+        }
+    }
 }
 
 /// The kept denials. Cheap to clone.
@@ -133,6 +146,30 @@ pub(crate) fn start(file: &Path, bounds: Bounds) -> std::io::Result<(Denials, Jo
             log.run(&inbox);
         })?;
     Ok((Denials(messages), thread))
+}
+
+/// The record of a refusal at this time; none if it is not a denial.
+pub(crate) fn denial(
+    actor: &Arc<Actor>,
+    request: &Request,
+    refusal: &Refusal,
+    head: Head,
+    time: Timestamp,
+) -> Option<Denial> {
+    let denial = record::of(actor, request, refusal, head)?;
+    Some(Denial { time, ..denial })
+}
+
+/// Adds denials of the past, the oldest first, to a file that nobody has open.
+///
+/// # Errors
+/// If the file cannot be read or written.
+pub(crate) fn store(file: &Path, bounds: Bounds, denials: Vec<Denial>) -> std::io::Result<()> {
+    let mut log = DenialLog::open(file, bounds, Timestamp::EPOCH)?;
+    for denial in denials {
+        log.keep(&denial, denial.time);
+    }
+    Ok(())
 }
 
 impl Denials {

@@ -5,13 +5,6 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use k8s_openapi::apimachinery::pkg::{
-    apis::meta::v1::{
-        APIGroup, APIGroupList, APIResource, APIResourceList, APIVersions,
-        GroupVersionForDiscovery, ServerAddressByClientCIDR,
-    },
-    version::Info,
-};
 use serde_json::{Value, json};
 
 use super::{
@@ -42,39 +35,32 @@ const ALL: &str = "all";
 const AGGREGATED: &str = "apidiscovery.k8s.io";
 const AGGREGATED_LIST: &str = "APIGroupDiscoveryList";
 
-pub(super) async fn version() -> Json<Info> {
+pub(super) async fn version() -> Json<Value> {
     let [major, minor, _] = RELEASE
         .trim_start_matches('v')
         .split('.')
         .collect::<Vec<_>>()[..]
     else {
-        return Json(Info::default());
+        return Json(Value::Null);
     };
-    Json(Info {
-        major: major.to_owned(),
-        minor: minor.to_owned(),
-        git_version: format!("{RELEASE}+quotad-{}", env!("CARGO_PKG_VERSION")),
-        git_tree_state: "clean".to_owned(),
-        build_date: "1970-01-01T00:00:00Z".to_owned(),
-        compiler: "rustc".to_owned(),
-        platform: format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
-        ..Info::default()
-    })
+    Json(json!({
+        "major": major, "minor": minor, "gitVersion": format!("{RELEASE}+quotad-{}", env!("CARGO_PKG_VERSION")),
+        "gitCommit": "", "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "", "compiler": "rustc",
+        "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
+    }))
 }
 
 pub(super) async fn versions(headers: HeaderMap) -> Response {
     if let Some(version) = aggregated(&headers) {
         return aggregate(&headers, version, &json!([core()]));
     }
-    let everybody = ServerAddressByClientCIDR {
-        client_cidr: "0.0.0.0/0".to_owned(),
-        server_address: String::new(),
-    };
-    Json(APIVersions {
-        server_address_by_client_cidrs: vec![everybody],
-        versions: vec![VERSION.to_owned()],
-    })
-    .into_response()
+    let everybody = json!({"clientCIDR": "0.0.0.0/0", "serverAddress": ""});
+    let versions = json!({
+        "kind": "APIVersions", "apiVersion": VERSION,
+        "serverAddressByClientCIDRs": [everybody], "versions": [VERSION],
+    });
+    Json(versions).into_response()
 }
 
 pub(super) async fn groups(headers: HeaderMap) -> Response {
@@ -82,29 +68,30 @@ pub(super) async fn groups(headers: HeaderMap) -> Response {
     match aggregated(&headers) {
         Some(version) => aggregate(&headers, version, &json!(groups)),
         None => {
-            let groups = groups.iter().map(group_of).collect();
-            Json(APIGroupList { groups }).into_response()
+            let groups: Vec<_> = groups.iter().map(group_of).collect();
+            let list = json!({"kind": "APIGroupList", "apiVersion": VERSION, "groups": groups});
+            Json(list).into_response()
         }
     }
 }
 
 /// `GET /api/v1`
-pub(super) async fn core_resources() -> Json<APIResourceList> {
+pub(super) async fn core_resources() -> Json<Value> {
     resources_of(&core())
 }
 
 /// `GET /apis/authentication.k8s.io/v1`
-pub(super) async fn authentication_resources() -> Json<APIResourceList> {
+pub(super) async fn authentication_resources() -> Json<Value> {
     resources_of(&authentication())
 }
 
 /// `GET /apis/authorization.k8s.io/v1`
-pub(super) async fn authorization_resources() -> Json<APIResourceList> {
+pub(super) async fn authorization_resources() -> Json<Value> {
     resources_of(&authorization())
 }
 
 /// `GET /apis/quota.openshift.io/v1`
-pub(super) async fn quota_resources() -> Json<APIResourceList> {
+pub(super) async fn quota_resources() -> Json<Value> {
     resources_of(&quota())
 }
 
@@ -180,45 +167,42 @@ fn review(plural: &str, kind: &str) -> Value {
 }
 
 /// The document of a group among others.
-fn group_of(aggregated: &Value) -> APIGroup {
-    let version = GroupVersionForDiscovery {
-        group_version: group_version(aggregated),
-        version: VERSION.to_owned(),
-    };
-    APIGroup {
-        name: text(&aggregated["metadata"]["name"]),
-        versions: vec![version.clone()],
-        preferred_version: Some(version),
-        ..APIGroup::default()
-    }
+fn group_of(aggregated: &Value) -> Value {
+    let version = json!({"groupVersion": group_version(aggregated), "version": VERSION});
+    json!({
+        "kind": "APIGroup", "apiVersion": VERSION, "name": aggregated["metadata"]["name"],
+        "versions": [version], "preferredVersion": version,
+    })
 }
 
 /// The document of the resources of a group, each followed by its subresources.
-fn resources_of(aggregated: &Value) -> Json<APIResourceList> {
+fn resources_of(aggregated: &Value) -> Json<Value> {
     let mut resources = Vec::new();
     for resource in items(&aggregated["versions"][0]["resources"]) {
         let name = text(&resource["resource"]);
-        let described = |name: String, json: &Value| APIResource {
-            name,
-            singular_name: text(&json["singularResource"]),
-            namespaced: resource["scope"] == "Namespaced",
-            kind: text(&json["responseKind"]["kind"]),
-            verbs: texts(&json["verbs"]),
-            short_names: json.get("shortNames").map(texts),
-            categories: json.get("categories").map(texts),
-            ..APIResource::default()
+        let described = |name: &str, json: &Value| {
+            let mut described = json!({
+                "name": name, "singularName": text(&json["singularResource"]),
+                "namespaced": resource["scope"] == "Namespaced",
+                "kind": json["responseKind"]["kind"], "verbs": json["verbs"],
+            });
+            for field in ["shortNames", "categories"] {
+                if let Some(names) = json.get(field) {
+                    described[field] = names.clone();
+                }
+            }
+            described
         };
-        resources.push(described(name.clone(), resource));
-        let subresources = items(&resource["subresources"]);
-        resources.extend(subresources.map(|json| {
+        resources.push(described(name, resource));
+        for json in items(&resource["subresources"]) {
             let name = format!("{name}/{}", text(&json["subresource"]));
-            described(name, json)
-        }));
+            resources.push(described(&name, json));
+        }
     }
-    Json(APIResourceList {
-        group_version: group_version(aggregated),
-        resources,
-    })
+    Json(json!({
+        "kind": "APIResourceList", "apiVersion": VERSION,
+        "groupVersion": group_version(aggregated), "resources": resources,
+    }))
 }
 
 /// The version with the name of its group, which only the core group lacks.
@@ -233,12 +217,8 @@ fn items(json: &Value) -> impl Iterator<Item = &Value> {
     json.as_array().into_iter().flatten()
 }
 
-fn texts(json: &Value) -> Vec<String> {
-    items(json).map(text).collect()
-}
-
-fn text(json: &Value) -> String {
-    json.as_str().unwrap_or_default().to_owned()
+fn text(json: &Value) -> &str {
+    json.as_str().unwrap_or_default()
 }
 
 /// The version of the aggregated form that the caller prefers to separate documents.

@@ -3,13 +3,12 @@
 
 use std::collections::HashMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use prost::Message;
 use quota_semantics::embedded::plain_value;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use super::kind::Kind;
+use super::{kind::Kind, remove};
 
 /// The prefix of every such body.
 const MAGIC: &[u8] = b"k8s\0";
@@ -202,8 +201,6 @@ struct ScopeExpression {
 struct DeleteOptions {
     #[prost(message, optional, tag = "2")]
     preconditions: Option<Preconditions>,
-    #[prost(string, optional, tag = "4")]
-    propagation_policy: Option<String>,
     #[prost(string, repeated, tag = "5")]
     dry_run: Vec<String>,
 }
@@ -252,19 +249,17 @@ pub(super) fn quota(body: &[u8]) -> Result<Value, Undecodable> {
 }
 
 /// The options of a deletion.
-pub(super) fn delete_options(body: &[u8]) -> Result<meta::DeleteOptions, Undecodable> {
+pub(super) fn delete_options(body: &[u8]) -> Result<remove::DeleteOptions, Undecodable> {
     let (_, raw) = open(body)?;
     let options = DeleteOptions::decode(&*raw)?;
-    Ok(meta::DeleteOptions {
+    Ok(remove::DeleteOptions {
         preconditions: options
             .preconditions
-            .map(|preconditions| meta::Preconditions {
+            .map(|preconditions| remove::Preconditions {
                 uid: preconditions.uid,
                 resource_version: preconditions.resource_version,
             }),
-        propagation_policy: options.propagation_policy,
         dry_run: Some(options.dry_run),
-        ..meta::DeleteOptions::default()
     })
 }
 

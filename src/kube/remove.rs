@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::DeleteOptions;
 use quota_core::{
     decide::{Precondition, Refusal},
     event::{Actor, Sequence},
     state,
 };
 use quota_semantics::{uid::Uid, yaml};
+use serde::Deserialize;
 
 use super::{
     Caller, Kube,
@@ -76,6 +76,22 @@ pub(super) async fn delete_collection(
     }
     let version = version.unwrap_or_default();
     listing.answer(&removal.permit, version).await
+}
+
+/// The options of a deletion that count here; the others are ignored.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct DeleteOptions {
+    pub(super) dry_run: Option<Vec<String>>,
+    pub(super) preconditions: Option<Preconditions>,
+}
+
+/// What the deleted object has to be.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Preconditions {
+    pub(super) resource_version: Option<String>,
+    pub(super) uid: Option<String>,
 }
 
 /// A requested deletion.

@@ -1,13 +1,13 @@
 //! Failures in Kubernetes' format and wording.
 
 use http::StatusCode;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::StatusCause;
 use quota_core::decide::Refusal;
 use quota_semantics::field::{self, FieldError};
 
 use super::kind::Kind;
 pub(super) use crate::kubernetes_status::Failure;
 use crate::{
+    kubernetes_status::StatusCause,
     metrics::{Limit, limit_reached},
     problem::{Undecided, log_failure},
     writer::Unavailable,
@@ -63,8 +63,8 @@ impl Failure {
     /// Other managers own fields that were applied.
     pub(super) fn apply_conflict(message: String, causes: Vec<(String, String)>) -> Self {
         let cause = |(message, field)| StatusCause {
-            reason: Some("FieldManagerConflict".to_owned()),
-            message: Some(message),
+            reason: "FieldManagerConflict".to_owned(),
+            message: message,
             field: Some(field),
         };
         let causes = causes.into_iter().map(cause).collect();
@@ -93,8 +93,8 @@ impl Failure {
             many => format!("[{}]", many.join(", ")),
         };
         let cause = |(reason, field, message): (&str, String, String)| StatusCause {
-            reason: Some(reason.to_owned()),
-            message: Some(message),
+            reason: reason.to_owned(),
+            message: message,
             field: Some(field),
         };
         let causes = causes.into_iter().map(cause).collect();
@@ -139,8 +139,8 @@ impl Failure {
     pub(super) fn unpatchable(why: String) -> Self {
         let message = "the server rejected our request due to an error in our request";
         let cause = StatusCause {
-            reason: Some("UnexpectedServerResponse".to_owned()),
-            message: Some(why),
+            reason: "UnexpectedServerResponse".to_owned(),
+            message: why,
             field: None,
         };
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).because(vec![cause])
@@ -197,8 +197,8 @@ impl Failure {
     pub(super) fn not_yet(version: u64, head: u64) -> Self {
         let message = format!("Too large resource version: {version}, current: {head}");
         let cause = StatusCause {
-            reason: Some("ResourceVersionTooLarge".to_owned()),
-            message: Some("Too large resource version".to_owned()),
+            reason: "ResourceVersionTooLarge".to_owned(),
+            message: "Too large resource version".to_owned(),
             field: None,
         };
         Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message)

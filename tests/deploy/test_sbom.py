@@ -32,3 +32,12 @@ class Sbom(unittest.TestCase):
         for dependency in document["dependencies"]:
             self.assertIn(dependency["ref"], components)
             self.assertLessEqual(set(dependency["dependsOn"]), set(components))
+
+    def test_the_first_build_of_quotad_is_of_few_packages(self):
+        """Of what somebody waits for who tries it: without the features that packages and images have."""
+        command = ["cargo", "tree", "--package=quotad", "--edges=normal", "--prefix=none", "--no-dedupe", "--locked"]
+        tree = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
+        packages = {tuple(line.split()[:2]) for line in tree.splitlines()}
+        self.assertIn("quotad", {name for name, _ in packages})
+        self.assertLessEqual(len(packages), 250)
+        self.assertFalse({"opentelemetry", "nkeys"} & {name for name, _ in packages})

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod demo;
 mod exposure;
 mod limits;
 mod shared;

@@ -20,7 +20,7 @@ from loopback import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 SCREENSHOTS = Path(os.environ.get("SCREENSHOTS", ROOT / "target" / "tmp" / "ui"))
-CHROMIUM = shutil.which("chromium")
+CHROMIUM = shutil.which("chromium") or sys.exit("chromium is missing: tests/run --test ui installs it")
 # As root there is no sandbox. The rest keeps the browser from calling anybody.
 ARGUMENTS = [
     "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync",

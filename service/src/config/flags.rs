@@ -2,7 +2,9 @@
 
 use std::{ffi::OsString, path::PathBuf};
 
-use clap::{Arg, ArgMatches, Command, parser::ValueSource};
+use clap::{Arg, ArgMatches, error::ErrorKind, parser::ValueSource};
+
+use crate::exit::Exit;
 
 use super::{
     Schema, reference,
@@ -27,6 +29,19 @@ pub enum Task {
     Run,
     /// Print the effective configuration.
     CheckConfig,
+    /// The program's command of this name.
+    Own(&'static str),
+}
+
+/// A command of a program, which takes no configuration.
+#[derive(Clone, Copy, Debug)]
+pub struct Command {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does, in one line.
+    pub about: &'static str,
+    /// Runs it, and returns the exit code.
+    pub run: fn() -> Exit,
 }
 
 /// Parses the command line, with the program's name first.
@@ -36,24 +51,43 @@ pub enum Task {
 pub fn parse<S: Schema>(
     arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
 ) -> Result<Invocation, clap::Error> {
-    let matches = command::<S>().try_get_matches_from(arguments)?;
+    let mut command = command::<S>();
+    let matches = command.try_get_matches_from_mut(arguments)?;
+    let own = |name| S::COMMANDS.iter().find(|command| command.name == name);
     let (task, chosen) = match matches.subcommand() {
         Some((CHECK_CONFIG, chosen)) => (Task::CheckConfig, chosen),
-        _ => (Task::Run, &matches),
+        Some((name, chosen)) => match own(name) {
+            Some(own) => (Task::Own(own.name), chosen),
+            None => (Task::Run, chosen),
+        },
+        None => (Task::Run, &matches),
     };
+    let overrides = overrides::<S>(chosen);
+    if let Task::Own(name) = task
+        && (is_given(chosen, CONFIG) || !overrides.is_empty())
+    {
+        let message = format!("{name} takes no configuration");
+        return Err(command.error(ErrorKind::ArgumentConflict, message));
+    }
     Ok(Invocation {
         task,
-        file: chosen.get_one::<PathBuf>("config").cloned(),
-        overrides: overrides::<S>(chosen),
+        file: chosen.get_one::<PathBuf>(CONFIG).cloned(),
+        overrides,
     })
 }
+
+fn is_given(matches: &ArgMatches, argument: &str) -> bool {
+    matches.value_source(argument) == Some(ValueSource::CommandLine)
+}
+
+const CONFIG: &str = "config";
 
 const CHECK_CONFIG: &str = "check-config";
 
 fn overrides<S: Schema>(matches: &ArgMatches) -> Vec<(String, String)> {
     reference::entries::<S>()
         .into_iter()
-        .filter(|entry| matches.value_source(&entry.key) == Some(ValueSource::CommandLine))
+        .filter(|entry| is_given(matches, &entry.key))
         .filter_map(|entry| {
             let text = matches.get_one::<String>(&entry.key)?.clone();
             Some((entry.key, text))
@@ -61,9 +95,9 @@ fn overrides<S: Schema>(matches: &ArgMatches) -> Vec<(String, String)> {
         .collect()
 }
 
-fn command<S: Schema>() -> Command {
-    let config = Arg::new("config")
-        .long("config")
+fn command<S: Schema>() -> clap::Command {
+    let config = Arg::new(CONFIG)
+        .long(CONFIG)
         .short('c')
         .value_name("FILE")
         .value_parser(clap::value_parser!(PathBuf))
@@ -73,17 +107,20 @@ fn command<S: Schema>() -> Command {
             "Configuration file [default: {} if there is one]",
             S::DEFAULT_FILE
         ));
-    Command::new(S::PROGRAM)
+    let check = clap::Command::new(CHECK_CONFIG)
+        .about("Print the configuration in force, or name each wrong key");
+    let own = S::COMMANDS.iter();
+    let own = own.map(|own| clap::Command::new(own.name).about(own.about));
+    clap::Command::new(S::PROGRAM)
         .version(S::VERSION)
         .about(S::ABOUT)
+        .disable_help_subcommand(true)
         .after_help("Every key of the configuration has a flag; --help lists them.")
         .after_long_help(S::EXIT_CODES)
         .arg(config)
         .args(reference::entries::<S>().iter().map(key_flag::<S>))
-        .subcommand(
-            Command::new(CHECK_CONFIG)
-                .about("Print the configuration in force, or name each wrong key"),
-        )
+        .subcommand(check)
+        .subcommands(own)
 }
 
 fn key_flag<S: Schema>(entry: &reference::Entry) -> Arg {

@@ -14,7 +14,7 @@ mod text;
 mod traces;
 mod units;
 
-pub use flags::{Invocation, Task, parse};
+pub use flags::{Command, Invocation, Task, parse};
 pub use layers::{Effective, leaves_of_defaults, load};
 pub use log::{Log, LogFormat};
 pub use problem::{Origin, Problem, Problems};

@@ -2,6 +2,8 @@
 
 use serde::{Serialize, de::DeserializeOwned};
 
+use super::Command;
+
 /// A key and the error of its value.
 pub type Finding = (&'static str, String);
 
@@ -33,6 +35,9 @@ pub trait Schema: Clone + Default + Serialize + DeserializeOwned {
     const DEFAULT_FILE: &'static str;
     /// The file as shipped: every key with its default, documented by a comment.
     const SHIPPED: &'static str;
+
+    /// Its commands, besides those that every program has.
+    const COMMANDS: &'static [Command] = &[];
 
     /// Checks rules that the types of values do not express: ranges, and keys that need or exclude each other.
     fn validate(&self) -> Vec<Finding>;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry, Time};
 use quota_semantics::Timestamp;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::set::FieldSet;
@@ -52,6 +52,26 @@ impl Manager {
     }
 }
 
+/// An entry of `managedFields`.
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ManagedFieldsEntry {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    api_version: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fields_type: Option<String>,
+    #[serde(rename = "fieldsV1", skip_serializing_if = "Option::is_none")]
+    fields_v1: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    manager: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    operation: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subresource: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time: Option<Timestamp>,
+}
+
 /// The fields of each manager, and the time of its last change.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Managers(pub(super) BTreeMap<Manager, (FieldSet, Option<Timestamp>)>);
@@ -66,9 +86,6 @@ impl Managers {
     pub(super) fn of(entries: &[Value]) -> Self {
         let read = |entry: &Value| {
             let entry: ManagedFieldsEntry = serde_json::from_value(entry.clone()).ok()?;
-            let time = entry
-                .time
-                .and_then(|Time(time)| i64::try_from(time.as_nanosecond()).ok());
             let manager = Manager {
                 operation: entry
                     .operation
@@ -77,14 +94,8 @@ impl Managers {
                 api_version: entry.api_version.unwrap_or_default(),
                 subresource: entry.subresource.unwrap_or_default(),
             };
-            let FieldsV1(fields) = entry.fields_v1?;
-            Some((
-                manager,
-                (
-                    FieldSet::from_v1(&fields),
-                    time.map(Timestamp::from_nanoseconds),
-                ),
-            ))
+            let fields = entry.fields_v1?;
+            Some((manager, (FieldSet::from_v1(&fields), entry.time)))
         };
         Self(entries.iter().filter_map(read).collect())
     }
@@ -98,16 +109,14 @@ impl Managers {
         });
         let entry = |(manager, (fields, at)): (&Manager, &(FieldSet, Option<Timestamp>))| {
             let some = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
-            let at = time(at)
-                .and_then(|at| jiff::Timestamp::from_nanosecond(at.nanoseconds().into()).ok());
             serde_json::to_value(ManagedFieldsEntry {
                 manager: some(&manager.name),
                 operation: some(&manager.operation),
                 api_version: some(&manager.api_version),
                 subresource: some(&manager.subresource),
-                time: at.map(Time),
+                time: time(at),
                 fields_type: Some("FieldsV1".to_owned()),
-                fields_v1: Some(FieldsV1(fields.to_v1())),
+                fields_v1: Some(fields.to_v1()),
             })
             .unwrap_or_default()
         };

@@ -1,9 +1,9 @@
 //! The schemas of the API: for `kubectl explain`, for kubectl's validation of manifests, and for this API's own check
 //! of unknown fields.
 //!
-//! `schemas.json` holds Kubernetes' published schemas of ResourceQuota and Namespace (as in `k8s-openapi`), with the
-//! list types that server-side apply and strategic merge patches need; OpenShift's ClusterResourceQuota; and the
-//! additional status fields of both.
+//! `schemas.json` holds Kubernetes' published schemas of ResourceQuota and Namespace, with the list types that
+//! server-side apply and strategic merge patches need; OpenShift's ClusterResourceQuota; and the additional status
+//! fields of both.
 
 mod unknown;
 mod v2;

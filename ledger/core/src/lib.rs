@@ -11,4 +11,5 @@ pub mod shares;
 pub mod size;
 pub mod source;
 pub mod state;
+pub mod time;
 pub mod transaction;

@@ -33,6 +33,7 @@ mod readers;
 mod relist;
 pub mod render;
 mod replacing;
+mod report;
 mod reservations;
 mod reserve_request;
 mod routes;

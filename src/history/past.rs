@@ -5,10 +5,14 @@ use std::ops::ControlFlow;
 use quota_core::{
     event::{Entry, Sequence},
     state::State,
+    time::{Period, report::Entries},
 };
 use quota_journal::{FileReader, Reader as _, SnapshotInfo};
-use quota_ledger::replay::{self, Until};
-use quota_semantics::Timestamp;
+use quota_ledger::{
+    period::{self, Fold},
+    replay::{self, Until},
+};
+use quota_semantics::{Span, Timestamp};
 
 use super::Error;
 use crate::{
@@ -44,41 +48,49 @@ impl Past {
         failed.map_or(Ok(state), Err)
     }
 
-    pub(super) fn series<R>(
+    /// Folds a period; also the state at its end, and its entries.
+    pub(super) fn period<F: Fold>(
         &self,
-        points: &[Timestamp],
-        mut sample: impl FnMut(&State) -> R,
+        period: Period,
+        begin: impl FnOnce(&State) -> F,
         pause: &dyn Fn(),
-    ) -> Result<Vec<R>, Error> {
-        let Some(first) = points.first() else {
-            return Ok(Vec::new());
-        };
-        let mut state = self.base(Until::Time(*first))?;
-        let begin = state.head().sequence;
-        let mut samples = Vec::with_capacity(points.len());
-        let mut failed = None;
-        let mut batches = self.reader.batches(begin + 1);
-        replay::walk(&mut state, &mut batches, Until::End, |state, entry| {
-            while let Some(point) = points.get(samples.len())
-                && *point < entry.time
-            {
-                samples.push(sample(state));
-                pause();
-            }
-            if samples.len() == points.len() {
-                return ControlFlow::Break(());
-            }
-            pause_behind(entry, pause);
-            self.go_on(begin, entry, &mut failed)
+    ) -> Result<(F, State, Entries), Error> {
+        let mut state = self.base(period::before(period)).map_err(|error| {
+            let Error::Compacted { kept_from, .. } = error else {
+                return error;
+            };
+            let since = self.first_period();
+            Error::Compacted { kept_from, since }
         })?;
-        if let Some(error) = failed {
-            return Err(error);
+        let first = state.head().sequence;
+        let mut failed = None;
+        let mut batches = self.reader.batches(first + 1);
+        let visit = |entry: &Entry| {
+            pause_behind(entry, pause);
+            self.go_on(first, entry, &mut failed)
+        };
+        let (fold, ends) = period::fold(&mut state, &mut batches, period, begin, visit)?;
+        if let Some(Error::TooFar { limit, .. }) = failed {
+            let offline = "report";
+            return Err(Error::TooFar { limit, offline });
         }
-        while samples.len() < points.len() {
-            samples.push(sample(&state));
-            pause();
-        }
-        Ok(samples)
+        let hash = |sequence| match self.reader.batches(sequence).next_batch() {
+            Some(batch) => Ok::<_, Error>(Some(batch?.hash.to_string())),
+            None => Ok(None),
+        };
+        Ok((fold, state, period::entries(ends, hash)?))
+    }
+
+    /// The first time at which a period can begin: right behind the oldest snapshot.
+    fn first_period(&self) -> Option<Timestamp> {
+        let (snapshots, _) = self.reader.snapshots().list().ok()?;
+        let oldest = snapshots.first()?.position.time;
+        // As times are shown, in microseconds.
+        Some(
+            oldest
+                .whole_microseconds()
+                .plus(Span::from_nanoseconds(1000)),
+        )
     }
 
     fn go_on(&self, begin: Sequence, entry: &Entry, failed: &mut Option<Error>) -> ControlFlow<()> {
@@ -95,7 +107,8 @@ impl Past {
         let limit = self.replay_entries;
         if end.saturating_sub(begin) > limit {
             metrics::limit_reached(Limit::ReplayEntries);
-            return Err(Error::TooFar { limit });
+            let offline = "replay";
+            return Err(Error::TooFar { limit, offline });
         }
         Ok(())
     }
@@ -125,6 +138,7 @@ impl Past {
         let oldest = snapshots.first().map(|info| info.position.sequence);
         Err(Error::Compacted {
             kept_from: oldest.unwrap_or_else(|| self.reader.kept_from()),
+            since: None,
         })
     }
 

@@ -14,6 +14,7 @@ mod ledger;
 mod offers;
 mod questions;
 mod readme;
+mod reports;
 mod secure;
 mod stub;
 use quota_test_support as support;

@@ -7,6 +7,7 @@ mod generate;
 mod get;
 mod ledger;
 mod manifest;
+mod past;
 mod token;
 mod view;
 
@@ -27,8 +28,9 @@ pub(crate) use get::{
 };
 pub(crate) use ledger::{Jobs, Ledger, LedgerPath, Signed};
 pub(crate) use manifest::{Delete, DeleteWhat, Files, Reserve};
+pub(crate) use past::PastPeriod;
 pub(crate) use token::{CreateToken, Token};
-pub(crate) use view::{Describe, Explain, History};
+pub(crate) use view::{Describe, Explain, History, Report};
 
 use manifest::amounts;
 
@@ -207,6 +209,15 @@ pub(crate) enum Online {
     },
     /// Show usage over time: a line for each limit.
     History(History),
+    /// Report what was consumed in a period: by namespace, group, label, kind or workload; of all namespaces unless one
+    /// is given.
+    Report {
+        #[command(flatten)]
+        report: Report,
+        /// Only namespaces with these labels, as in `team=a`.
+        #[arg(short = 'l', long, value_name = "SELECTOR")]
+        selector: Option<String>,
+    },
     /// Show the status of the daemon, its ledger and its sources.
     Status,
     /// Show the versions of quotactl and of the daemon.

@@ -33,6 +33,7 @@ mod progress;
 mod push;
 mod relist;
 mod replace;
+mod report;
 mod reservation;
 mod session;
 mod status;
@@ -167,6 +168,7 @@ fn online(session: &Session, command: &Online) -> Outcome {
         Online::Denials { limit } => denials::run(session, *limit),
         Online::Top { limit, all } => top::run(session, *limit, *all),
         Online::History(args) => history::run(session, args),
+        Online::Report { report, selector } => report::run(session, report, selector.as_deref()),
         Online::Status => status::run(session),
         Online::Version { client } => status::version(session, *client),
         Online::Apply { files, dry_run } => apply::apply(session, &files.files, *dry_run),

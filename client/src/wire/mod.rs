@@ -35,12 +35,15 @@ pub use quota::{Quota, QuotaReservation, QuotaStatus};
 pub use quota_semantics::{
     Actor,
     admission::{CheckedLimit, CheckedQuota, LimitKind},
+    report::{Report, ReportFigures, ReportRow},
 };
 pub use reason::Reason;
 pub use reservation::{Holder, Reservation, ReserveRequest};
 pub use status::{Caller, ClusterMember, KindWatermark, Source, Status};
 pub use usage::{
-    Fullest, NamespaceUsage, QuotaUsage, ResourceUsage, Total, Usage, UsageHistory, UsagePoint,
+    Amounts, Fullest, GroupUsageHistory, GroupUsagePoint, LimitPoint, NamespaceUsage, QuotaPoint,
+    QuotaUsage, ResourceUsage, Statistics, SumPoint, Total, Usage, UsageHistory, UsagePoint,
+    UsageSummary,
 };
 
 use quota_semantics::Timestamp;

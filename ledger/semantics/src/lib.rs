@@ -4,6 +4,7 @@
 
 mod actor;
 pub mod admission;
+pub mod csv;
 pub mod embedded;
 pub mod field;
 pub mod group;
@@ -13,6 +14,7 @@ pub mod object;
 mod period;
 pub mod quantity;
 pub mod quota;
+pub mod report;
 pub mod resource;
 pub mod syntax;
 pub mod time;

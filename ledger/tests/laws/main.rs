@@ -7,6 +7,7 @@
 
 mod drift;
 mod names;
+mod periods;
 mod relists;
 mod remembered;
 mod strategy;

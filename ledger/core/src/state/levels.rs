@@ -5,12 +5,17 @@ use std::collections::BTreeMap;
 use super::{
     State,
     chain::Link,
-    namespaces::{Namespace, QuotaState},
+    namespaces::{Claim, Namespace, QuotaState, growth},
     query,
-    sums::Sums,
+    sums::{Parts, Sums},
 };
-use crate::{event::Event, time::Level};
-use quota_semantics::{Name, quantity::Quantity, resource::ResourceList};
+use crate::{
+    event::{Event, NamespaceRecord, Reservation},
+    time::Level,
+};
+use quota_semantics::{
+    Name, object::Footprint, quantity::Quantity, resource::ResourceList, uid::Uid,
+};
 
 /// What an event may change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -157,6 +162,93 @@ impl State {
             &group.load.reserved,
             is_whole,
         )
+    }
+}
+
+/// The kind of an object, its name, its footprint, and the amounts for which it counts by itself.
+pub(crate) struct ObjectPart<'s> {
+    pub(crate) resource: &'s Name,
+    pub(crate) name: &'s str,
+    pub(crate) footprint: &'s Footprint,
+}
+
+/// A reservation or a commit, and the amounts for which it counts by itself.
+pub(crate) struct ClaimPart<'s> {
+    pub(crate) reservation: &'s Reservation,
+    pub(crate) is_pending: bool,
+    pub(crate) target: &'s Footprint,
+    pub(crate) amounts: ResourceList,
+}
+
+impl State {
+    /// A namespace as it was observed.
+    pub(crate) fn observed_record(&self, namespace: &str) -> Option<&NamespaceRecord> {
+        self.namespaces.find(namespace)?.record()
+    }
+
+    /// Whether a group counts objects in a namespace.
+    pub(crate) fn is_member(&self, group: &str, namespace: &str) -> bool {
+        let place = self.groups.by_name.get(group);
+        place.is_some_and(|&place| self.groups.members(place).contains_key(namespace))
+    }
+
+    /// The groups that count an object of a namespace with this footprint.
+    pub(crate) fn groups_counting(&self, namespace: &Name, footprint: &Footprint) -> Vec<&Name> {
+        let chain = self.chain_of(namespace);
+        let counting = chain
+            .iter()
+            .filter(|link| self.groups.counts(link, footprint));
+        counting
+            .map(|link| &self.groups.get(link.group).record.name)
+            .collect()
+    }
+
+    /// An object.
+    pub(crate) fn object_part(&self, namespace: &str, uid: &Uid) -> Option<ObjectPart<'_>> {
+        self.find_object(namespace, uid)
+            .map(|place| self.object_part_at(place))
+    }
+
+    /// The objects of a namespace.
+    pub(crate) fn object_parts(&self, namespace: &str) -> impl Iterator<Item = ObjectPart<'_>> {
+        let namespace = self.namespaces.find(namespace).into_iter();
+        namespace
+            .flat_map(|namespace| &namespace.objects)
+            .map(|&place| self.object_part_at(place))
+    }
+
+    fn object_part_at(&self, place: u32) -> ObjectPart<'_> {
+        let object = self.objects.get(place);
+        ObjectPart {
+            resource: self.resources.get(object.resource),
+            name: object.name.as_str(),
+            footprint: self.footprints.get(object.footprint),
+        }
+    }
+
+    /// The pending reservations and the commits of a namespace.
+    pub(crate) fn claim_parts(&self, namespace: &str) -> impl Iterator<Item = ClaimPart<'_>> {
+        let namespace = self.namespaces.find(namespace).into_iter();
+        let places = namespace.flat_map(|it| it.pending.iter().chain(&it.committed));
+        places.filter_map(|&place| {
+            let tracked = self.reservations.get(place);
+            let (claim, target) = tracked.claim()?;
+            let beside = self.beside(tracked).map(|shared| &**shared);
+            let parts = Parts::of(&target.traits, growth(target, beside));
+            Some(ClaimPart {
+                reservation: &tracked.reservation,
+                is_pending: claim == Claim::Pending,
+                target,
+                amounts: parts.direct.into_owned(),
+            })
+        })
+    }
+}
+
+impl ObjectPart<'_> {
+    /// The amounts for which it counts by itself: without those that are set against the charge of a workload.
+    pub(crate) fn amounts(&self) -> ResourceList {
+        Parts::all(self.footprint).direct.into_owned()
     }
 }
 

@@ -59,7 +59,7 @@ pub use view::{
 };
 
 pub(crate) use counted::Counted;
-pub(crate) use levels::Touched;
+pub(crate) use levels::{ClaimPart, ObjectPart, Touched};
 pub(crate) use listable::{Listable, RelistTarget, TARGET_OF_GROUPS, target_of_namespace};
 pub(crate) use overlay::Overlay;
 pub(crate) use quota_semantics::{object::REQUESTS_PREFIX as REQUESTS, quota::is_count};

@@ -13,7 +13,7 @@ pub struct Buckets {
     level: Option<Level>,
     open: Part,
     whole: Part,
-    tails: [Tail; 3],
+    tails: [Tail; 4],
     buckets: Vec<Bucket>,
 }
 
@@ -26,6 +26,8 @@ pub struct Bucket {
     pub used: Option<Values>,
     /// What was reserved.
     pub reserved: Option<Values>,
+    /// Both together.
+    pub taken: Option<Values>,
     /// The limit; none: there was none in this bucket.
     pub hard: Option<Values>,
     /// What it was at the end; none: there was no such number then.
@@ -39,10 +41,12 @@ pub struct Summary {
     pub used: Option<Values>,
     /// What was reserved.
     pub reserved: Option<Values>,
+    /// Both together.
+    pub taken: Option<Values>,
     /// The limit.
     pub hard: Option<Values>,
     /// The 95th percentiles of the same.
-    pub p95: [Option<Quantity>; 3],
+    pub p95: [Option<Quantity>; 4],
 }
 
 /// An amount in a part of a period, as far as there was such a number.
@@ -58,8 +62,8 @@ pub struct Values {
     pub last: Quantity,
 }
 
-/// Used, reserved and hard in a part of the period that is not over.
-type Part = [Curve; 3];
+/// Used, reserved, both, and hard in a part of the period that is not over.
+type Part = [Curve; 4];
 
 #[derive(Clone, Debug, Default)]
 struct Curve {
@@ -120,7 +124,7 @@ impl Buckets {
             level: None,
             open: Part::default(),
             whole: Part::default(),
-            tails: [tail(), tail(), tail()],
+            tails: [tail(), tail(), tail(), tail()],
             buckets: Vec::new(),
         }
     }
@@ -162,8 +166,10 @@ impl Buckets {
             return;
         }
         if let Some(level) = &self.level {
-            let values = [Some(&level.used), Some(&level.reserved), level.limit()];
-            for (at, value) in values.into_iter().enumerate() {
+            let taken = level.demand();
+            let amounts = [&level.used, &level.reserved, &taken].map(Some);
+            let values = amounts.into_iter().chain([level.limit()]);
+            for (at, value) in values.enumerate() {
                 let Some(value) = value else { continue };
                 self.open[at].hold(value, self.since, time);
                 self.whole[at].hold(value, self.since, time);
@@ -178,11 +184,12 @@ impl Buckets {
             from: self.begin(),
             to: self.end(),
         };
-        let [used, reserved, hard] = std::mem::take(&mut self.open).map(Curve::finish);
+        let [used, reserved, taken, hard] = std::mem::take(&mut self.open).map(Curve::finish);
         self.buckets.push(Bucket {
             period,
             used,
             reserved,
+            taken,
             hard,
             last: self.level.clone(),
         });
@@ -198,11 +205,12 @@ impl Buckets {
                 .percentile(Percentile::P95, time(at))
                 .cloned()
         };
-        let p95 = [p95(0), p95(1), p95(2)];
-        let [used, reserved, hard] = self.whole.map(Curve::finish);
+        let p95 = [p95(0), p95(1), p95(2), p95(3)];
+        let [used, reserved, taken, hard] = self.whole.map(Curve::finish);
         let summary = Summary {
             used,
             reserved,
+            taken,
             hard,
             p95,
         };

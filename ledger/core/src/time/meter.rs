@@ -150,6 +150,8 @@ pub struct Measure {
     pub reserved: Quantity,
     /// The integral of `hard`.
     pub hard: Quantity,
+    /// The nanoseconds in which there was a limit.
+    pub limited: u64,
     /// The nanoseconds in which it was full, summed up over its limits.
     pub full: u128,
     /// The least of `used + reserved`.
@@ -178,6 +180,7 @@ impl Meter {
                 used: Quantity::ZERO,
                 reserved: Quantity::ZERO,
                 hard: Quantity::ZERO,
+                limited: 0,
                 full: 0,
                 least: None,
                 peak: None,
@@ -212,6 +215,9 @@ impl Meter {
         integrate(&mut measure.used, &level.used, nanoseconds);
         integrate(&mut measure.reserved, &level.reserved, nanoseconds);
         integrate(&mut measure.hard, &level.hard, nanoseconds);
+        if level.limits > 0 {
+            measure.limited += nanoseconds;
+        }
         measure.full += u128::from(level.full) * u128::from(nanoseconds);
         let demand = level.demand();
         if measure.least.as_ref().is_none_or(|least| demand < *least) {

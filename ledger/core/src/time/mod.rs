@@ -9,10 +9,12 @@
 //!   entry may change, not with those of the ledger.
 //! - [`Meter`] folds the changes of one number over a period.
 //! - [`Buckets`] folds them over equal parts of a period.
+//! - [`report`] folds all numbers of a period to rows.
 
 mod buckets;
 mod level;
 mod meter;
+pub mod report;
 #[cfg(test)]
 mod tests;
 mod tracker;

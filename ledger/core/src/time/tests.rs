@@ -153,6 +153,7 @@ proptest! {
             prop_assert_eq!(bucket.period, Period { from: time(begin), to: time(end) });
             check(&bucket.used, begin, end, |level| Some(level.used.clone()));
             check(&bucket.reserved, begin, end, |level| Some(level.reserved.clone()));
+            check(&bucket.taken, begin, end, |level| Some(level.demand()));
             check(&bucket.hard, begin, end, |level| level.limit().cloned());
             prop_assert_eq!(&bucket.last, &at(&steps, end - 1).map(|(_, level)| level));
         }

@@ -14,7 +14,7 @@ use quota_core::{
     },
 };
 use quota_ledger::period::Fold;
-use quota_semantics::{Name, Span, Timestamp, quantity::Quantity};
+use quota_semantics::{Name, Timestamp, quantity::Quantity};
 use serde::Deserialize;
 
 use super::{
@@ -68,6 +68,7 @@ pub(super) async fn series(
         groups: None,
     };
     let (begin, step) = (Series::begin(wanted, parts.clone()), parts.step.to_string());
+    let past = app.past.clone();
     let make = move |series: Series, _: &state::State, _, turn: &Turn| {
         let all = series.finish(&step)?;
         let points = all.points.into_iter().map(|point| {
@@ -113,7 +114,7 @@ pub(super) async fn series(
         ))
     };
     let permit = Permit::of_past(&actor.principal);
-    app.past.period(&permit, parts.period, begin, make).await?
+    past.period(&permit, parts.period, begin, make).await?
 }
 
 /// `GET /v1/groups/{name}/usage/history?from=TIME&to=TIME&step=DURATION`
@@ -138,6 +139,7 @@ pub(super) async fn of_group(
         groups: Some(Box::new(move |other| *other == *name)),
     };
     let (begin, step) = (Series::begin(wanted, parts.clone()), parts.step.to_string());
+    let past = app.past.clone();
     let make = move |series: Series, _: &state::State, _, turn: &Turn| {
         let all = series.finish(&step)?;
         if all.summary.is_empty() && !exists {
@@ -170,7 +172,7 @@ pub(super) async fn of_group(
         ))
     };
     let permit = Permit::of_past(&actor.principal);
-    app.past.period(&permit, parts.period, begin, make).await?
+    past.period(&permit, parts.period, begin, make).await?
 }
 
 impl SeriesQuery {

@@ -116,6 +116,10 @@ fn questions_that_have_no_answer_are_refused() {
             "{query}: {problem}"
         );
     }
+    let (code, problem) = quotad.ask("/v1/report?from=2020-01-01T00:00:00Z");
+    assert_eq!((code, &problem["reason"]), (422, &json!("TooFarBack")));
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(detail.contains("`quotactl ledger report`"), "{detail}");
     let (code, empty) = quotad.ask("/v1/namespaces/team-a/usage?at=2020-01-01T00:00:00Z");
     assert_eq!((code, &empty["asOf"]["sequence"]), (200, &json!(0)));
 }

@@ -8,6 +8,7 @@ pub mod codec;
 pub mod decide;
 pub mod event;
 pub mod shares;
+pub mod simulate;
 pub mod size;
 pub mod source;
 pub mod state;

@@ -4,6 +4,7 @@
 
 mod actor;
 pub mod admission;
+pub mod candidate;
 pub mod csv;
 pub mod embedded;
 pub mod field;

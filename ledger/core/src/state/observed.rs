@@ -15,7 +15,7 @@ use quota_semantics::{Name, uid::Uid};
 pub(crate) const RESOURCE: &str = "namespaces";
 
 /// The namespaces by uid, for lists of uids. A uid has one namespace, unless a source sends wrong uids.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct NamespaceUids(BTreeSet<(Uid, u32)>);
 
 impl NamespaceUids {

@@ -39,6 +39,7 @@ mod reserve_request;
 mod routes;
 mod rules;
 mod series;
+mod simulate;
 mod status;
 mod usage;
 mod watch;

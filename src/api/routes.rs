@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::{
     App, backup, batch, check, cluster, corrections, denials, drift, entries, events, explain,
     groups, lifecycle, objects, openapi, overview, quotas, relist, report, reservations, rules,
-    series, status, usage, watch,
+    series, simulate, status, usage, watch,
 };
 use crate::{
     auth::{
@@ -146,6 +146,9 @@ fn table() -> Vec<Route<App>> {
             .operation("listObjects", &[(200, "ObjectPage")]).query(&["resource", "limit", "continue"]).about("list of the counted objects, with their amounts; `resource`"),
         get("/v1/objects", Role(&[Read], Everywhere), objects::list_all)
             .operation("listAllObjects", &[(200, "ObjectPage")]).query(&["resource", "limit", "continue"]).about("list of the objects of all namespaces; `resource`"),
+        // The handler checks that the caller may set each of the limits.
+        post("/v1/simulate", Role(&[Admin], Items), simulate::simulate).idempotent()
+            .operation("simulate", &[(200, "Simulation")]).sends("SimulateRequest").about("200: what other limits would have done to the recorded past ([simulate](simulate.md)); writes nothing"),
         // Listed objects may be of any namespace, and the answer shows the ledger's objects of that namespace.
         post("/v1/drift", Role(&[Read], Everywhere), drift::compare).idempotent()
             .body(BodyLimit::Events)

@@ -6,6 +6,7 @@
 
 mod cache;
 mod past;
+mod simulate;
 #[cfg(test)]
 mod tests;
 
@@ -32,6 +33,7 @@ use crate::{
 };
 use cache::Cache;
 use past::Past;
+pub(crate) use simulate::{Question, Unsimulated};
 
 /// Most points of a series.
 pub const POINTS_MAX: usize = 2000;

@@ -103,7 +103,7 @@ impl Past {
         }
     }
 
-    fn bound(&self, begin: Sequence, end: Sequence) -> Result<(), Error> {
+    pub(super) fn bound(&self, begin: Sequence, end: Sequence) -> Result<(), Error> {
         let limit = self.replay_entries;
         if end.saturating_sub(begin) > limit {
             metrics::limit_reached(Limit::ReplayEntries);
@@ -150,7 +150,7 @@ impl Past {
     }
 }
 
-fn pause_behind(entry: &Entry, pause: &dyn Fn()) {
+pub(super) fn pause_behind(entry: &Entry, pause: &dyn Fn()) {
     if entry.sequence.is_multiple_of(ENTRIES_BETWEEN_PAUSES) {
         pause();
     }

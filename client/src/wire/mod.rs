@@ -14,6 +14,7 @@ mod problem;
 mod quota;
 mod reason;
 mod reservation;
+mod simulation;
 mod status;
 mod usage;
 
@@ -39,6 +40,10 @@ pub use quota_semantics::{
 };
 pub use reason::Reason;
 pub use reservation::{Holder, Reservation, ReserveRequest};
+pub use simulation::{
+    Identity, LimitName, RefusingLimit, SimulateRequest, SimulatedLimit, SimulatedObject,
+    SimulatedRefusal, Simulation,
+};
 pub use status::{Caller, ClusterMember, KindWatermark, Source, Status};
 pub use usage::{
     Amounts, Fullest, GroupUsageHistory, GroupUsagePoint, LimitPoint, NamespaceUsage, QuotaPoint,

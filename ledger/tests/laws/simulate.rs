@@ -11,7 +11,7 @@ use quota_core::{
 };
 use quota_histories::{steps::Step, things, world::World};
 use quota_semantics::{
-    Name, Span, quantity::Quantity, quota::spec::Spec, resource::ResourceList, uid::Uid,
+    Name, Period, quantity::Quantity, quota::spec::Spec, resource::ResourceList, uid::Uid,
 };
 
 use super::{fold, reread, strategy::steps};
@@ -84,8 +84,8 @@ proptest! {
             entry.event, Event::ReservationGranted(_) | Event::ReservationGrown { .. }
         ));
         let outcome = simulate(state, entries, Candidates::default()).unwrap();
-        prop_assert_eq!(outcome.decisions, grants.count() as u64);
-        prop_assert_eq!(outcome.granted, outcome.decisions);
+        prop_assert_eq!(outcome.identity.decisions, grants.count() as u64);
+        prop_assert_eq!(outcome.granted, outcome.identity.decisions);
     }
 
     #[test]
@@ -116,7 +116,7 @@ proptest! {
         }
         let outcome = simulate(state, entries, candidates).unwrap();
         prop_assert_eq!(outcome.refused, 0);
-        prop_assert_eq!(outcome.granted, outcome.decisions);
+        prop_assert_eq!(outcome.granted, outcome.identity.decisions);
         for limit in outcome.limits {
             prop_assert!(limit.least_refusing_none <= limit.hard.clone().unwrap(), "{:?}", limit);
             prop_assert!(limit.least_refusing_none <= limit.peak, "{:?}", limit);
@@ -133,7 +133,7 @@ proptest! {
         let outcome = simulate(state, entries, candidates).unwrap();
         let asks = outcome.limits.iter().any(|limit| limit.grants > 0);
         prop_assert_eq!(outcome.refused > 0, asks);
-        prop_assert_eq!(outcome.granted + outcome.refused + outcome.left_out, outcome.decisions);
+        prop_assert_eq!(outcome.granted + outcome.refused + outcome.left_out, outcome.identity.decisions);
         for limit in outcome.limits.iter().filter(|limit| limit.grants > 0) {
             prop_assert!(limit.least_refusing_none.is_positive(), "{:?}", limit);
         }
@@ -157,7 +157,7 @@ proptest! {
         }
         let outcome = simulate(state, entries, candidates).unwrap();
         prop_assert_eq!(outcome.refused, 0);
-        prop_assert_eq!(outcome.granted, outcome.decisions);
+        prop_assert_eq!(outcome.granted, outcome.identity.decisions);
     }
 
     #[test]
@@ -200,8 +200,10 @@ proptest! {
         ];
         // How long a limit was reached depends on the end of the period, which is the last entry here.
         for outcome in ends.iter_mut().flatten() {
+            (outcome.from, outcome.to) = (begin, begin);
+            (outcome.first_sequence, outcome.last_sequence) = (1, 1);
             for limit in &mut outcome.limits {
-                limit.time_full = Span::ZERO;
+                limit.time_full = Period::from_secs(0);
                 // What counts at first has no entry of its own.
                 limit.peak_time = limit.peak_time.filter(|time| *time > begin);
                 limit.peak_sequence = limit.peak_time.map_or(0, |_| limit.peak_sequence);
@@ -263,7 +265,7 @@ fn what_is_refused_takes_no_room_later() {
     };
     let outcome = simulate(State::default(), &world.entries, candidates).unwrap();
     assert_eq!((outcome.granted, outcome.refused), (3, 1));
-    assert_eq!(outcome.refusals[0].reservation.uid, things::uid(2));
+    assert_eq!(outcome.refusals[0].object.uid, things::uid(2));
     let cpu = outcome
         .limits
         .iter()

@@ -7,7 +7,7 @@ use quota_client::wire::{
     Cluster, CorrectionsAnswer, CorrectionsRequest, DeadLetter, Denial, DriftAnswer, DriftRequest,
     Entry, EventsAnswer, Explanation, Group, GroupUsage, GroupUsageHistory, HealRequest,
     NamespaceUsage, Object, Page, Problem, Quota, RelistAnswer, RelistRequest, RemoveRequest,
-    ReplicatedLedger, Report, Reservation, Status, TransferRequest, Usage, UsageHistory, Verdict,
+    ReplicatedLedger, Report, Reservation, SimulateRequest, Simulation, Status, TransferRequest, Usage, UsageHistory, Verdict,
 };
 use schemars::{Schema, generate::SchemaSettings, transform::RecursiveTransform};
 use serde_json::{Map, Value};
@@ -73,6 +73,7 @@ pub(super) fn schemas() -> Value {
         ReplicatedLedger,
         Report,
         Reservation<'_>,
+        Simulation,
         Status,
         Usage,
         UsageHistory,
@@ -85,6 +86,7 @@ pub(super) fn schemas() -> Value {
         HealRequest,
         RelistRequest,
         RemoveRequest,
+        SimulateRequest,
         TransferRequest,
     );
     let page = derived.remove("Page").unwrap_or_default();

@@ -28,9 +28,11 @@ use tally::{LimitId, Tallies};
 
 use crate::{
     decide::{Basis, Deciding, GroupBounds, PastRequest, Refusal, Request, refused_by},
-    event::{Actor, Entry, Event, Reservation, Sequence},
+    event::{Actor, Entry, Event, Sequence},
     state::State,
 };
+use serde::Serialize;
+
 use quota_semantics::{
     Name, Timestamp, admission::LimitKind, object::Footprint, object::GroupResource,
     resource::ResourceList, uid::Uid,
@@ -71,40 +73,104 @@ pub struct PastDenial {
 }
 
 /// A recorded grant that the candidates refuse.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Refused {
     /// The entry that records the grant.
     pub sequence: Sequence,
     /// Its time.
     pub time: Timestamp,
-    /// The reservation.
-    pub reservation: Arc<Reservation>,
+    /// The namespace.
+    pub namespace: Name,
+    /// The object.
+    pub object: RefusedObject,
     /// Whoever asked for it.
-    pub actor: Arc<Actor>,
-    /// The limits that refuse it: the kind and name of the quota or group, and the resource, if one is known.
-    pub limits: Vec<(LimitKind, Name, Option<Name>)>,
+    pub owner: Arc<Actor>,
+    /// The limits that refuse it.
+    pub limits: Vec<Refusing>,
 }
 
-/// What candidate limits would have done.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The object of a refused grant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RefusedObject {
+    /// Its uid.
+    pub uid: Uid,
+    /// Its kind, as in `pods`.
+    pub resource: Name,
+    /// Its apiVersion, as the holder gave it.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub api_version: Name,
+    /// Its kind, as the holder gave it.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub kind: Name,
+    /// Its name; empty: unknown.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub name: Box<str>,
+    /// The amounts that it asked for.
+    pub requested: ResourceList,
+}
+
+/// A limit that refuses a grant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Refusing {
+    /// Whether it is one of a quota or of a group.
+    pub kind: LimitKind,
+    /// The name of the quota or group.
+    pub name: Name,
+    /// The resource, if one is exceeded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource: Option<Name>,
+}
+
+/// What candidate limits would have done: the answer of `POST /v1/simulate`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Outcome {
-    /// Recorded grants that were decided again and found to be granted under the recorded limits.
-    pub decisions: u64,
-    /// Those of them that the candidates grant.
+    /// The beginning of the period.
+    pub from: Timestamp,
+    /// Its end.
+    pub to: Timestamp,
+    /// The first entry of the period; one more than the last one, if there is none.
+    pub first_sequence: Sequence,
+    /// The last entry of the period.
+    pub last_sequence: Sequence,
+    /// What was verified.
+    pub identity: Identity,
+    /// Recorded grants that the candidates grant.
     pub granted: u64,
-    /// Those of them that the candidates refuse.
+    /// Those that they refuse.
     pub refused: u64,
-    /// Those of them about objects that would not have existed.
+    /// Those about objects that would not have existed.
     pub left_out: u64,
     /// The candidates, and other limits that refuse something, by namespace, name and resource.
     pub limits: Vec<LimitOutcome>,
     /// The first refused ones.
     pub refusals: Vec<Refused>,
-    /// Remembered denials that were decided again.
-    pub denials: u64,
-    /// Those of them that the candidates grant.
+    /// Remembered denials that the candidates grant.
     pub denials_granted: u64,
+    /// The time of the oldest denial that is remembered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub denials_since: Option<Timestamp>,
+    /// What a simulation cannot know.
+    pub unknown: [&'static str; 3],
 }
+
+/// The check that recorded decisions follow from the recorded limits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Identity {
+    /// Recorded grants that were decided again and found to be granted.
+    pub decisions: u64,
+}
+
+/// What a simulation cannot know.
+const UNKNOWN: [&str; 3] = [
+    "retries: a refused request may have been made again, and a recorded one may not have been made",
+    "requests that nobody made because the limits were known",
+    "rules about whole objects and settings of the daemon, such as amounts that each container has to specify",
+];
 
 /// A simulation under way. Takes the entries of a period, in order.
 #[derive(Debug)]
@@ -152,9 +218,15 @@ impl Simulation {
             tallies: Tallies::default(),
             denials: denials.into_iter(),
             last: None,
-            outcome: Outcome::default(),
+            outcome: Outcome {
+                from,
+                unknown: UNKNOWN,
+                ..Outcome::default()
+            },
         };
-        simulation.measure_all(from, simulation.recorded.head().sequence);
+        let before = simulation.recorded.head().sequence;
+        simulation.outcome.first_sequence = before + 1;
+        simulation.measure_all(from, before);
         Ok(simulation)
     }
 
@@ -187,6 +259,8 @@ impl Simulation {
             self.take(&last, None)?;
         }
         self.decide_denials(Sequence::MAX);
+        self.outcome.to = to;
+        self.outcome.last_sequence = self.recorded.head().sequence;
         self.outcome.limits = self.tallies.finish(to);
         Ok(self.outcome)
     }
@@ -205,7 +279,7 @@ impl Simulation {
                 sequence: entry.sequence,
                 reason: refusal.to_string(),
             })?;
-            self.outcome.decisions += 1;
+            self.outcome.identity.decisions += 1;
             is_refused = self.decide(entry, &request) == Decision::Refused;
         }
         self.recorded.apply(entry);
@@ -271,7 +345,11 @@ impl Simulation {
             .collect();
         if limits.is_empty() {
             let limit = refused_by(&refusal);
-            limits.extend(limit.map(|limit| (limit.kind, limit.name, None)));
+            limits.extend(limit.map(|limit| Refusing {
+                kind: limit.kind,
+                name: limit.name,
+                resource: None,
+            }));
         }
         limits.dedup();
         self.outcome.refused += 1;
@@ -282,8 +360,16 @@ impl Simulation {
             self.outcome.refusals.push(Refused {
                 sequence: entry.sequence,
                 time: entry.time,
-                reservation,
-                actor: entry.actor.clone(),
+                namespace: reservation.namespace.clone(),
+                object: RefusedObject {
+                    uid: reservation.uid.clone(),
+                    resource: reservation.resource.clone(),
+                    api_version: reservation.api_version.clone(),
+                    kind: reservation.kind.clone(),
+                    name: reservation.name.clone(),
+                    requested: reservation.footprint.resources.clone(),
+                },
+                owner: entry.actor.clone(),
                 limits,
             });
         }
@@ -304,7 +390,6 @@ impl Simulation {
             let Some(state) = state.filter(|_| self.is_affected(&denial.namespace)) else {
                 continue;
             };
-            self.outcome.denials += 1;
             let deciding = self.changed.deciding();
             let request = denial.into_request();
             // Shared groups that are not followed have their recorded limits.

@@ -1,44 +1,52 @@
 //! What each limit of a simulation is asked for.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
+
+use serde::Serialize;
 
 use crate::{decide::Need, event::Sequence, state::LimitNow};
-use quota_semantics::{Name, Span, Timestamp, admission::LimitKind, quantity::Quantity};
+use quota_semantics::{Name, Period, Timestamp, admission::LimitKind, quantity::Quantity};
 
 /// The most different amounts that are kept of one limit, the largest ones.
 const AMOUNTS_MAX: usize = 4096;
 
 /// A limit on one resource, and what it would have done.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct LimitOutcome {
     /// Whether it is one of a quota or of a group.
     pub kind: LimitKind,
     /// The namespace; none: it is one of a group, for all of its namespaces together.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<Name>,
     /// The name of the quota or group.
     pub name: Name,
     /// The resource.
     pub resource: Name,
     /// The limit at the end of the period; none: the recorded one.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub hard: Option<Quantity>,
     /// Recorded grants that need some of it.
     pub grants: u64,
     /// Those that it refuses.
     pub refused: u64,
     /// When it refuses the first one.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub first_refused: Option<Timestamp>,
     /// The most that is used and reserved if nothing is refused.
     pub peak: Quantity,
     /// When that was reached first.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub peak_time: Option<Timestamp>,
     /// The entry with which it was reached first.
     pub peak_sequence: Sequence,
     /// The least limit that refuses no recorded grant.
     pub least_refusing_none: Quantity,
     /// A limit that refuses at most one of a hundred recorded grants.
+    #[serde(rename = "leastRefusing1Percent")]
     pub least_refusing_1_percent: Quantity,
     /// How long the limit was reached if nothing is refused.
-    pub time_full: Span,
+    pub time_full: Period,
 }
 
 /// A quota or group in a namespace, or a group.
@@ -202,7 +210,7 @@ impl Tally {
             peak_sequence,
             least_refusing_none: as_written(self.needs.largest(0)),
             least_refusing_1_percent: as_written(self.needs.largest(self.needs.all / 100)),
-            time_full: Span::from_nanoseconds(i64::try_from(self.full).unwrap_or(i64::MAX)),
+            time_full: Period::from(Duration::from_nanos(self.full)),
             hard: self.hard,
         }
     }

@@ -145,7 +145,15 @@ fn read(principal: &Principal, text: &JsonText) -> Result<Asked, Problem> {
         fields.push(field);
         candidates.add(candidate);
     }
-    for (index, LimitName { kind, namespace, name }) in body.delete.into_iter().enumerate() {
+    for (
+        index,
+        LimitName {
+            kind,
+            namespace,
+            name,
+        },
+    ) in body.delete.into_iter().enumerate()
+    {
         let namespace = match (kind, namespace) {
             (LimitKind::ResourceQuota, None) => {
                 let field = format!("delete[{index}].namespace");
@@ -275,8 +283,8 @@ async fn remembered(denials: &Denials, asked: &Asked) -> (Vec<PastDenial>, Optio
 
 fn past_denial(json: &RawValue) -> Option<PastDenial> {
     let denial: Denial = serde_json::from_str(json.get()).ok()?;
-    let is_whole = denial.reason == Reason::ExceedsHard.as_str()
-        && !denial.object.requested.is_empty();
+    let is_whole =
+        denial.reason == Reason::ExceedsHard.as_str() && !denial.object.requested.is_empty();
     is_whole.then(|| PastDenial {
         sequence: denial.as_of.sequence,
         time: denial.time,

@@ -8,7 +8,7 @@ use quota_core::{
 };
 use quota_journal::Reader as _;
 use quota_ledger::replay::{self, Until};
-use quota_semantics::Timestamp;
+use quota_semantics::{Span, Timestamp};
 
 use super::{
     Error, History, Permit, Turn,
@@ -65,21 +65,23 @@ impl Past {
             denials,
             bounds,
         } = question;
-        let state = self.state(Until::Time(from), pause)?;
-        let before = state.head().sequence;
+        // The period is `[from, to)`.
+        let before = |time: Timestamp| Until::Time(time.minus(Span::from_nanoseconds(1)));
+        let state = self.state(before(from), pause)?;
+        let first = state.head().sequence;
         let durable = self.reader.durable();
         if to >= durable.time {
-            self.bound(before, durable.sequence)?;
+            self.bound(first, durable.sequence)?;
         }
         let mut simulation = match Simulation::begin(state, from, candidates, denials, &bounds) {
             Ok(simulation) => simulation,
             Err(refused) => return Ok(Err(Unsimulated::Candidates(refused))),
         };
         let (mut failed, mut differs) = (None, None);
-        let mut batches = self.reader.batches(before + 1);
-        replay::entries(&mut batches, before, Until::Time(to), |entry| {
+        let mut batches = self.reader.batches(first + 1);
+        replay::entries(&mut batches, first, before(to), |entry| {
             pause_behind(&entry, pause);
-            if let Err(error) = self.bound(before, entry.sequence) {
+            if let Err(error) = self.bound(first, entry.sequence) {
                 failed = Some(error);
                 return ControlFlow::Break(());
             }

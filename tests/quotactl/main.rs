@@ -16,6 +16,7 @@ mod questions;
 mod readme;
 mod reports;
 mod secure;
+mod simulate;
 mod stub;
 use quota_test_support as support;
 mod token;

@@ -8,6 +8,7 @@ mod get;
 mod ledger;
 mod manifest;
 mod past;
+mod simulate;
 mod token;
 mod view;
 
@@ -29,6 +30,7 @@ pub(crate) use get::{
 pub(crate) use ledger::{Jobs, Ledger, LedgerPath, Signed};
 pub(crate) use manifest::{Delete, DeleteWhat, Files, Reserve};
 pub(crate) use past::PastPeriod;
+pub(crate) use simulate::Simulate;
 pub(crate) use token::{CreateToken, Token};
 pub(crate) use view::{Describe, Explain, History, Report};
 
@@ -236,6 +238,9 @@ pub(crate) enum Online {
     },
     /// Show what `apply` would change; ends with 12 if there is anything.
     Diff(Files),
+    /// Show what other limits would have refused in the past. Changes nothing.
+    #[command(arg_required_else_help = true)]
+    Simulate(Simulate),
     /// Delete quotas or groups.
     #[command(arg_required_else_help = true)]
     Delete(Delete),

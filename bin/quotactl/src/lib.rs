@@ -36,6 +36,7 @@ mod replace;
 mod report;
 mod reservation;
 mod session;
+mod simulate;
 mod status;
 mod table;
 mod terminal_text;
@@ -173,6 +174,7 @@ fn online(session: &Session, command: &Online) -> Outcome {
         Online::Version { client } => status::version(session, *client),
         Online::Apply { files, dry_run } => apply::apply(session, &files.files, *dry_run),
         Online::Diff(files) => diff::run(session, &files.files),
+        Online::Simulate(args) => simulate::run(session, args),
         Online::Delete(what) => apply::delete(session, what),
         Online::Check(files) => check::run(session, &files.files),
         Online::Reserve(args) => reservation::reserve(session, args),

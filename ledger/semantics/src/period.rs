@@ -49,13 +49,6 @@ impl Period {
     }
 }
 
-/// The longest period for a longer duration.
-impl From<Duration> for Period {
-    fn from(duration: Duration) -> Self {
-        Self(duration.min(LONGEST_PERIOD))
-    }
-}
-
 /// A text that is not a [`Period`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a length of time from 0s to 100 years such as \"30s\", \"10m\", \"1h30m\": {0:?}")]

@@ -11,7 +11,7 @@ use quota_core::{
 };
 use quota_histories::{steps::Step, things, world::World};
 use quota_semantics::{
-    Name, Period, quantity::Quantity, quota::spec::Spec, resource::ResourceList, uid::Uid,
+    Name, quantity::Quantity, quota::spec::Spec, resource::ResourceList, uid::Uid,
 };
 
 use super::{fold, reread, strategy::steps};
@@ -203,7 +203,7 @@ proptest! {
             (outcome.from, outcome.to) = (begin, begin);
             (outcome.first_sequence, outcome.last_sequence) = (1, 1);
             for limit in &mut outcome.limits {
-                limit.time_full = Period::from_secs(0);
+                limit.time_full.clear();
                 // What counts at first has no entry of its own.
                 limit.peak_time = limit.peak_time.filter(|time| *time > begin);
                 limit.peak_sequence = limit.peak_time.map_or(0, |_| limit.peak_sequence);

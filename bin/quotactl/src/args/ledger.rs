@@ -69,6 +69,13 @@ pub(crate) enum Ledger {
         #[command(flatten)]
         report: Report,
     },
+    /// Show what other limits would have refused in the past.
+    Simulate {
+        #[command(flatten)]
+        place: LedgerPath,
+        #[command(flatten)]
+        limits: super::Simulate,
+    },
     /// Print entries, one JSON object per line; of all namespaces unless one is given.
     Dump {
         #[command(flatten)]

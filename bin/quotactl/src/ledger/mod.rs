@@ -10,6 +10,7 @@ mod repair;
 mod replay;
 mod report;
 mod restore;
+mod simulate;
 mod stat;
 mod verify;
 mod view;
@@ -55,6 +56,7 @@ pub(crate) fn run(command: &Ledger, output: &Output, scope: &Scope) -> Outcome {
         Ledger::Report { place, report } => {
             report::run(&open(place)?, report, output, scope.filter())
         }
+        Ledger::Simulate { place, limits } => simulate::run(&open(place)?, output, scope, limits),
         Ledger::Dump { place, from, to } => dump::run(&open(place)?, scope.filter(), *from, *to),
         Ledger::Stat { place } => stat::run(&open(place)?, output),
         Ledger::Export { file, place } => export::run(&open(place)?, file),

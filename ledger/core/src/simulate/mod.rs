@@ -335,12 +335,10 @@ impl Simulation {
         refusing.retain(|need| need.is_refused);
         let mut limits: Vec<_> = refusing
             .iter()
-            .map(|need| {
-                (
-                    need.limit.kind,
-                    need.limit.name.clone(),
-                    Some(need.resource.clone()),
-                )
+            .map(|need| Refusing {
+                kind: need.limit.kind,
+                name: need.limit.name.clone(),
+                resource: Some(need.resource.clone()),
             })
             .collect();
         if limits.is_empty() {

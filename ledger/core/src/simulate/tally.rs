@@ -1,11 +1,11 @@
 //! What each limit of a simulation is asked for.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 
 use crate::{decide::Need, event::Sequence, state::LimitNow};
-use quota_semantics::{Name, Period, Timestamp, admission::LimitKind, quantity::Quantity};
+use quota_semantics::{Name, Timestamp, admission::LimitKind, quantity::Quantity};
 
 /// The most different amounts that are kept of one limit, the largest ones.
 const AMOUNTS_MAX: usize = 4096;
@@ -46,7 +46,7 @@ pub struct LimitOutcome {
     #[serde(rename = "leastRefusing1Percent")]
     pub least_refusing_1_percent: Quantity,
     /// How long the limit was reached if nothing is refused.
-    pub time_full: Period,
+    pub time_full: String,
 }
 
 /// A quota or group in a namespace, or a group.
@@ -210,9 +210,20 @@ impl Tally {
             peak_sequence,
             least_refusing_none: as_written(self.needs.largest(0)),
             least_refusing_1_percent: as_written(self.needs.largest(self.needs.all / 100)),
-            time_full: Period::from(Duration::from_nanos(self.full)),
+            time_full: seconds(self.full),
             hard: self.hard,
         }
+    }
+}
+
+/// A time in seconds, such as `1.5s`.
+fn seconds(nanoseconds: u64) -> String {
+    const SECOND: u64 = 1_000_000_000;
+    let (whole, fraction) = (nanoseconds / SECOND, nanoseconds % SECOND);
+    let fraction = format!("{fraction:09}");
+    match fraction.trim_end_matches('0') {
+        "" => format!("{whole}s"),
+        fraction => format!("{whole}.{fraction}s"),
     }
 }
 

@@ -41,6 +41,7 @@ mod rules;
 mod series;
 mod simulate;
 mod status;
+mod suggest;
 mod usage;
 mod watch;
 

@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::{
     App, backup, batch, check, cluster, corrections, denials, drift, entries, events, explain,
     groups, lifecycle, objects, openapi, overview, quotas, relist, report, reservations, rules,
-    series, simulate, status, usage, watch,
+    series, simulate, status, suggest, usage, watch,
 };
 use crate::{
     auth::{
@@ -146,6 +146,8 @@ fn table() -> Vec<Route<App>> {
             .operation("listObjects", &[(200, "ObjectPage")]).query(&["resource", "limit", "continue"]).about("list of the counted objects, with their amounts; `resource`"),
         get("/v1/objects", Role(&[Read], Everywhere), objects::list_all)
             .operation("listAllObjects", &[(200, "ObjectPage")]).query(&["resource", "limit", "continue"]).about("list of the objects of all namespaces; `resource`"),
+        get("/v1/suggestions", Role(&[Read], Query), suggest::suggest)
+            .operation("listSuggestions", &[(200, "Suggestions")]).query(&["from!", "to", "percentile", "headroom", "namespace", "labelSelector"]).about("limits that fit what was taken in a period ([simulate](simulate.md)); `from`, `to`, `percentile`, `headroom`, `namespace`, `labelSelector`"),
         // The handler checks that the caller may set each of the limits.
         post("/v1/simulate", Role(&[Admin], Items), simulate::simulate).idempotent()
             .operation("simulate", &[(200, "Simulation")]).sends("SimulateRequest").about("200: what other limits would have done to the recorded past ([simulate](simulate.md)); writes nothing"),

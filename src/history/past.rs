@@ -93,7 +93,12 @@ impl Past {
         )
     }
 
-    fn go_on(&self, begin: Sequence, entry: &Entry, failed: &mut Option<Error>) -> ControlFlow<()> {
+    pub(super) fn go_on(
+        &self,
+        begin: Sequence,
+        entry: &Entry,
+        failed: &mut Option<Error>,
+    ) -> ControlFlow<()> {
         match self.bound(begin, entry.sequence) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => {

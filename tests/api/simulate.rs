@@ -127,7 +127,7 @@ async fn a_period_has_only_its_own_entries() {
     history(&world).await;
     let entries = world.get("/v1/entries").await;
     let third = &entries.items()[3];
-    assert_eq!(third["type"], "ReservationGranted", "{third}");
+    assert_eq!(third["event"]["type"], "ReservationGranted", "{third}");
     let body = json!({"from": third["time"], "to": third["time"], "quotas": [quota("q", json!({"pods": "0"}))]});
     let simulation = simulated(&world, &body).await;
     assert_eq!(simulation.identity.decisions, 0);

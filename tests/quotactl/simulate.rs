@@ -147,7 +147,7 @@ fn what_is_wrong_with_limits_is_named_with_its_lines() {
     );
     assert!(
         run.err
-            .contains("standard input:17: spec.hard[requests.cpu]: "),
+            .contains("standard input:18: spec.hard[requests.cpu]: "),
         "{}",
         run.err
     );
@@ -156,11 +156,97 @@ fn what_is_wrong_with_limits_is_named_with_its_lines() {
     let run = daemon.run("simulate -f - --since 1h", &twice);
     assert_eq!(run.code, 1, "{run:?}");
     assert!(
-        run.err.contains("standard input:12: metadata.name: "),
+        run.err.contains("standard input:13: metadata.name: "),
         "{}",
         run.err
     );
     assert_eq!(daemon.run("simulate", "").code, 2);
     assert_eq!(daemon.run("simulate --since 1h", "").code, 2);
     assert_eq!(daemon.run("simulate --delete pod/x --since 1h", "").code, 2);
+}
+
+/// Suggested limits are manifests that would have refused nothing.
+#[test]
+fn what_is_suggested_refuses_nothing() {
+    let daemon = Daemon::start();
+    history(&daemon);
+    let event = serde_json::json!({"type": "ADDED", "object": {"apiVersion": "v1", "kind": "Namespace", "metadata": {
+        "name": "team-b", "uid": "ns-b", "resourceVersion": "1", "labels": {"team": "b"}}}});
+    daemon.done("push -", &format!("{event}\n"));
+    let other = QUOTA
+        .replace("team-a", "team-b")
+        .replace("pods: 6", "requests.cpu: 40");
+    let other = other.replace(
+        "name: compute",
+        "name: compute\n  annotations: {quota-ledger.io/soft: '{\"requests.cpu\": \"9\"}'}",
+    );
+    daemon.done("apply -f -", &other);
+    for (uid, cpu) in [("b1", "1500m"), ("b2", "5")] {
+        daemon.done(
+            &format!("reserve --uid {uid} --request requests.cpu={cpu} -n team-b"),
+            "",
+        );
+    }
+    daemon.done("release b1 -n team-b", "");
+    let shown = daemon.done("suggest -A", "");
+    let rows: Vec<Vec<&str>> = shown
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    // The limit was reached, and a request denied.
+    assert_eq!(
+        rows[1][..8],
+        [
+            "team-a",
+            "resourcequota/compute",
+            "pods",
+            "6",
+            "6",
+            "6",
+            "8",
+            "+2"
+        ],
+        "{shown}"
+    );
+    assert_eq!(rows[1][9], "1", "{shown}");
+    assert_eq!(
+        rows[2][..8],
+        [
+            "team-b",
+            "resourcequota/compute",
+            "requests.cpu",
+            "40",
+            "6500m",
+            "6500m",
+            "9",
+            "-31"
+        ],
+        "{shown}"
+    );
+    let labelled = daemon.done("suggest -l team=b -o json", "");
+    let labelled: Value = serde_json::from_str(&labelled).unwrap();
+    assert_eq!(labelled["items"].as_array().unwrap().len(), 1, "{labelled}");
+    assert_eq!(daemon.rows("suggest -n team-a").len(), 2);
+
+    for headroom in ["0%", "20%"] {
+        let manifests = daemon.done(&format!("suggest -A --headroom {headroom} -o yaml"), "");
+        assert!(!manifests.contains("resourceVersion"), "{manifests}");
+        let simulated = daemon.run("simulate -f - --since 30d --fail-on-refusal", &manifests);
+        assert_eq!(simulated.code, 0, "{simulated:?}");
+        assert!(
+            simulated
+                .out
+                .contains("of 5 grants, 5 would have been granted, 0 refused"),
+            "{}",
+            simulated.out
+        );
+        daemon.done("apply --dry-run -f -", &manifests);
+    }
+    for wrong in [
+        "suggest --percentile 101",
+        "suggest --headroom x",
+        "suggest --since yesterday",
+    ] {
+        assert_eq!(daemon.run(wrong, "").code, 2, "{wrong}");
+    }
 }

@@ -30,7 +30,7 @@ pub(crate) use get::{
 pub(crate) use ledger::{Jobs, Ledger, LedgerPath, Signed};
 pub(crate) use manifest::{Delete, DeleteWhat, Files, Reserve};
 pub(crate) use past::PastPeriod;
-pub(crate) use simulate::Simulate;
+pub(crate) use simulate::{Simulate, Suggest};
 pub(crate) use token::{CreateToken, Token};
 pub(crate) use view::{Describe, Explain, History, Report};
 
@@ -241,6 +241,8 @@ pub(crate) enum Online {
     /// Show what other limits would have refused in the past. Changes nothing.
     #[command(arg_required_else_help = true)]
     Simulate(Simulate),
+    /// Suggest limits that fit what was taken in a period; `-o yaml` prints manifests.
+    Suggest(Suggest),
     /// Delete quotas or groups.
     #[command(arg_required_else_help = true)]
     Delete(Delete),

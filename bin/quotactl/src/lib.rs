@@ -38,6 +38,7 @@ mod reservation;
 mod session;
 mod simulate;
 mod status;
+mod suggest;
 mod table;
 mod terminal_text;
 mod token;
@@ -175,6 +176,7 @@ fn online(session: &Session, command: &Online) -> Outcome {
         Online::Apply { files, dry_run } => apply::apply(session, &files.files, *dry_run),
         Online::Diff(files) => diff::run(session, &files.files),
         Online::Simulate(args) => simulate::run(session, args),
+        Online::Suggest(args) => suggest::run(session, args),
         Online::Delete(what) => apply::delete(session, what),
         Online::Check(files) => check::run(session, &files.files),
         Online::Reserve(args) => reservation::reserve(session, args),

@@ -33,7 +33,7 @@ pub(crate) struct Limits {
 /// Simulates limits, and shows what they would have refused.
 pub(crate) fn run(session: &Session, args: &Simulate) -> Outcome {
     let limits = Limits::load(&session.scope, args)?;
-    let (from, to) = args.period.period(age::now());
+    let (from, to) = args.period.period(age::now(), 14);
     let values = |documents: &[Document]| -> Vec<Value> {
         documents
             .iter()
@@ -307,7 +307,8 @@ fn refusals(refusals: &[SimulatedRefusal]) -> Table {
     table
 }
 
-fn limit_name(kind: LimitKind, name: &str) -> String {
+/// A quota or group, as kubectl names it.
+pub(crate) fn limit_name(kind: LimitKind, name: &str) -> String {
     match kind {
         LimitKind::ResourceQuota => format!("resourcequota/{name}"),
         LimitKind::ClusterResourceQuota => format!("{}/{name}", group::KIND),

@@ -42,7 +42,7 @@ pub use reason::Reason;
 pub use reservation::{Holder, Reservation, ReserveRequest};
 pub use simulation::{
     Identity, LimitName, RefusingLimit, SimulateRequest, SimulatedLimit, SimulatedObject,
-    SimulatedRefusal, Simulation,
+    SimulatedRefusal, Simulation, Suggestion, Suggestions,
 };
 pub use status::{Caller, ClusterMember, KindWatermark, Source, Status};
 pub use usage::{

@@ -186,3 +186,57 @@ pub struct RefusingLimit {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource: Option<Name>,
 }
+
+/// Suggested limits: `GET /v1/suggestions`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", default)]
+pub struct Suggestions {
+    /// The beginning of the period.
+    pub from: Timestamp,
+    /// The end of the period.
+    pub to: Timestamp,
+    /// The limits that there are at the end, by namespace, name and resource; groups first.
+    pub items: Vec<Suggestion>,
+}
+
+/// A limit, and the one that is suggested instead.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Suggestion {
+    /// Whether it is one of a quota or of a group.
+    #[serde(default)]
+    pub kind: LimitKind,
+    /// The namespace of a quota.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<Name>,
+    /// The name of the quota or group.
+    pub name: Name,
+    /// The resource.
+    pub resource: Name,
+    /// The present limit.
+    pub hard: Quantity,
+    /// The most that was used and reserved.
+    pub peak: Quantity,
+    /// When that was reached first; absent: it was so from the beginning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_time: Option<Timestamp>,
+    /// The entry with which it was reached first.
+    #[serde(default)]
+    pub peak_sequence: u64,
+    /// The percentile of what was used and reserved.
+    pub percentile: Quantity,
+    /// The suggested limit; absent: nothing can be said, since the group limits each member alone, or has children.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suggested: Option<Quantity>,
+    /// How long the limit was reached.
+    pub time_full: String,
+    /// Remembered denials of this limit in the period.
+    #[serde(default)]
+    pub denials: u64,
+    /// In how many seconds the limit is reached, by the trend of the daily peaks; absent: not by that trend, or there are
+    /// fewer than five days.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub full_in_seconds: Option<u64>,
+}

@@ -12,5 +12,6 @@ pub mod simulate;
 pub mod size;
 pub mod source;
 pub mod state;
+pub mod suggest;
 pub mod time;
 pub mod transaction;

@@ -1,4 +1,4 @@
-//! The command line of `simulate`.
+//! The command lines of `simulate` and `suggest`.
 
 use std::path::PathBuf;
 
@@ -27,9 +27,10 @@ impl Moment {
 /// A period of the past.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Since {
-    /// The beginning of the period: a time (RFC 3339), or a length of time before now.
-    #[arg(long, value_name = "TIME", default_value = "14d", value_parser = moment)]
-    pub(crate) since: Moment,
+    /// The beginning of the period: a time (RFC 3339), or a length of time before now [default: 14d for simulations, 30d
+    /// for suggestions].
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    pub(crate) since: Option<Moment>,
     /// The same as `--since`.
     #[arg(long, value_name = "TIME", value_parser = moment, conflicts_with = "since")]
     pub(crate) from: Option<Moment>,
@@ -39,15 +40,18 @@ pub(crate) struct Since {
 }
 
 impl Since {
-    /// The beginning and the end.
-    pub(crate) fn period(&self, now: Timestamp) -> (Timestamp, Timestamp) {
+    /// The beginning and the end; without a beginning, so many days.
+    pub(crate) fn period(&self, now: Timestamp, days: u32) -> (Timestamp, Timestamp) {
         let to = self.to.map_or(now, |to| to.time(now));
-        (self.from.unwrap_or(self.since).time(now), to)
+        let default = Moment::Ago(Period::from_secs(days * 86_400));
+        let from = self.from.or(self.since).unwrap_or(default);
+        (from.time(now), to)
     }
 }
 
 /// Limits to simulate.
 #[derive(Args, Debug)]
+#[group(skip)]
 pub(crate) struct Simulate {
     /// Quotas and groups that hold instead of those of the same names: a file of YAML or JSON documents, a directory of
     /// such files, or `-` for standard input.
@@ -61,6 +65,34 @@ pub(crate) struct Simulate {
     /// End with 10 if anything would have been refused.
     #[arg(long)]
     pub(crate) fail_on_refusal: bool,
+}
+
+/// Limits to suggest.
+#[derive(Args, Debug)]
+pub(crate) struct Suggest {
+    #[command(flatten)]
+    pub(crate) period: Since,
+    /// The share of time in which a suggested limit suffices, in percent; 100: all of it.
+    #[arg(long, value_name = "PERCENT", default_value_t = 100.0, value_parser = percentile)]
+    pub(crate) percentile: f64,
+    /// What is added, in percent.
+    #[arg(long, value_name = "PERCENT", default_value = "20%", value_parser = headroom)]
+    pub(crate) headroom: u32,
+    /// Only namespaces whose labels match, as in `team=a,tier!=test`.
+    #[arg(short = 'l', long, value_name = "LABELS")]
+    pub(crate) selector: Option<String>,
+}
+
+fn percentile(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok();
+    let number = number.filter(|number| (0.0..=100.0).contains(number));
+    number.ok_or_else(|| "not a number from 0 to 100".to_owned())
+}
+
+fn headroom(text: &str) -> Result<u32, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).parse().ok();
+    let number = number.filter(|number| *number <= 1000);
+    number.ok_or_else(|| "not a percentage such as 20%".to_owned())
 }
 
 pub(super) fn moment(text: &str) -> Result<Moment, String> {

@@ -26,7 +26,7 @@ use crate::{
 /// Simulates limits over a period of the ledger.
 pub(super) fn run(ledger: &Offline, output: &Output, scope: &Scope, args: &Simulate) -> Outcome {
     let limits = Limits::load(scope, args)?;
-    let (from, to) = args.period.period(age::now());
+    let (from, to) = args.period.period(age::now(), 14);
     // The period is `[from, to)`.
     let until = |time: Timestamp| Until::Time(time.minus(Span::from_nanoseconds(1)));
     let mut state = replay::beginning(ledger, ledger.first_sequence(), until(from))?;

@@ -78,6 +78,12 @@ impl State {
         }
     }
 
+    /// The namespaces that sources have reported, by name.
+    pub fn namespace_records(&self) -> impl Iterator<Item = &NamespaceRecord> {
+        self.observed_namespaces("")
+            .map(|namespace| &*namespace.record)
+    }
+
     /// The observed namespace of this name.
     #[must_use]
     pub(crate) fn observed_namespace(&self, name: &str) -> Option<&ObservedNamespace> {

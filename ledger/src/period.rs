@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use quota_core::{
     event::{Entry, Sequence},
     state::State,
+    suggest::Suggesting,
     time::{
         Period,
         report::{self, Report},
@@ -25,6 +26,16 @@ pub trait Fold {
 }
 
 impl Fold for Report {
+    fn before(&mut self, state: &State, entry: &Entry) {
+        Self::before(self, state, entry);
+    }
+
+    fn after(&mut self, state: &State) {
+        Self::after(self, state);
+    }
+}
+
+impl Fold for Suggesting {
     fn before(&mut self, state: &State, entry: &Entry) {
         Self::before(self, state, entry);
     }

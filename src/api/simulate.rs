@@ -24,7 +24,7 @@ use crate::{
     auth::{Principal, Role},
     clock,
     denials::{Denials, Query},
-    history::{self, Question, Unsimulated},
+    history::{Question, Unsimulated},
     large::{BYTES_PER_AMOUNT, Permit, Turn, make_sized},
     metrics::{self, AuthRefusal},
 };
@@ -87,17 +87,7 @@ pub(super) async fn simulate(
         outcome.denials_since = since;
         Ok(answer::large(turn, &outcome))
     };
-    let answered = app.past.simulate(&permit, question, make).await;
-    answered.map_err(|error| match error {
-        history::Error::TooFar { limit } => {
-            let detail = format!(
-                "more than {limit} entries would have to be replayed (limits.replay_entries); \
-                 `quotactl ledger simulate` has no such bound"
-            );
-            Problem::new(Reason::TooFarBack, detail)
-        }
-        other => other.into(),
-    })?
+    app.past.simulate(&permit, question, make).await?
 }
 
 fn read(principal: &Principal, text: &JsonText) -> Result<Asked, Problem> {

@@ -6,8 +6,8 @@ use axum::{extract::State, response::Response};
 use quota_client::wire::{Denial, LimitKind};
 use quota_core::{
     state,
-    suggest::{Denials, LimitOf, Suggestion, Wish},
-    time::{Names, Period},
+    suggest::{Denials, LimitOf, Suggesting, Suggestion, Wish},
+    time::{Names, Period, report::Entries},
 };
 use quota_semantics::{Name, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ use super::{
 use crate::{
     clock,
     denials::Query,
-    history::{self, Suggest},
+    history,
     label_selector::LabelSelector,
     large::{Permit, Turn},
 };
@@ -66,24 +66,22 @@ pub(super) async fn suggest(
     let groups =
         (namespace.is_none() && labelled.is_none()).then(|| -> Names { Box::new(|_| true) });
     let denials = denials(&app, namespace.as_ref(), period).await;
-    let question = Suggest {
-        period,
-        wish,
-        namespaces: Box::new(move |name| {
+    let begin = move |state: &state::State| {
+        let namespaces: Names = Box::new(move |name| {
             namespace.as_ref().is_none_or(|only| **only == *name)
                 && labelled.as_ref().is_none_or(|names| names.contains(name))
-        }),
-        groups,
-        denials,
+        });
+        Suggesting::begin(state, period, wish, namespaces, groups)
     };
-    let make = move |items, turn: &Turn| {
+    let make = move |suggesting: Suggesting, state: &state::State, _: Entries, turn: &Turn| {
         let Period { from, to } = period;
+        let items = suggesting.finish(state, &denials);
         answer::large(turn, &Answer { from, to, items })
     };
     let permit = Permit::of_past(&actor.principal);
-    let answered = app.past.suggest(&permit, question, make).await;
+    let answered = app.past.period(&permit, period, begin, make).await;
     answered.map_err(|error| match error {
-        history::Error::TooFar { limit } => {
+        history::Error::TooFar { limit, .. } => {
             let detail = format!(
                 "more than {limit} entries would have to be replayed (limits.replay_entries): \
                  a shorter period has fewer"

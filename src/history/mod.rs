@@ -33,7 +33,7 @@ use crate::{
 };
 use cache::Cache;
 use past::Past;
-pub(crate) use simulate::{Question, Suggest, Unsimulated};
+pub(crate) use simulate::{Question, Unsimulated};
 
 /// Most points of a series.
 pub const POINTS_MAX: usize = 2000;

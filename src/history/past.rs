@@ -55,13 +55,9 @@ impl Past {
         begin: impl FnOnce(&State) -> F,
         pause: &dyn Fn(),
     ) -> Result<(F, State, Entries), Error> {
-        let mut state = self.base(period::before(period)).map_err(|error| {
-            let Error::Compacted { kept_from, .. } = error else {
-                return error;
-            };
-            let since = self.first_period();
-            Error::Compacted { kept_from, since }
-        })?;
+        let offline = "report";
+        let base = self.base(period::before(period));
+        let mut state = base.map_err(|error| self.about_period(error, offline))?;
         let first = state.head().sequence;
         let mut failed = None;
         let mut batches = self.reader.batches(first + 1);
@@ -70,15 +66,26 @@ impl Past {
             self.go_on(first, entry, &mut failed)
         };
         let (fold, ends) = period::fold(&mut state, &mut batches, period, begin, visit)?;
-        if let Some(Error::TooFar { limit, .. }) = failed {
-            let offline = "report";
-            return Err(Error::TooFar { limit, offline });
+        if let Some(error) = failed {
+            return Err(self.about_period(error, offline));
         }
         let hash = |sequence| match self.reader.batches(sequence).next_batch() {
             Some(batch) => Ok::<_, Error>(Some(batch?.hash.to_string())),
             None => Ok(None),
         };
         Ok((fold, state, period::entries(ends, hash)?))
+    }
+
+    /// An error about a period: with the time at which one can begin, and the offline command without a bound.
+    pub(super) fn about_period(&self, error: Error, offline: &'static str) -> Error {
+        match error {
+            Error::Compacted { kept_from, .. } => Error::Compacted {
+                kept_from,
+                since: self.first_period(),
+            },
+            Error::TooFar { limit, .. } => Error::TooFar { limit, offline },
+            other => other,
+        }
     }
 
     /// The first time at which a period can begin: right behind the oldest snapshot.

@@ -1,12 +1,10 @@
-//! Simulations of other limits over a period of the past, and suggestions that follow from one.
+//! Simulations of other limits over a period of the past.
 
 use std::ops::ControlFlow;
 
 use quota_core::{
     decide::{GroupBounds, Refusal},
     simulate::{Candidates, NotReproducible, Outcome, PastDenial, Simulation},
-    suggest::{Denials, Suggesting, Suggestion, Wish},
-    time::{Names, Period},
 };
 use quota_journal::Reader as _;
 use quota_ledger::replay::{self, Until};
@@ -27,16 +25,6 @@ pub(crate) struct Question {
     pub(crate) bounds: GroupBounds,
 }
 
-/// What limits are suggested for.
-pub(crate) struct Suggest {
-    pub(crate) period: Period,
-    pub(crate) wish: Wish,
-    pub(crate) namespaces: Names,
-    pub(crate) groups: Option<Names>,
-    /// Remembered denials of the period.
-    pub(crate) denials: Denials,
-}
-
 /// Why nothing can be simulated, although the past can be read.
 pub(crate) enum Unsimulated {
     /// Candidates cannot be set.
@@ -46,23 +34,6 @@ pub(crate) enum Unsimulated {
 }
 
 impl History {
-    /// Suggests limits, and makes an answer of that.
-    ///
-    /// # Errors
-    /// [`Error`].
-    pub(crate) async fn suggest<R: Send + 'static>(
-        &self,
-        permit: &Permit,
-        question: Suggest,
-        make: impl FnOnce(Vec<Suggestion>, &Turn) -> R + Send + 'static,
-    ) -> Result<R, Error> {
-        self.work(permit, move |shared, turn| {
-            let suggestions = shared.past.suggest(question, &|| turn.pause())?;
-            Ok(make(suggestions, turn))
-        })
-        .await
-    }
-
     /// Simulates other limits in a period, and makes an answer of it.
     ///
     /// # Errors
@@ -74,7 +45,9 @@ impl History {
         make: impl FnOnce(Result<Outcome, Unsimulated>, &Turn) -> R + Send + 'static,
     ) -> Result<R, Error> {
         self.work(permit, move |shared, turn| {
-            let simulated = shared.past.simulate(question, &|| turn.pause())?;
+            let past = &shared.past;
+            let simulated = past.simulate(question, &|| turn.pause());
+            let simulated = simulated.map_err(|error| past.about_period(error, "simulate"))?;
             Ok(make(simulated, turn))
         })
         .await
@@ -87,41 +60,6 @@ const fn before(time: Timestamp) -> Until {
 }
 
 impl Past {
-    fn suggest(&self, question: Suggest, pause: &dyn Fn()) -> Result<Vec<Suggestion>, Error> {
-        let Suggest {
-            period,
-            wish,
-            namespaces,
-            groups,
-            denials,
-        } = question;
-        let mut state = self.state(before(period.from), pause)?;
-        let first = state.head().sequence;
-        let durable = self.reader.durable();
-        if period.to >= durable.time {
-            self.bound(first, durable.sequence)?;
-        }
-        let mut suggesting = Suggesting::begin(&state, period, wish, namespaces, groups);
-        let mut failed = None;
-        let mut batches = self.reader.batches(first + 1);
-        replay::walk(
-            &mut state,
-            &mut batches,
-            before(period.to),
-            |state, entry| {
-                pause_behind(entry, pause);
-                suggesting.after(state);
-                suggesting.before(state, entry);
-                self.go_on(first, entry, &mut failed)
-            },
-        )?;
-        if let Some(error) = failed {
-            return Err(error);
-        }
-        suggesting.after(&state);
-        Ok(suggesting.finish(&state, &denials))
-    }
-
     fn simulate(
         &self,
         question: Question,

@@ -5,7 +5,10 @@ use quota_client::{
     http::Address,
     wire::{LimitKind, LimitName, SimulateRequest, SimulatedLimit, SimulatedRefusal, Simulation},
 };
-use quota_semantics::candidate::{Candidate, CandidateError};
+use quota_semantics::{
+    Period,
+    candidate::{Candidate, CandidateError},
+};
 use serde_json::Value;
 
 use super::{
@@ -33,7 +36,7 @@ pub(crate) struct Limits {
 /// Simulates limits, and shows what they would have refused.
 pub(crate) fn run(session: &Session, args: &Simulate) -> Outcome {
     let limits = Limits::load(&session.scope, args)?;
-    let (from, to) = args.period.period(age::now(), 14);
+    let (from, to) = args.period.resolve(age::now(), Some(days(14)))?;
     let values = |documents: &[Document]| -> Vec<Value> {
         documents
             .iter()
@@ -54,6 +57,11 @@ pub(crate) fn run(session: &Session, args: &Simulate) -> Outcome {
     let simulation: Simulation = reply.read()?;
     show(&session.output, &simulation, &reply.json)?;
     ended(&simulation, args.fail_on_refusal)
+}
+
+/// So many days.
+pub(crate) const fn days(days: u32) -> Period {
+    Period::from_secs(days * 86_400)
 }
 
 /// The result of the command.

@@ -15,13 +15,13 @@ use super::{
     failure::Outcome,
     output::{Format, note},
     session::Session,
-    simulate::limit_name,
+    simulate::{days, limit_name},
     table::Table,
 };
 
 /// Shows suggested limits, or the manifests that set them.
 pub(crate) fn run(session: &Session, args: &Suggest) -> Outcome {
-    let (from, to) = args.period.period(age::now(), 30);
+    let (from, to) = args.period.resolve(age::now(), Some(days(30)))?;
     let mut address = Address::of(["v1", "suggestions"])
         .with("from", from)
         .with("to", to)

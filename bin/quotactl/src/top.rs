@@ -1,7 +1,6 @@
 //! `top`: the fullest namespaces or limits.
 
 use quota_client::http::Address;
-use quota_semantics::Period;
 use quota_client::wire::{NamespaceUsage, Page, Suggestion, Suggestions, Usage};
 
 use super::{
@@ -10,6 +9,7 @@ use super::{
     figures::{fullest, percent},
     output::note,
     session::Session,
+    simulate::days,
     suggest::full_in,
     table::{Table, Text},
     unit::in_one_unit,
@@ -147,8 +147,8 @@ fn limits(session: &Session, namespace: &str, most: usize) -> Outcome {
 
 /// The trends of the limits of a namespace, over a month or, if that is not kept, a week; none if the daemon cannot tell.
 fn trends(session: &Session, namespace: &str) -> Vec<Suggestion> {
-    let over = |days: u32| {
-        let period = Period::from_secs(days * 86_400);
+    let over = |count: u32| {
+        let period = days(count);
         let address = Address::of(["v1", "suggestions"])
             .with("from", age::now().minus(period.span()))
             .with("namespace", namespace);

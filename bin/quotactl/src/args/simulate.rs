@@ -3,51 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use quota_semantics::{Period, Timestamp};
 
-/// A moment of the past.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Moment {
-    /// This long before now.
-    Ago(Period),
-    /// This time.
-    At(Timestamp),
-}
-
-impl Moment {
-    /// The time.
-    pub(crate) fn time(self, now: Timestamp) -> Timestamp {
-        match self {
-            Self::Ago(period) => now.minus(period.span()),
-            Self::At(time) => time,
-        }
-    }
-}
-
-/// A period of the past.
-#[derive(Args, Clone, Copy, Debug)]
-pub(crate) struct Since {
-    /// The beginning of the period: a time (RFC 3339), or a length of time before now [default: 14d for simulations, 30d
-    /// for suggestions].
-    #[arg(long, value_name = "TIME", value_parser = moment)]
-    pub(crate) since: Option<Moment>,
-    /// The same as `--since`.
-    #[arg(long, value_name = "TIME", value_parser = moment, conflicts_with = "since")]
-    pub(crate) from: Option<Moment>,
-    /// The end of the period [default: now].
-    #[arg(long, value_name = "TIME", value_parser = moment)]
-    pub(crate) to: Option<Moment>,
-}
-
-impl Since {
-    /// The beginning and the end; without a beginning, so many days.
-    pub(crate) fn period(&self, now: Timestamp, days: u32) -> (Timestamp, Timestamp) {
-        let to = self.to.map_or(now, |to| to.time(now));
-        let default = Moment::Ago(Period::from_secs(days * 86_400));
-        let from = self.from.or(self.since).unwrap_or(default);
-        (from.time(now), to)
-    }
-}
+use super::PastPeriod;
 
 /// Limits to simulate.
 #[derive(Args, Debug)]
@@ -60,8 +17,9 @@ pub(crate) struct Simulate {
     /// A quota or group to leave out: `quota/NAME` or `group/NAME`.
     #[arg(long, value_name = "KIND/NAME", value_parser = named)]
     pub(crate) delete: Vec<(bool, String)>,
+    /// The period [default: the last 14 days].
     #[command(flatten)]
-    pub(crate) period: Since,
+    pub(crate) period: PastPeriod,
     /// End with 10 if anything would have been refused.
     #[arg(long)]
     pub(crate) fail_on_refusal: bool,
@@ -70,8 +28,9 @@ pub(crate) struct Simulate {
 /// Limits to suggest.
 #[derive(Args, Debug)]
 pub(crate) struct Suggest {
+    /// The period [default: the last 30 days].
     #[command(flatten)]
-    pub(crate) period: Since,
+    pub(crate) period: PastPeriod,
     /// The share of time in which a suggested limit suffices, in percent; 100: all of it.
     #[arg(long, value_name = "PERCENT", default_value_t = 100.0, value_parser = percentile)]
     pub(crate) percentile: f64,
@@ -95,16 +54,6 @@ fn headroom(text: &str) -> Result<u32, String> {
     number.ok_or_else(|| "not a percentage such as 20%".to_owned())
 }
 
-pub(super) fn moment(text: &str) -> Result<Moment, String> {
-    if let Ok(period) = text.parse() {
-        return Ok(Moment::Ago(period));
-    }
-    let wrong = |_| "neither a time such as 2026-10-01T00:00:00Z nor a length of time such as 14d";
-    text.parse()
-        .map(Moment::At)
-        .map_err(|error| wrong(error).to_owned())
-}
-
 /// Whether it is a group, and the name.
 fn named(text: &str) -> Result<(bool, String), String> {
     match text.split_once('/') {
@@ -119,17 +68,6 @@ fn named(text: &str) -> Result<(bool, String), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn moments_are_times_or_so_long_ago() {
-        assert_eq!(moment("14d"), Ok(Moment::Ago("14d".parse().unwrap())));
-        let time = "2026-11-20T10:00:00Z";
-        assert_eq!(moment(time), Ok(Moment::At(time.parse().unwrap())));
-        assert!(moment("yesterday").is_err());
-        let now: Timestamp = time.parse().unwrap();
-        let day_before = Moment::Ago("1d".parse().unwrap()).time(now);
-        assert_eq!(day_before.to_string(), "2026-11-19T10:00:00Z");
-    }
 
     #[test]
     fn what_is_left_out_is_a_quota_or_a_group() {

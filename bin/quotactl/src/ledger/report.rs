@@ -58,7 +58,7 @@ pub(super) fn run(
 }
 
 /// A state from which the period can be folded: that of the newest snapshot before it, or the empty one.
-fn base(ledger: &Offline, period: Period) -> Outcome<State> {
+pub(super) fn base(ledger: &Offline, period: Period) -> Outcome<State> {
     let first = ledger.first_sequence();
     let mut since = None;
     if let Offline::Data(data) = ledger {

@@ -6,12 +6,13 @@ use quota_client::wire::{LimitKind, Simulation};
 use quota_core::{
     decide::{GroupBounds, Refusal},
     simulate::{self, Candidates, Subject},
+    time::Period,
 };
 use quota_journal::Offline;
 use quota_ledger::replay::{self as ledger_replay, Until};
 use quota_semantics::{Span, Timestamp, candidate::CandidateError};
 
-use super::{replay, unfolded};
+use super::{replay, report, unfolded};
 use crate::{
     age,
     args::Simulate,
@@ -20,16 +21,16 @@ use crate::{
     output::{Output, to_json},
     progress::Progress,
     session::Scope,
-    simulate::{Limits, ended, lines, show},
+    simulate::{Limits, days, ended, lines, show},
 };
 
 /// Simulates limits over a period of the ledger.
 pub(super) fn run(ledger: &Offline, output: &Output, scope: &Scope, args: &Simulate) -> Outcome {
     let limits = Limits::load(scope, args)?;
-    let (from, to) = args.period.period(age::now(), 14);
+    let (from, to) = args.period.resolve(age::now(), Some(days(14)))?;
     // The period is `[from, to)`.
     let until = |time: Timestamp| Until::Time(time.minus(Span::from_nanoseconds(1)));
-    let mut state = replay::beginning(ledger, ledger.first_sequence(), until(from))?;
+    let mut state = report::base(ledger, Period { from, to })?;
     replay::fold(ledger, &mut state, until(from), |_| {})?;
     let before = state.head().sequence;
     let mut candidates = Candidates::default();

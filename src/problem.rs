@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use quota_client::wire::{self, AsOf, CheckedQuota};
-use quota_core::{decide::Refusal, state::Head};
+use quota_core::{decide::Refusal, event::Sequence, state::Head};
 use quota_journal::Damage;
 use quota_semantics::{Timestamp, field, in_microseconds};
 use serde::{Serialize, Serializer};
@@ -156,6 +156,13 @@ impl Problem {
     #[must_use]
     pub fn as_of(mut self, Head { sequence, time }: Head) -> Self {
         self.0.wire.as_of = Some(AsOf { sequence, time });
+        self
+    }
+
+    /// The problem is about this entry.
+    #[must_use]
+    pub(crate) fn about_entry(mut self, sequence: Sequence) -> Self {
+        self.0.wire.sequence = Some(sequence);
         self
     }
 

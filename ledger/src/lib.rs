@@ -4,4 +4,5 @@
 //! state.
 
 pub mod group_commit;
+pub mod period;
 pub mod replay;

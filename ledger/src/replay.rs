@@ -255,6 +255,30 @@ pub fn walk(
     Ok(())
 }
 
+/// Hands over the entries behind `after`, in order, up to `until` or until `visit` stops, at the pace of `visit`.
+///
+/// # Errors
+/// If a batch of these entries cannot be read or decoded.
+pub fn entries(
+    batches: &mut BatchReader,
+    after: Sequence,
+    until: Until,
+    mut visit: impl FnMut(Entry) -> ControlFlow<()>,
+) -> Result<(), Error> {
+    while let Some(entries) = decode_next(batches) {
+        for entry in entries? {
+            if entry.sequence <= after {
+                continue;
+            }
+            let sequence = entry.sequence;
+            if !until.includes(&entry) || visit(entry).is_break() || until.ends_with(sequence) {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
 /// The entries of several batches, or the error behind the last one.
 type Group = Result<Vec<Vec<Entry>>, Error>;
 

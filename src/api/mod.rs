@@ -33,12 +33,15 @@ mod readers;
 mod relist;
 pub mod render;
 mod replacing;
+mod report;
 mod reservations;
 mod reserve_request;
 mod routes;
 mod rules;
 mod series;
+mod simulate;
 mod status;
+mod suggest;
 mod usage;
 mod watch;
 

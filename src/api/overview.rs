@@ -8,10 +8,15 @@ use std::{
 use axum::{extract::State, response::Response};
 use quota_client::wire::{Fullest, NamespaceUsage};
 use quota_core::{
-    event::Sequence,
+    event::{Entry, Sequence},
     state::{self, Figure, Head, QuotasView},
+    time::{self, Buckets, Changes, Key, Level, Moment, Subject, Tracker, Values, Wanted},
 };
-use quota_semantics::{Name, Timestamp};
+use quota_ledger::period::Fold;
+use quota_semantics::{
+    Name, Timestamp,
+    quantity::{Format, Quantity},
+};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -19,7 +24,7 @@ use super::{
     page::{self, Page, Params, token},
     past::{self, When},
     problem::{FieldProblem, Problem},
-    series::{FIGURES_MAX, SeriesQuery},
+    series::{FIGURES_MAX, Parts, SeriesQuery},
 };
 use crate::{
     clock,
@@ -101,7 +106,11 @@ fn share(figure: &Figure) -> f64 {
     if let Some(used) = &figure.used {
         taken.add_assign(used);
     }
-    let (taken, hard) = (taken.to_f64().max(0.0), figure.hard.to_f64());
+    share_of(&taken, &figure.hard)
+}
+
+fn share_of(taken: &Quantity, hard: &Quantity) -> f64 {
+    let (taken, hard) = (taken.to_f64().max(0.0), hard.to_f64());
     match (hard > 0.0, taken > 0.0) {
         (true, _) => taken / hard,
         (false, true) => f64::INFINITY,
@@ -238,12 +247,122 @@ struct Trend<'a> {
     lagging: bool,
 }
 
-/// The share of the fullest limit of each namespace, in the order of the request; null without a limit, and with usage
-/// of a limit of zero.
+/// The share of the fullest limit of each namespace in a part of the period, in the order of the request: the last, the
+/// least, the largest and the mean one. Null without a limit, and with usage of a limit of zero.
 #[derive(Serialize)]
 struct Point {
+    from: Timestamp,
+    to: Timestamp,
     time: Timestamp,
     shares: Vec<Option<f64>>,
+    min: Vec<Option<f64>>,
+    max: Vec<Option<f64>>,
+    mean: Vec<Option<f64>>,
+}
+
+/// The share of the fullest limit of each namespace, folded over the parts of a period.
+struct Fullness {
+    tracker: Tracker,
+    shares: Shares,
+}
+
+struct Shares {
+    places: BTreeMap<Name, usize>,
+    namespaces: Vec<(BTreeMap<usize, f64>, Buckets)>,
+}
+
+impl Fullness {
+    fn begin(state: &state::State, names: &[String], parts: &Parts) -> Self {
+        let names = names.iter().map(|name| Name::from(&**name));
+        let places: BTreeMap<Name, usize> = names.zip(0..).collect();
+        let buckets = || Buckets::new(parts.period, parts.step.span());
+        let mut shares = Shares {
+            namespaces: places
+                .values()
+                .map(|_| (BTreeMap::new(), buckets()))
+                .collect(),
+            places: places.clone(),
+        };
+        let wanted = Wanted {
+            sums: false,
+            quotas: true,
+            namespaces: Box::new(move |name| places.contains_key(name)),
+            groups: None,
+        };
+        Self {
+            tracker: Tracker::begin(wanted, state, &mut shares),
+            shares,
+        }
+    }
+
+    fn points(self, parts: &Parts) -> Vec<Point> {
+        let point = |part: time::Period| Point {
+            from: part.from,
+            to: part.to,
+            time: part.to,
+            shares: Vec::new(),
+            min: Vec::new(),
+            max: Vec::new(),
+            mean: Vec::new(),
+        };
+        let mut points: Vec<Point> = parts.empty().into_iter().map(point).collect();
+        for (_, buckets) in self.shares.namespaces {
+            let (buckets, _) = buckets.finish();
+            for (point, bucket) in points.iter_mut().zip(buckets) {
+                let number = |of: fn(&Values) -> &Quantity| {
+                    bucket.used.as_ref().map(|values| of(values).to_f64())
+                };
+                // The last one is of the end: no earlier limit.
+                let last = bucket.last.as_ref();
+                point.shares.push(last.map(|last| last.used.to_f64()));
+                point.min.push(number(|values| &values.min));
+                point.max.push(number(|values| &values.max.value));
+                point.mean.push(number(|values| &values.mean));
+            }
+        }
+        points
+    }
+}
+
+impl Fold for Fullness {
+    fn before(&mut self, state: &state::State, entry: &Entry) {
+        self.tracker.before(state, entry);
+    }
+
+    fn after(&mut self, state: &state::State) {
+        self.tracker.after(state, &mut self.shares);
+    }
+}
+
+impl Changes for Shares {
+    fn change(
+        &mut self,
+        slot: usize,
+        key: &Key,
+        at: Moment,
+        _: Option<&Level>,
+        after: Option<&Level>,
+    ) {
+        let Subject::Quota { namespace, .. } = &key.subject else {
+            return;
+        };
+        let place = self.places.get(namespace).copied();
+        let Some((limits, buckets)) = place.and_then(|place| self.namespaces.get_mut(place)) else {
+            return;
+        };
+        match after {
+            Some(level) => limits.insert(slot, share_of(&level.demand(), &level.hard)),
+            None => limits.remove(&slot),
+        };
+        let fullest = limits.values().copied().max_by(f64::total_cmp);
+        let level = fullest.filter(|share| share.is_finite()).map(|share| {
+            #[expect(clippy::cast_possible_truncation, reason = "it saturates")]
+            let billionths = (share * 1e9).round() as i64;
+            let share = Quantity::from_scaled(billionths, -9, Format::DecimalSI);
+            Level::new(share, Quantity::ZERO, None)
+        });
+        buckets.set(at, level);
+    }
 }
 
 /// `GET /v1/usage/history?namespaces=A,B&from=TIME&to=TIME&step=DURATION`
@@ -262,10 +381,10 @@ pub(super) async fn trend(
         to: query.to,
         step: query.step,
     };
-    let (times, step) = series.times(clock::now())?;
+    let parts = series.parts(clock::now())?;
     let wrong = if count > app.page {
         Some(format!("more than {} names", app.page))
-    } else if names.len().saturating_mul(times.len()) > FIGURES_MAX {
+    } else if names.len().saturating_mul(parts.count) > FIGURES_MAX {
         Some(format!("more than {FIGURES_MAX} figures in so many points"))
     } else {
         None
@@ -276,23 +395,17 @@ pub(super) async fn trend(
     let as_of = app.ledger.read(state::State::head).await?;
     let listed = names.clone();
     let permit = Permit::of_past(&actor.principal);
-    let sample = move |state: &state::State| {
-        let share_of = |name: &String| {
-            let (share, _) = fullest(&state.quotas_view(name))?;
-            Some(share).filter(|share| share.is_finite())
-        };
-        listed.iter().map(share_of).collect::<Vec<_>>()
+    let begin = {
+        let parts = parts.clone();
+        move |state: &state::State| Fullness::begin(state, &listed, &parts)
     };
-    let sampled = app
-        .past
-        .series(&permit, times.clone(), sample, |shares, _| shares);
-    let points = times.into_iter().zip(sampled.await?);
+    let (period, step) = (parts.period, parts.step.to_string());
+    let make = move |fullness: Fullness, _: &state::State, _, _: &Turn| fullness.points(&parts);
+    let points = app.past.period(&permit, period, begin, make).await?;
     Ok(answer::ok(&Trend {
         namespaces: &names,
         step,
-        points: points
-            .map(|(time, shares)| Point { time, shares })
-            .collect(),
+        points,
         as_of,
         lagging: app.lags(),
     }))

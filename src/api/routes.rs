@@ -13,8 +13,8 @@ use serde_json::Value;
 
 use super::{
     App, backup, batch, check, cluster, corrections, denials, drift, entries, events, explain,
-    groups, lifecycle, objects, openapi, overview, quotas, relist, reservations, rules, series,
-    status, usage, watch,
+    groups, lifecycle, objects, openapi, overview, quotas, relist, report, reservations, rules,
+    series, simulate, status, suggest, usage, watch,
 };
 use crate::{
     auth::{
@@ -111,6 +111,10 @@ fn table() -> Vec<Route<App>> {
             .operation("deleteGroup", &[(204, "")]).about("204"),
         get("/v1/groups/{name}/usage", Role(&[Read], Everywhere), groups::usage)
             .operation("getGroupUsage", &[(200, "GroupUsage")]).query(&["at", "sequence"]).about("what counts in the group, and what each member takes; `at`, `sequence`"),
+        get("/v1/groups/{name}/usage/history", Role(&[Read], Everywhere), series::of_group)
+            .operation("getGroupUsageHistory", &[(200, "GroupUsageSeries")]).query(&["from!", "to", "step"]).about("the usage over a period, in equal parts, with the members of each moment; `from`, `to`, `step`"),
+        get("/v1/report", Role(&[Read], Items), report::report)
+            .operation("getReport", &[(200, "Report")]).query(&["from!", "to", "by", "namespace", "group", "labelSelector", "resource"]).about("what was consumed in a period ([reports](reports.md)); `from`, `to`, `by`, and filters"),
         get("/v1/namespaces/{namespace}/reservations", Role(&[Read, Reserve], Path), reservations::list)
             .operation("listReservations", &[(200, "ReservationPage")]).query(&["state", "at", "sequence", "limit", "continue"]).about("list of the pending ones, or of those in another `state`; `at`, `sequence`"),
         post("/v1/namespaces/{namespace}/reservations", Role(&[Reserve], Path), reservations::create).idempotent()
@@ -131,7 +135,7 @@ fn table() -> Vec<Route<App>> {
         get("/v1/namespaces/{namespace}/usage", Role(&[Read], Path), usage::usage)
             .operation("getUsage", &[(200, "Usage")]).query(&["at", "sequence"]).about("sums of the namespace, and what each limit leaves; `at`, `sequence`"),
         get("/v1/namespaces/{namespace}/usage/history", Role(&[Read], Path), series::series)
-            .operation("getUsageHistory", &[(200, "UsageSeries")]).query(&["from!", "to", "step"]).about("the usage at points in time ([audit](audit.md#then)); `from`, `to`, `step`"),
+            .operation("getUsageHistory", &[(200, "UsageSeries")]).query(&["from!", "to", "step"]).about("the usage over a period, in equal parts ([audit](audit.md#then)); `from`, `to`, `step`"),
         get("/v1/namespaces/{namespace}/explain", Role(&[Read], Path), explain::explain)
             .operation("explain", &[(200, "Explanation")]).query(&["resource!", "quota", "at", "sequence", "limit", "continue"]).about("the objects and reservations of a number ([audit](audit.md))"),
         get("/v1/namespaces/{namespace}/denials", Role(&[Read], Path), denials::list)
@@ -142,6 +146,11 @@ fn table() -> Vec<Route<App>> {
             .operation("listObjects", &[(200, "ObjectPage")]).query(&["resource", "limit", "continue"]).about("list of the counted objects, with their amounts; `resource`"),
         get("/v1/objects", Role(&[Read], Everywhere), objects::list_all)
             .operation("listAllObjects", &[(200, "ObjectPage")]).query(&["resource", "limit", "continue"]).about("list of the objects of all namespaces; `resource`"),
+        get("/v1/suggestions", Role(&[Read], Query), suggest::suggest)
+            .operation("listSuggestions", &[(200, "Suggestions")]).query(&["from!", "to", "percentile", "headroom", "namespace", "labelSelector"]).about("limits that fit what was taken in a period ([simulate](simulate.md)); `from`, `to`, `percentile`, `headroom`, `namespace`, `labelSelector`"),
+        // The handler checks that the caller may set each of the limits.
+        post("/v1/simulate", Role(&[Admin], Items), simulate::simulate).idempotent()
+            .operation("simulate", &[(200, "Simulation")]).sends("SimulateRequest").about("200: what other limits would have done to the recorded past ([simulate](simulate.md)); writes nothing"),
         // Listed objects may be of any namespace, and the answer shows the ledger's objects of that namespace.
         post("/v1/drift", Role(&[Read], Everywhere), drift::compare).idempotent()
             .body(BodyLimit::Events)

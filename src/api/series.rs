@@ -1,16 +1,26 @@
-//! A namespace's usage at points in the past.
+//! The usage of namespaces and groups over periods of the past, in equal parts.
 
 use axum::{extract::State, response::Response};
-use quota_client::wire::{UsageHistory, UsagePoint};
-use quota_core::state;
-use quota_semantics::{Span, Timestamp};
+use quota_client::wire::{
+    Amounts, GroupUsageHistory, GroupUsagePoint, LimitPoint, QuotaPoint, Statistics, SumPoint,
+    UsageHistory, UsagePoint, UsageSummary,
+};
+use quota_core::{
+    event::{Entry, Sequence},
+    state,
+    time::{
+        self, Bucket, Buckets, Changes, Key, Level, Moment, Subject, Summary, Tracker, Values,
+        Wanted,
+    },
+};
+use quota_ledger::period::Fold;
+use quota_semantics::{Name, Timestamp, quantity::Quantity};
 use serde::Deserialize;
 
 use super::{
     App, Caller, answer,
     page::{Params, Target},
     problem::{FieldProblem, Problem, Reason},
-    usage::UsageView,
 };
 use crate::{
     clock,
@@ -19,18 +29,26 @@ use crate::{
     large::{Permit, Turn},
 };
 
-/// Points of a series if no step is requested.
+/// Parts of a period if no step is requested.
 const POINTS: i64 = 100;
 
-/// Most figures of a series, over all its points.
-pub(super) const FIGURES_MAX: usize = 200_000;
+/// Most figures of a series, over all its parts.
+pub(super) const FIGURES_MAX: usize = 100_000;
 
-/// Selects the points of a series.
+/// Selects the parts of a period.
 #[derive(Debug, Deserialize)]
 pub(super) struct SeriesQuery {
     pub(super) from: Timestamp,
     pub(super) to: Option<Timestamp>,
     pub(super) step: Option<String>,
+}
+
+/// A period in equal parts.
+#[derive(Clone, Debug)]
+pub(super) struct Parts {
+    pub(super) period: time::Period,
+    pub(super) step: Period,
+    pub(super) count: usize,
 }
 
 /// `GET /v1/namespaces/{namespace}/usage/history?from=TIME&to=TIME&step=DURATION`
@@ -40,28 +58,45 @@ pub(super) async fn series(
     Caller(actor): Caller,
     Params(query): Params<SeriesQuery>,
 ) -> Result<Response, Problem> {
-    let (times, step) = query.times(clock::now())?;
+    let parts = query.parts(clock::now())?;
     let head = app.ledger.read(state::State::head).await?;
     let name = namespace.clone();
-    let mut figures = 0_usize;
-    let sample = move |state: &state::State| {
-        // A series that is too large to answer is not kept.
-        let seen = (figures <= FIGURES_MAX).then(|| UsageView::of(state, &name))?;
-        figures += seen.amounts();
-        Some(seen)
+    let wanted = Wanted {
+        sums: true,
+        quotas: true,
+        namespaces: Box::new(move |other| *other == *name),
+        groups: None,
     };
-    let (past, points) = (app.past.clone(), times.clone());
-    let make = move |sampled: Vec<Option<UsageView>>, turn: &Turn| {
-        let sampled: Option<Vec<UsageView>> = sampled.into_iter().collect();
-        let Some(sampled) = sampled else {
-            let why = format!("there are more than {FIGURES_MAX} figures in so many points");
-            return Err(FieldProblem::invalid("step", &step, &why).into());
-        };
-        let points = times.iter().zip(&sampled).map(|(time, seen)| {
-            let (resources, quotas) = seen.sums_and_limits(turn);
+    let (begin, step) = (Series::begin(wanted, parts.clone()), parts.step.to_string());
+    let past = app.past.clone();
+    let make = move |series: Series, _: &state::State, _, turn: &Turn| {
+        let all = series.finish(&step)?;
+        let points = all.points.into_iter().map(|point| {
+            turn.pause();
+            let (mut resources, mut quotas) = (Vec::new(), Vec::<QuotaPoint>::new());
+            for (key, bucket) in point.figures {
+                match key.subject {
+                    Subject::Namespace(_) => resources.extend(sum(key.resource, &bucket)),
+                    Subject::Quota { name, .. } => {
+                        let Some(limit) = limit(key.resource, &bucket) else {
+                            continue;
+                        };
+                        match quotas.last_mut().filter(|quota| quota.name == name) {
+                            Some(quota) => quota.resources.push(limit),
+                            None => quotas.push(QuotaPoint {
+                                name,
+                                resources: vec![limit],
+                            }),
+                        }
+                    }
+                    Subject::Group(_) => {}
+                }
+            }
             UsagePoint {
-                time: *time,
-                sequence: seen.head.sequence,
+                from: point.period.from,
+                to: point.period.to,
+                time: point.period.to,
+                sequence: point.sequence,
                 resources,
                 quotas,
             }
@@ -71,6 +106,7 @@ pub(super) async fn series(
             &UsageHistory {
                 namespace,
                 points: points.collect(),
+                summary: all.summary,
                 step,
                 as_of: answer::as_of(head),
                 lagging: app.lags(),
@@ -78,12 +114,70 @@ pub(super) async fn series(
         ))
     };
     let permit = Permit::of_past(&actor.principal);
-    past.series(&permit, points, sample, make).await?
+    past.period(&permit, parts.period, begin, make).await?
+}
+
+/// `GET /v1/groups/{name}/usage/history?from=TIME&to=TIME&step=DURATION`
+pub(super) async fn of_group(
+    State(app): State<App>,
+    Target([group]): Target<1>,
+    Caller(actor): Caller,
+    Params(query): Params<SeriesQuery>,
+) -> Result<Response, Problem> {
+    let parts = query.parts(clock::now())?;
+    let named = group.clone();
+    let read = app.ledger.read(move |state| {
+        let exists = state.group_record(&named).is_some();
+        (exists, state.head())
+    });
+    let (exists, head) = read.await?;
+    let name = group.clone();
+    let wanted = Wanted {
+        sums: false,
+        quotas: false,
+        namespaces: Box::new(|_| false),
+        groups: Some(Box::new(move |other| *other == *name)),
+    };
+    let (begin, step) = (Series::begin(wanted, parts.clone()), parts.step.to_string());
+    let past = app.past.clone();
+    let make = move |series: Series, _: &state::State, _, turn: &Turn| {
+        let all = series.finish(&step)?;
+        if all.summary.is_empty() && !exists {
+            let detail = format!("group {group} not found, neither now nor in this period");
+            return Err(Problem::new(Reason::NotFound, detail));
+        }
+        let points = all.points.into_iter().map(|point| {
+            turn.pause();
+            let limits = point.figures.into_iter();
+            GroupUsagePoint {
+                from: point.period.from,
+                to: point.period.to,
+                time: point.period.to,
+                sequence: point.sequence,
+                resources: limits
+                    .filter_map(|(key, bucket)| limit(key.resource, &bucket))
+                    .collect(),
+            }
+        });
+        Ok(answer::large(
+            turn,
+            &GroupUsageHistory {
+                group,
+                points: points.collect(),
+                summary: all.summary,
+                step,
+                as_of: answer::as_of(head),
+                lagging: app.lags(),
+            },
+        ))
+    };
+    let permit = Permit::of_past(&actor.principal);
+    past.period(&permit, parts.period, begin, make).await?
 }
 
 impl SeriesQuery {
-    /// The points in time, and the step between them as text.
-    pub(super) fn times(&self, now: Timestamp) -> Result<(Vec<Timestamp>, String), Problem> {
+    /// The period and the length of its parts.
+    pub(super) fn parts(&self, now: Timestamp) -> Result<Parts, Problem> {
         let to = self.to.map_or(now, |to| to.min(now));
         if self.from > to {
             let detail = "from is behind to, or in the future";
@@ -100,67 +194,313 @@ impl SeriesQuery {
             }
         };
         let nanoseconds = step.span().nanoseconds();
-        let more = span.checked_div(nanoseconds).unwrap_or(i64::MAX);
-        let count = usize::try_from(more)
+        let whole = span.checked_div(nanoseconds).unwrap_or(i64::MAX);
+        let rest = span.checked_rem(nanoseconds).unwrap_or(0);
+        let count = usize::try_from(whole)
             .unwrap_or(usize::MAX)
-            .saturating_add(1);
+            .saturating_add(usize::from(rest > 0));
         if nanoseconds <= 0 || count > POINTS_MAX {
             let why = format!("that would be more than {POINTS_MAX} points");
             return Err(FieldProblem::invalid("step", &step.to_string(), &why).into());
         }
-        let time = |number: i64| self.from.plus(Span::from_nanoseconds(nanoseconds * number));
-        Ok(((0..=more).map(time).collect(), step.to_string()))
+        let period = time::Period {
+            from: self.from,
+            to,
+        };
+        Ok(Parts {
+            period,
+            step,
+            count,
+        })
     }
+}
+
+impl Parts {
+    /// The parts without their numbers.
+    pub(super) fn empty(&self) -> Vec<time::Period> {
+        let step = self.step.span();
+        let mut from = self.period.from;
+        let next = |_| {
+            let to = from.plus(step).min(self.period.to);
+            let part = time::Period { from, to };
+            from = to;
+            part
+        };
+        (0..self.count).map(next).collect()
+    }
+}
+
+/// Numbers that are folded over the parts of a period.
+pub(super) struct Series {
+    tracker: Tracker,
+    changes: Figures,
+    ends: Ends,
+}
+
+/// The last entry before the end of each part.
+struct Ends {
+    parts: Vec<time::Period>,
+    sequences: Vec<Sequence>,
+    last: Sequence,
+}
+
+struct Figures {
+    parts: Parts,
+    figures: Vec<(Key, Buckets)>,
+    is_too_large: bool,
+}
+
+/// All numbers, part by part, and the whole period.
+struct Finished {
+    points: Vec<Point>,
+    summary: Vec<UsageSummary>,
+}
+
+struct Point {
+    period: time::Period,
+    sequence: Sequence,
+    figures: Vec<(Key, Bucket)>,
+}
+
+impl Series {
+    fn begin(wanted: Wanted, parts: Parts) -> impl FnOnce(&state::State) -> Self + Send {
+        move |state| {
+            let ends = Ends {
+                parts: parts.empty(),
+                sequences: Vec::new(),
+                last: state.head().sequence,
+            };
+            let mut changes = Figures {
+                parts,
+                figures: Vec::new(),
+                is_too_large: false,
+            };
+            Self {
+                tracker: Tracker::begin(wanted, state, &mut changes),
+                changes,
+                ends,
+            }
+        }
+    }
+
+    fn finish(mut self, step: &str) -> Result<Finished, Problem> {
+        if self.changes.is_too_large {
+            let why = format!("there are more than {FIGURES_MAX} figures in so many points");
+            return Err(FieldProblem::invalid("step", step, &why).into());
+        }
+        self.ends.pass(Timestamp::MAX);
+        let sequences = self.ends.sequences.into_iter();
+        let points = self.ends.parts.into_iter().zip(sequences);
+        let point = |(period, sequence)| Point {
+            period,
+            sequence,
+            figures: Vec::new(),
+        };
+        let mut points: Vec<Point> = points.map(point).collect();
+        let mut summary = Vec::new();
+        let mut figures = self.changes.figures;
+        figures.sort_by(|(a, _), (b, _)| a.cmp(b));
+        for (key, buckets) in figures {
+            let (buckets, whole) = buckets.finish();
+            summary.extend(summary_of(&key, whole));
+            for (point, bucket) in points.iter_mut().zip(buckets) {
+                if bucket.used.is_some() {
+                    point.figures.push((key.clone(), bucket));
+                }
+            }
+        }
+        Ok(Finished { points, summary })
+    }
+}
+
+impl Fold for Series {
+    fn before(&mut self, state: &state::State, entry: &Entry) {
+        self.ends.pass(entry.time);
+        self.ends.last = entry.sequence;
+        self.tracker.before(state, entry);
+    }
+
+    fn after(&mut self, state: &state::State) {
+        self.tracker.after(state, &mut self.changes);
+    }
+}
+
+impl Ends {
+    /// Notes the last entry of the parts that end before or at this time.
+    fn pass(&mut self, time: Timestamp) {
+        while let Some(part) = self.parts.get(self.sequences.len())
+            && part.to <= time
+        {
+            self.sequences.push(self.last);
+        }
+    }
+}
+
+impl Changes for Figures {
+    fn change(
+        &mut self,
+        slot: usize,
+        key: &Key,
+        at: Moment,
+        _: Option<&Level>,
+        after: Option<&Level>,
+    ) {
+        // A series that is too large to answer is not kept.
+        let figures = (slot + 1).saturating_mul(self.parts.count.max(1));
+        if figures > FIGURES_MAX {
+            self.is_too_large = true;
+            self.figures = Vec::new();
+        }
+        if self.is_too_large {
+            return;
+        }
+        if slot == self.figures.len() {
+            let buckets = Buckets::new(self.parts.period, self.parts.step.span());
+            self.figures.push((key.clone(), buckets));
+        }
+        if let Some((_, buckets)) = self.figures.get_mut(slot) {
+            buckets.set(at, after.cloned());
+        }
+    }
+}
+
+fn sum(resource: Name, bucket: &Bucket) -> Option<SumPoint> {
+    let mut statistics = statistics(bucket)?;
+    for amounts in [
+        &mut statistics.min,
+        &mut statistics.max,
+        &mut statistics.mean,
+        &mut statistics.last,
+    ] {
+        amounts.hard = None;
+    }
+    Some(SumPoint {
+        resource,
+        used: statistics.last.used.clone(),
+        reserved: statistics.last.reserved.clone(),
+        statistics,
+    })
+}
+
+fn limit(resource: Name, bucket: &Bucket) -> Option<LimitPoint> {
+    let statistics = statistics(bucket)?;
+    Some(LimitPoint {
+        resource,
+        hard: statistics.last.hard.clone()?,
+        used: statistics.last.used.clone(),
+        reserved: statistics.last.reserved.clone(),
+        statistics,
+    })
+}
+
+fn statistics(bucket: &Bucket) -> Option<Statistics> {
+    let hard = bucket.hard.as_ref();
+    of_values(
+        bucket.used.as_ref()?,
+        bucket.reserved.as_ref()?,
+        bucket.taken.as_ref()?,
+        hard,
+    )
+}
+
+fn of_values(
+    used: &Values,
+    reserved: &Values,
+    taken: &Values,
+    hard: Option<&Values>,
+) -> Option<Statistics> {
+    let amounts = |of: fn(&Values) -> Quantity| Amounts {
+        used: of(used),
+        reserved: of(reserved),
+        taken: of(taken),
+        hard: hard.map(of),
+    };
+    Some(Statistics {
+        min: amounts(|values| values.min.clone()),
+        max: amounts(|values| values.max.value.clone()),
+        mean: amounts(|values| decimal(&values.mean)),
+        last: amounts(|values| values.last.clone()),
+    })
+}
+
+/// The same number, to be written as a decimal.
+fn decimal(quantity: &Quantity) -> Quantity {
+    let decimal = quantity.decimal().parse();
+    decimal.unwrap_or_else(|_| quantity.clone())
+}
+
+fn summary_of(key: &Key, whole: Summary) -> Option<UsageSummary> {
+    let (used, reserved, taken) = (whole.used?, whole.reserved?, whole.taken?);
+    let quota = match &key.subject {
+        Subject::Namespace(_) => None,
+        Subject::Quota { name, .. } | Subject::Group(name) => Some(name.clone()),
+    };
+    let hard = whole.hard.filter(|_| quota.is_some());
+    let [used95, reserved95, taken95, hard95] = whole.p95;
+    Some(UsageSummary {
+        resource: key.resource.clone(),
+        statistics: of_values(&used, &reserved, &taken, hard.as_ref())?,
+        p95: Amounts {
+            used: used95?,
+            reserved: reserved95?,
+            taken: taken95?,
+            hard: hard95.filter(|_| quota.is_some()),
+        },
+        quota,
+        peak_time: taken.max.at.time,
+        peak_sequence: taken.max.at.sequence,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn times(from: &str, to: &str, step: Option<&str>) -> Result<Vec<String>, Problem> {
+    fn ends(from: &str, to: &str, step: Option<&str>) -> Result<Vec<String>, Problem> {
         let query = SeriesQuery {
             from: from.parse().unwrap(),
             to: Some(to.parse().unwrap()),
             step: step.map(str::to_owned),
         };
-        let (times, _) = query.times("2026-01-02T00:00:00Z".parse().unwrap())?;
-        Ok(times.iter().map(Timestamp::to_string).collect())
+        let parts = query.parts("2026-01-02T00:00:00Z".parse().unwrap())?;
+        let ends = parts.empty().into_iter().map(|part| part.to.to_string());
+        Ok(ends.collect())
     }
 
     #[test]
-    fn points_are_a_step_apart_and_end_with_the_present() {
-        let from = "2026-01-01T23:59:58Z";
-        let points = times(from, "2026-01-05T00:00:00Z", Some("1s")).unwrap();
+    fn parts_are_a_step_long_and_end_with_the_present() {
+        let from = "2026-01-01T23:59:57.5Z";
+        let points = ends(from, "2026-01-05T00:00:00Z", Some("1s")).unwrap();
         assert_eq!(
             points,
             [
-                "2026-01-01T23:59:58Z",
-                "2026-01-01T23:59:59Z",
+                "2026-01-01T23:59:58.5Z",
+                "2026-01-01T23:59:59.5Z",
                 "2026-01-02T00:00:00Z"
             ]
         );
         assert_eq!(
-            times("2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z", None)
+            ends("2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z", None)
                 .unwrap()
                 .len(),
-            101
+            100
         );
-        assert_eq!(times(from, from, Some("1h")).unwrap().len(), 1);
+        assert!(ends(from, from, Some("1h")).unwrap().is_empty());
     }
 
     #[test]
-    fn the_number_of_points_is_bounded() {
+    fn the_number_of_parts_is_bounded() {
         let all = ("2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z");
-        assert_eq!(times(all.0, all.1, Some("2s")).unwrap().len(), 1801);
+        assert_eq!(ends(all.0, all.1, Some("2s")).unwrap().len(), 1800);
         for step in ["1s", "0s", "1ns", "-1s", "often"] {
             assert_eq!(
-                times(all.0, all.1, Some(step)).unwrap_err().reason(),
+                ends(all.0, all.1, Some(step)).unwrap_err().reason(),
                 Reason::Invalid,
                 "{step}"
             );
         }
         assert_eq!(
-            times(all.1, all.0, None).unwrap_err().reason(),
+            ends(all.1, all.0, None).unwrap_err().reason(),
             Reason::Malformed
         );
     }

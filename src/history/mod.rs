@@ -6,15 +6,23 @@
 
 mod cache;
 mod past;
+mod simulate;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use quota_core::{event::Sequence, state::State};
+use quota_core::{
+    event::Sequence,
+    state::State,
+    time::{Period, report::Entries},
+};
 use quota_journal::{FileReader, Reader as _};
-use quota_ledger::replay::{self, Until};
+use quota_ledger::{
+    period::Fold,
+    replay::{self, Until},
+};
 use quota_semantics::Timestamp;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -25,6 +33,7 @@ use crate::{
 };
 use cache::Cache;
 use past::Past;
+pub(crate) use simulate::{Question, Unsimulated};
 
 /// Most points of a series.
 pub const POINTS_MAX: usize = 2000;
@@ -34,11 +43,14 @@ pub const POINTS_MAX: usize = 2000;
 pub enum Error {
     /// The entries were compacted and not archived.
     #[error(
-        "the ledger is kept from sequence {kept_from} on: older states cannot be folded any more"
+        "the ledger is kept from sequence {kept_from} on: older states cannot be folded any more{}",
+        since.map_or_else(String::new, |since| format!("; a period can begin at {since}"))
     )]
     Compacted {
         /// The first sequence whose state is available.
         kept_from: Sequence,
+        /// The first time at which a period can begin, if one was asked for.
+        since: Option<Timestamp>,
     },
     /// The requested moment is in the ledger's future.
     #[error("the ledger is at sequence {durable}")]
@@ -49,11 +61,13 @@ pub enum Error {
     /// Too many entries lie between the nearest snapshot and the requested position.
     #[error(
         "more than {limit} entries would have to be replayed (limits.replay_entries); \
-         `quotactl ledger replay` has no such bound"
+         `quotactl ledger {offline}` has no such bound"
     )]
     TooFar {
         /// Most entries that may be replayed.
         limit: u64,
+        /// The offline command that does the same.
+        offline: &'static str,
     },
     /// Too many queries wait.
     #[error("too many questions about the past are waiting")]
@@ -178,21 +192,22 @@ impl History {
         .await
     }
 
-    /// Samples the state at each of the points, which have to ascend, in one replay, and makes an answer from the
-    /// samples.
+    /// Folds the entries of a period in one replay, and makes an answer from the result and the state at the end.
+    /// `begin` gets the state at its first moment.
     ///
     /// # Errors
     /// [`Error`].
-    pub(crate) async fn series<S, R: Send + 'static>(
+    pub(crate) async fn period<F: Fold, R: Send + 'static>(
         &self,
         permit: &Permit,
-        points: Vec<Timestamp>,
-        sample: impl FnMut(&State) -> S + Send + 'static,
-        make: impl FnOnce(Vec<S>, &Turn) -> R + Send + 'static,
+        period: Period,
+        begin: impl FnOnce(&State) -> F + Send + 'static,
+        make: impl FnOnce(F, &State, Entries, &Turn) -> R + Send + 'static,
     ) -> Result<R, Error> {
         let work = move |shared: &Shared, turn: &Turn| {
-            let samples = shared.past.series(&points, sample, &|| turn.pause())?;
-            Ok(make(samples, turn))
+            let past = &shared.past;
+            let (fold, state, entries) = past.period(period, begin, &|| turn.pause())?;
+            Ok(make(fold, &state, entries, turn))
         };
         self.work(permit, work).await
     }

@@ -5,10 +5,14 @@ use std::ops::ControlFlow;
 use quota_core::{
     event::{Entry, Sequence},
     state::State,
+    time::{Period, report::Entries},
 };
 use quota_journal::{FileReader, Reader as _, SnapshotInfo};
-use quota_ledger::replay::{self, Until};
-use quota_semantics::Timestamp;
+use quota_ledger::{
+    period::{self, Fold},
+    replay::{self, Until},
+};
+use quota_semantics::{Span, Timestamp};
 
 use super::Error;
 use crate::{
@@ -44,44 +48,64 @@ impl Past {
         failed.map_or(Ok(state), Err)
     }
 
-    pub(super) fn series<R>(
+    /// Folds a period; also the state at its end, and its entries.
+    pub(super) fn period<F: Fold>(
         &self,
-        points: &[Timestamp],
-        mut sample: impl FnMut(&State) -> R,
+        period: Period,
+        begin: impl FnOnce(&State) -> F,
         pause: &dyn Fn(),
-    ) -> Result<Vec<R>, Error> {
-        let Some(first) = points.first() else {
-            return Ok(Vec::new());
-        };
-        let mut state = self.base(Until::Time(*first))?;
-        let begin = state.head().sequence;
-        let mut samples = Vec::with_capacity(points.len());
+    ) -> Result<(F, State, Entries), Error> {
+        let offline = "report";
+        let base = self.base(period::before(period));
+        let mut state = base.map_err(|error| self.about_period(error, offline))?;
+        let first = state.head().sequence;
         let mut failed = None;
-        let mut batches = self.reader.batches(begin + 1);
-        replay::walk(&mut state, &mut batches, Until::End, |state, entry| {
-            while let Some(point) = points.get(samples.len())
-                && *point < entry.time
-            {
-                samples.push(sample(state));
-                pause();
-            }
-            if samples.len() == points.len() {
-                return ControlFlow::Break(());
-            }
+        let mut batches = self.reader.batches(first + 1);
+        let visit = |entry: &Entry| {
             pause_behind(entry, pause);
-            self.go_on(begin, entry, &mut failed)
-        })?;
+            self.go_on(first, entry, &mut failed)
+        };
+        let (fold, ends) = period::fold(&mut state, &mut batches, period, begin, visit)?;
         if let Some(error) = failed {
-            return Err(error);
+            return Err(self.about_period(error, offline));
         }
-        while samples.len() < points.len() {
-            samples.push(sample(&state));
-            pause();
-        }
-        Ok(samples)
+        let hash = |sequence| match self.reader.batches(sequence).next_batch() {
+            Some(batch) => Ok::<_, Error>(Some(batch?.hash.to_string())),
+            None => Ok(None),
+        };
+        Ok((fold, state, period::entries(ends, hash)?))
     }
 
-    fn go_on(&self, begin: Sequence, entry: &Entry, failed: &mut Option<Error>) -> ControlFlow<()> {
+    /// An error about a period: with the time at which one can begin, and the offline command without a bound.
+    pub(super) fn about_period(&self, error: Error, offline: &'static str) -> Error {
+        match error {
+            Error::Compacted { kept_from, .. } => Error::Compacted {
+                kept_from,
+                since: self.first_period(),
+            },
+            Error::TooFar { limit, .. } => Error::TooFar { limit, offline },
+            other => other,
+        }
+    }
+
+    /// The first time at which a period can begin: right behind the oldest snapshot.
+    fn first_period(&self) -> Option<Timestamp> {
+        let (snapshots, _) = self.reader.snapshots().list().ok()?;
+        let oldest = snapshots.first()?.position.time;
+        // As times are shown, in microseconds.
+        Some(
+            oldest
+                .whole_microseconds()
+                .plus(Span::from_nanoseconds(1000)),
+        )
+    }
+
+    pub(super) fn go_on(
+        &self,
+        begin: Sequence,
+        entry: &Entry,
+        failed: &mut Option<Error>,
+    ) -> ControlFlow<()> {
         match self.bound(begin, entry.sequence) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => {
@@ -91,11 +115,12 @@ impl Past {
         }
     }
 
-    fn bound(&self, begin: Sequence, end: Sequence) -> Result<(), Error> {
+    pub(super) fn bound(&self, begin: Sequence, end: Sequence) -> Result<(), Error> {
         let limit = self.replay_entries;
         if end.saturating_sub(begin) > limit {
             metrics::limit_reached(Limit::ReplayEntries);
-            return Err(Error::TooFar { limit });
+            let offline = "replay";
+            return Err(Error::TooFar { limit, offline });
         }
         Ok(())
     }
@@ -125,6 +150,7 @@ impl Past {
         let oldest = snapshots.first().map(|info| info.position.sequence);
         Err(Error::Compacted {
             kept_from: oldest.unwrap_or_else(|| self.reader.kept_from()),
+            since: None,
         })
     }
 
@@ -136,7 +162,7 @@ impl Past {
     }
 }
 
-fn pause_behind(entry: &Entry, pause: &dyn Fn()) {
+pub(super) fn pause_behind(entry: &Entry, pause: &dyn Fn()) {
     if entry.sequence.is_multiple_of(ENTRIES_BETWEEN_PAUSES) {
         pause();
     }

@@ -15,12 +15,13 @@ use quota_core::{
     decide::{self, Basis, Policy, Request, Requester, Verdict},
     event::{Actor, Entry},
     state::{Head, State},
+    time::{Period, report::Entries},
     transaction::{OpenBatch, WriteTransaction},
 };
 use quota_journal::{
     Batch, FileJournal, FileReader, Journal as _, Options, Reader as _, Retention, disk::RealDisk,
 };
-use quota_ledger::replay::Until;
+use quota_ledger::{period::Fold, replay::Until};
 use quota_semantics::{Span, Timestamp, object::Footprint, uid::Uid};
 
 use super::{Error, History};
@@ -206,11 +207,6 @@ async fn head_and_digest(history: &History, until: Until) -> Result<(Head, [u8; 
         .await
 }
 
-/// The answer that is all samples.
-fn all<S>(samples: Vec<S>, _: &Turn) -> Vec<S> {
-    samples
-}
-
 fn random() -> TestRng {
     TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32])
 }
@@ -249,25 +245,40 @@ async fn a_thousand_points_of_a_compacted_history_are_as_they_were() {
     }
 }
 
+/// A fold that keeps what it saw at the beginning.
+struct Begun<S>(S);
+
+impl<S> Fold for Begun<S> {
+    fn before(&mut self, _: &State, _: &Entry) {}
+    fn after(&mut self, _: &State) {}
+}
+
+/// Looks at the state with which a period begins.
+async fn begun<S: Send + 'static>(
+    history: &History,
+    permit: &Permit,
+    from: Timestamp,
+    sample: impl FnOnce(&State) -> S + Send + 'static,
+) -> Result<S, Error> {
+    let period = Period { from, to: from };
+    let begin = |state: &State| Begun(sample(state));
+    let make = |begun: Begun<S>, _: &State, _: Entries, _: &Turn| begun.0;
+    history.period(permit, period, begin, make).await
+}
+
 #[tokio::test]
-async fn a_series_is_what_each_of_its_points_is() {
+async fn a_period_begins_with_the_state_of_its_first_moment() {
     let recorded = Recorded::new(true);
     let (_journal, reader) = recorded.open();
     let history = History::new(reader, u64::MAX, 8);
     let points: Vec<Timestamp> = (-5..100)
         .map(|step| start().plus(Span::from_nanoseconds(SECOND.nanoseconds() * 8 * step)))
         .collect();
-    let series = history
-        .series(&permit(), points.clone(), State::digest, all)
-        .await
-        .unwrap();
-    assert_eq!(series.len(), points.len());
-    for (point, digest) in points.into_iter().zip(series) {
-        assert_eq!(
-            digest,
-            recorded.fold(Until::Time(point)).digest(),
-            "{point}"
-        );
+    for point in points {
+        let from = point.plus(Span::from_nanoseconds(1));
+        let digest = begun(&history, &permit(), from, State::digest).await;
+        let expected = recorded.fold(Until::Time(point));
+        assert_eq!(digest.unwrap(), expected.digest(), "{point}");
     }
 }
 
@@ -286,7 +297,7 @@ async fn what_is_neither_kept_nor_archived_is_said_to_be_gone() {
     ] {
         let error = head_and_digest(&history, gone).await.unwrap_err();
         assert!(
-            matches!(error, Error::Compacted { kept_from } if kept_from == oldest),
+            matches!(error, Error::Compacted { kept_from, since: None } if kept_from == oldest),
             "{error}"
         );
     }
@@ -295,6 +306,21 @@ async fn what_is_neither_kept_nor_archived_is_said_to_be_gone() {
         let (_, digest) = head_and_digest(&history, until).await.unwrap();
         assert_eq!(digest, recorded.fold(until).digest());
     }
+    let gone = begun(&history, &permit(), start(), State::head).await;
+    let Err(Error::Compacted {
+        since: Some(since), ..
+    }) = gone
+    else {
+        panic!("{gone:?}");
+    };
+    let first = begun(&history, &permit(), since, State::head).await;
+    assert!(first.unwrap().sequence >= oldest);
+    let earlier = since.minus(Span::from_nanoseconds(1000));
+    assert!(
+        begun(&history, &permit(), earlier, State::head)
+            .await
+            .is_err()
+    );
 }
 
 #[tokio::test]
@@ -309,7 +335,7 @@ async fn the_cost_is_bounded() {
     for far in moments {
         let error = head_and_digest(&history, far).await.unwrap_err();
         assert!(
-            matches!(error, Error::TooFar { limit: 100 }),
+            matches!(error, Error::TooFar { limit: 100, .. }),
             "{far:?}: {error}"
         );
     }
@@ -320,9 +346,9 @@ async fn the_cost_is_bounded() {
     );
     let beyond = head_and_digest(&history, Until::Sequence(recorded.last() + 1)).await;
     assert!(matches!(beyond, Err(Error::Future { .. })));
-    let points = vec![start(), recorded.entries[150].time];
+    let from = recorded.entries[150].time;
     assert!(matches!(
-        history.series(&permit(), points, State::head, all).await,
+        begun(&history, &permit(), from, State::head).await,
         Err(Error::TooFar { .. })
     ));
 }
@@ -334,17 +360,23 @@ async fn a_question_that_nobody_waits_for_is_given_up() {
     let history = History::new(reader, u64::MAX, 8);
     let (entered, inside) = std::sync::mpsc::channel();
     let (release, released) = std::sync::mpsc::channel::<()>();
-    let points = vec![start(), recorded.entries.last().unwrap().time];
     let mut waits = Some((entered, released));
     let queried = history.clone();
     let question = tokio::spawn(async move {
-        let sample = move |_: &State| {
+        let mut sample = move |_: &State| {
             if let Some((entered, released)) = waits.take() {
                 entered.send(()).unwrap();
                 released.recv().unwrap();
             }
         };
-        queried.series(&permit(), points, sample, all).await
+        let period = Period {
+            from: start(),
+            to: Timestamp::MAX,
+        };
+        let begin = move |state: &State| Begun(sample(state));
+        queried
+            .period(&permit(), period, begin, |_, _, _, _| ())
+            .await
     });
     tokio::task::spawn_blocking(move || inside.recv().unwrap())
         .await
@@ -378,8 +410,8 @@ async fn a_flood_of_questions_waits_for_itself_and_leaves_room_to_others() {
                 }
             };
             let permit = Permit::of_past(&name.into());
-            let series = history.series(&permit, vec![start()], sample, all).await;
-            answered.send((name, series.is_ok())).unwrap();
+            let begun = begun(&history, &permit, start(), sample).await;
+            answered.send((name, begun.is_ok())).unwrap();
         })
     };
     ask(flood, Some(gate.clone()));

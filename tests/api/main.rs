@@ -21,6 +21,7 @@ mod races;
 mod reading;
 mod relists;
 mod reservations;
+mod simulate;
 mod unlimited;
 mod watching;
 mod world;

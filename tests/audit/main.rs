@@ -77,8 +77,19 @@ fn usage_of_the_past_is_what_a_read_said_then() {
     assert_eq!(status, 200, "{series}");
     let points = series["points"].as_array().unwrap();
     assert_eq!(points.len(), 1);
-    assert_eq!(points[0]["quotas"], said[0]["quotas"]);
-    assert_eq!(points[0]["resources"], said[0]["resources"]);
+    // The last values are those right before the end.
+    let before = &said[said.len() - 2];
+    let of = |answer: &Value, place: &str| answer.pointer(place).cloned().unwrap();
+    for place in ["/quotas/0/resources/0", "/resources/0"] {
+        for figure in ["resource", "used", "reserved"] {
+            let figure = format!("{place}/{figure}");
+            assert_eq!(of(&points[0], &figure), of(before, &figure), "{series}");
+        }
+        assert_eq!(
+            of(&points[0], &format!("{place}/min/used")),
+            of(&said[0], &format!("{place}/used"))
+        );
+    }
 }
 
 #[test]
@@ -105,6 +116,10 @@ fn questions_that_have_no_answer_are_refused() {
             "{query}: {problem}"
         );
     }
+    let (code, problem) = quotad.ask("/v1/report?from=2020-01-01T00:00:00Z");
+    assert_eq!((code, &problem["reason"]), (422, &json!("TooFarBack")));
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(detail.contains("`quotactl ledger report`"), "{detail}");
     let (code, empty) = quotad.ask("/v1/namespaces/team-a/usage?at=2020-01-01T00:00:00Z");
     assert_eq!((code, &empty["asOf"]["sequence"]), (200, &json!(0)));
 }

@@ -5,6 +5,8 @@
     audit.py answers PAGE ARCHIVE BACKUP < ANSWERS folds archive and backup, and compares what they amount to with
                                                    answers of /v1/namespaces/{namespace}/usage and of
                                                    /v1/groups/{name}/usage, one a line
+    audit.py report PAGE BACKUP < REPORT           integrates the entries of a backup that begins with the first one, and
+                                                   compares the result with an answer of /v1/report by namespace
 """
 
 import json
@@ -13,6 +15,7 @@ import sys
 from fractions import Fraction
 
 import files
+import report as reports
 from fold import Ledger
 from layout import Layouts, Wrong, entries
 
@@ -98,11 +101,19 @@ def decode(page, first, count):
     return {"entries": found, "tags": sorted({entry["event"]["tag"] for entry in found})}
 
 
+def report(page, backup):
+    batches, before, _, _ = files.backup(backup)
+    if before != files.NOTHING:
+        raise Wrong("the backup does not begin with the first entry")
+    figures = reports.compare(Layouts(page), batches, json.load(sys.stdin), quantity)
+    return {"figures": figures}
+
+
 def main(command, page, *arguments):
     with open(page, encoding="utf-8") as text:
         page = text.read()
     try:
-        result = {"decode": decode, "answers": answers}[command](page, *arguments)
+        result = {"decode": decode, "answers": answers, "report": report}[command](page, *arguments)
     except Wrong as wrong:
         sys.exit(f"wrong: {wrong}")
     print(json.dumps(result, default=lambda raw: raw.hex()))

@@ -44,7 +44,7 @@ def frame(data, at, before):
         raise Wrong(f"the frame at {at} does not have its place in the chain")
     if first != before[0] + 1 or time < before[2]:
         raise Wrong(f"the frame at {at} does not follow sequence {before[0]}")
-    batch = {"first": first, "count": count, "time": time, "payload": data[at + 36:hashed]}
+    batch = {"first": first, "count": count, "time": time, "payload": data[at + 36:hashed], "hash": link}
     return batch, (first + count - 1, link, time), hashed + 32
 
 

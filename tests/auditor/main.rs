@@ -136,3 +136,66 @@ fn an_auditor_who_knows_the_page_alone_agrees_with_the_daemon() {
     let error = audit(&["answers", files[0], files[1]], text.as_bytes()).unwrap_err();
     assert!(error.contains("wrong:"), "{error}");
 }
+
+#[test]
+fn a_report_of_the_recorded_history_is_what_an_auditor_integrates() {
+    let home = tempfile::tempdir().unwrap();
+    let quotad = Quotad::start(home.path(), &["--quotas.adopt=true"]);
+    let lines = fs::read_to_string(root().join("tests/vectors/history-a.events.jsonl")).unwrap();
+    let lines: Vec<&str> = lines.lines().collect();
+    let push = |lines: &[&str]| {
+        for some in lines.chunks(40) {
+            let events: Value = serde_json::from_str(&format!("[{}]", some.join(","))).unwrap();
+            let (status, answer) = quotad.post("/v1/events", &events);
+            assert_eq!(status, 200, "{answer}");
+        }
+    };
+    let time = || quotad.get("/v1/status")["asOf"]["time"].clone();
+    let (first, rest) = lines.split_at(lines.len() / 3);
+    push(first);
+    let from = time();
+    for number in 0..5 {
+        let request = serde_json::json!({"object": {"apiVersion": "v1", "kind": "Pod", "metadata": {
+            "name": format!("extra-{number}"), "uid": format!("extra-{number}")},
+            "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "10m", "memory": "1Mi"},
+                "limits": {"cpu": "10m", "memory": "1Mi"}}}]}}});
+        let (status, answer) = quotad.post("/v1/namespaces/team-free/reservations", &request);
+        assert_eq!(status, 201, "{answer}");
+    }
+    let (second, rest) = rest.split_at(rest.len() / 2);
+    push(second);
+    let to = time();
+    push(rest);
+    let whole = lines.len();
+    let beginning = quotad.get("/v1/status")["oldest"]["time"].clone();
+    let end = time();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let periods = [(&from, &to), (&beginning, &from), (&beginning, &end)];
+    let reports = periods.map(|(from, to)| {
+        let (from, to) = (text(from), text(to));
+        quotad.get(&format!("/v1/report?from={from}&to={to}&by=namespace"))
+    });
+    let backup = home.path().join("backup");
+    let mut response = agent(REQUEST)
+        .get(format!("{}/v1/backup", quotad.api))
+        .call()
+        .unwrap();
+    fs::write(&backup, response.body_mut().read_to_vec().unwrap()).unwrap();
+    assert!(quotad.stop().success());
+    let backup = backup.to_str().unwrap();
+    for report in &reports {
+        let said = report.to_string();
+        let audited = audit(&["report", backup], said.as_bytes()).unwrap();
+        assert!(
+            audited["figures"].as_u64() > Some(300),
+            "{whole}: {audited}"
+        );
+    }
+    // It does notice a wrong number.
+    let mut wrong = reports[2].clone();
+    let resources = wrong["rows"][0]["resources"].as_object_mut().unwrap();
+    let figures = resources.values_mut().next().unwrap();
+    figures["consumed"] = "77.000000001".into();
+    let error = audit(&["report", backup], wrong.to_string().as_bytes()).unwrap_err();
+    assert!(error.contains("wrong: report of"), "{error}");
+}

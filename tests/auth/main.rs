@@ -137,6 +137,64 @@ fn reservations_are_answered_alike_past_the_router_and_through_it() {
 }
 
 #[test]
+fn a_report_has_the_rows_that_its_caller_may_read() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("tokens.toml");
+    let one = &create_token(&file, "--principal one --role read -n team-a");
+    let reserve = &create_token(&file, "--principal ci --role reserve -n team-a");
+    let admin = &create_token(&file, "--principal root --role admin,read,reserve -A");
+    let daemon = start(directory.path(), &[]);
+    for namespace in ["team-a", "team-b"] {
+        let quotas = format!("/v1/namespaces/{namespace}/quotas/q");
+        assert_eq!(call(&daemon, admin, "PUT", &quotas, &quota()).0, 201);
+        let path = format!("/v1/namespaces/{namespace}/reservations");
+        let body = reservation(&format!("uid-{namespace}"));
+        assert_eq!(call(&daemon, admin, "POST", &path, &body).0, 201);
+    }
+    let report = |token: &str, more: &str| {
+        let path = format!("/v1/report?from=2020-01-01T00:00:00Z{more}");
+        call(&daemon, token, "GET", &path, &Value::Null)
+    };
+    let (status, all) = report(admin, "");
+    assert_eq!(
+        (status, all["rows"].as_array().unwrap().len()),
+        (200, 2),
+        "{all}"
+    );
+    let (_, named) = report(admin, "&namespace=team-a");
+    for by in ["namespace", "label:team", "kind"] {
+        let (status, own) = report(one, &format!("&by={by}"));
+        assert_eq!(
+            (status, own["rows"].as_array().unwrap().len()),
+            (200, 1),
+            "{own}"
+        );
+        // Another tenant is in no number, the total included.
+        let figure = |report: &Value| report["total"]["requests.cpu"]["grants"].clone();
+        assert_eq!((figure(&own), figure(&named)), (json!(1), json!(1)));
+        assert!(!own.to_string().contains("team-b"), "{own}");
+    }
+    for forbidden in [
+        "&namespace=team-b",
+        "&namespace=team-a,team-b",
+        "&by=group",
+        "&group=g",
+    ] {
+        let (status, problem) = report(one, forbidden);
+        let reason = problem["reason"].as_str();
+        assert_eq!((status, reason), (403, Some("Forbidden")), "{forbidden}");
+    }
+    assert_eq!(report(reserve, "").0, 403);
+    for (more, status) in [
+        ("&to=2019-01-01T00:00:00Z", 400),
+        ("&by=x", 422),
+        ("&labelSelector=a===", 400),
+    ] {
+        assert_eq!(report(admin, more).0, status, "{more}");
+    }
+}
+
+#[test]
 fn callers_may_do_what_their_tokens_say() {
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("tokens.toml");

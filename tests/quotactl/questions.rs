@@ -236,7 +236,7 @@ fn history_is_a_line_for_each_limit() {
     assert!(row.ends_with("1500m   2000m    75%"), "{out}");
     let points = daemon.done("history -n team-a --since 10s --step 5s -o json", "");
     let points: Value = serde_json::from_str(&points).unwrap();
-    assert_eq!(points["points"].as_array().unwrap().len(), 3);
+    assert_eq!(points["points"].as_array().unwrap().len(), 2);
 }
 
 #[test]

@@ -7,6 +7,8 @@ mod generate;
 mod get;
 mod ledger;
 mod manifest;
+mod past;
+mod simulate;
 mod token;
 mod view;
 
@@ -27,8 +29,10 @@ pub(crate) use get::{
 };
 pub(crate) use ledger::{Jobs, Ledger, LedgerPath, Signed};
 pub(crate) use manifest::{Delete, DeleteWhat, Files, Reserve};
+pub(crate) use past::PastPeriod;
+pub(crate) use simulate::{Simulate, Suggest};
 pub(crate) use token::{CreateToken, Token};
-pub(crate) use view::{Describe, Explain, History};
+pub(crate) use view::{Describe, Explain, History, Report};
 
 use manifest::amounts;
 
@@ -207,6 +211,15 @@ pub(crate) enum Online {
     },
     /// Show usage over time: a line for each limit.
     History(History),
+    /// Report what was consumed in a period: by namespace, group, label, kind or workload; of all namespaces unless one
+    /// is given.
+    Report {
+        #[command(flatten)]
+        report: Report,
+        /// Only namespaces with these labels, as in `team=a`.
+        #[arg(short = 'l', long, value_name = "SELECTOR")]
+        selector: Option<String>,
+    },
     /// Show the status of the daemon, its ledger and its sources.
     Status,
     /// Show the versions of quotactl and of the daemon.
@@ -225,6 +238,11 @@ pub(crate) enum Online {
     },
     /// Show what `apply` would change; ends with 12 if there is anything.
     Diff(Files),
+    /// Show what other limits would have refused in the past. Changes nothing.
+    #[command(arg_required_else_help = true)]
+    Simulate(Simulate),
+    /// Suggest limits that fit what was taken in a period; `-o yaml` prints manifests.
+    Suggest(Suggest),
     /// Delete quotas or groups.
     #[command(arg_required_else_help = true)]
     Delete(Delete),

@@ -1,8 +1,11 @@
 //! `history`: usage over time, a line for each limit.
 
 use quota_client::http::Address;
-use quota_client::wire::{UsageHistory, UsagePoint};
+use quota_client::wire::{
+    Amounts, GroupUsageHistory, GroupUsagePoint, LimitPoint, UsageHistory, UsagePoint, UsageSummary,
+};
 use quota_semantics::{Name, Period, quantity::Quantity};
+use serde_json::Value;
 
 use super::{
     age,
@@ -20,35 +23,78 @@ const POINTS: u64 = 40;
 /// The maximum number of points of a line with little room.
 const FEW_POINTS: usize = 16;
 
+/// The length of the period, if none is requested.
+const HOUR: Period = Period::from_secs(3600);
+
 /// The heights of a point.
 const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// Shows used and reserved amounts over time.
 pub(crate) fn run(session: &Session, args: &History) -> Outcome {
-    let namespace = session.scope.of_one("a history")?;
-    let now = age::now();
-    let since = args.since.get();
-    let from = now.plus(quota_semantics::Span::from_nanoseconds(
-        -args.since.span().nanoseconds(),
-    ));
-    let default = u32::try_from(since.as_secs() / POINTS).unwrap_or(u32::MAX);
+    let (from, to) = args.period.resolve(age::now(), Some(HOUR))?;
+    let length = to.since(from).nanoseconds() / 1_000_000_000;
+    let length = u64::try_from(length).unwrap_or_default();
+    // Rounded up: no more points than fit.
+    let default = u32::try_from(length.div_ceil(POINTS)).unwrap_or(u32::MAX);
     let step = args.step.unwrap_or(Period::from_secs(default.max(1)));
-    let address = Address::in_namespace(namespace, ["usage", "history"])
-        .with("from", from)
-        .with("step", step);
-    let answer = session.client.get::<UsageHistory>(&address)?;
-    session.note_lag(answer.content.lagging);
-    let mut lines = lines(&answer.content.points);
+    let address = match &args.group {
+        Some(group) => Address::of(["v1", "groups", group, "usage", "history"]),
+        None => {
+            let namespace = session.scope.of_one("a history")?;
+            Address::in_namespace(namespace, ["usage", "history"])
+        }
+    };
+    let address = address.with("from", from).with("to", to).with("step", step);
+    let (mut lines, lagging, json) = match args.group {
+        Some(_) => {
+            let answer = session.client.get::<GroupUsageHistory>(&address)?;
+            let GroupUsageHistory {
+                group,
+                points,
+                summary,
+                lagging,
+                ..
+            } = answer.content;
+            let points = points.iter().map(|point: &GroupUsagePoint| {
+                let limits = point.resources.iter();
+                limits.map(|limit| (group.clone(), limit)).collect()
+            });
+            (lines(points, &summary), lagging, answer.json)
+        }
+        None => {
+            let answer = session.client.get::<UsageHistory>(&address)?;
+            let UsageHistory {
+                points,
+                summary,
+                lagging,
+                ..
+            } = answer.content;
+            let points = points.iter().map(|point: &UsagePoint| {
+                let quotas = point.quotas.iter();
+                let limits = quotas.flat_map(|quota| {
+                    let limits = quota.resources.iter();
+                    limits.map(|limit| (quota.name.clone(), limit))
+                });
+                limits.collect()
+            });
+            (lines(points, &summary), lagging, answer.json)
+        }
+    };
+    session.note_lag(lagging);
     if let Some(wanted) = &args.resource {
         lines.retain(|line| *line.resource == **wanted);
     }
+    show(session, &lines, &json)
+}
+
+fn show(session: &Session, lines: &[Line], json: &Value) -> Outcome {
     if lines.is_empty() {
         session.note_empty();
     }
     session.output.answer(
-        &answer.json,
+        json,
         || lines.iter().map(Line::name).collect(),
-        |_| table(&lines),
+        |_| table(lines),
     )
 }
 
@@ -56,83 +102,94 @@ pub(crate) fn run(session: &Session, args: &History) -> Outcome {
 struct Line {
     quota: Name,
     resource: Name,
-    /// The sum of used and reserved at each point; none where the limit did not exist.
-    taken: Vec<Option<Quantity>>,
+    /// The whole period: the least and the largest sum of used and reserved, its mean, and its 95th percentile.
+    whole: [Quantity; 4],
+    /// The latest sum of used and reserved, if the limit exists at the end.
+    now: Option<Quantity>,
     /// The latest value of the limit.
     hard: Quantity,
-    /// The used share of the limit at each point; none where the limit did not exist.
+    /// The largest used share of the limit in each point; none where the limit did not exist.
     shares: Vec<Option<f64>>,
+    /// The used share of the limit at the end.
+    last: Option<f64>,
 }
 
 impl Line {
     fn name(&self) -> String {
         format!("{}/{}", self.quota, self.resource)
     }
-
-    fn amounts(&self) -> impl Iterator<Item = &Quantity> {
-        self.taken.iter().flatten()
-    }
 }
 
 /// A line for each limit that existed at any point.
-fn lines(points: &[UsagePoint]) -> Vec<Line> {
-    let mut lines: Vec<Line> = Vec::new();
-    for (index, point) in points.iter().enumerate() {
-        for quota in &point.quotas {
-            for limit in &quota.resources {
-                let found = lines
-                    .iter()
-                    .position(|line| line.quota == quota.name && line.resource == limit.resource);
-                let at = found.unwrap_or_else(|| {
-                    lines.push(Line {
-                        quota: quota.name.clone(),
-                        resource: limit.resource.clone(),
-                        taken: vec![None; points.len()],
-                        hard: limit.hard.clone(),
-                        shares: vec![None; points.len()],
-                    });
-                    lines.len() - 1
-                });
-                let line = &mut lines[at];
-                let used = limit.used.clone().unwrap_or_default();
-                let share = super::figures::share(&limit.hard, &used, &limit.reserved);
-                let mut taken = used;
-                taken.add_assign(&limit.reserved);
-                line.taken[index] = Some(taken);
-                line.shares[index] = Some(share);
-                line.hard = limit.hard.clone();
+fn lines<'p>(
+    points: impl ExactSizeIterator<Item = Vec<(Name, &'p LimitPoint)>>,
+    summary: &[UsageSummary],
+) -> Vec<Line> {
+    let count = points.len();
+    let line = |whole: &UsageSummary| {
+        let statistics = &whole.statistics;
+        let mut mean = statistics.mean.taken.clone();
+        // Smaller parts than thousandths are of no use to a reader; `-o json` has them.
+        mean.round_up(quota_semantics::quantity::Scale::Milli);
+        Some(Line {
+            quota: whole.quota.clone()?,
+            resource: whole.resource.clone(),
+            whole: [
+                statistics.min.taken.clone(),
+                statistics.max.taken.clone(),
+                mean.in_format(statistics.max.taken.format()),
+                whole.p95.taken.clone(),
+            ],
+            now: None,
+            hard: statistics.last.hard.clone()?,
+            shares: vec![None; count],
+            last: None,
+        })
+    };
+    let mut lines: Vec<Line> = summary.iter().filter_map(line).collect();
+    for (index, limits) in points.enumerate() {
+        for (quota, limit) in limits {
+            let found = lines
+                .iter_mut()
+                .find(|line| line.quota == quota && line.resource == limit.resource);
+            let Some(line) = found else { continue };
+            let statistics = &limit.statistics;
+            line.shares[index] = share(&statistics.max, &limit.hard);
+            if index + 1 == count {
+                line.now = Some(statistics.last.taken.clone());
+                line.last = share(&statistics.last, &limit.hard);
             }
         }
     }
     lines
 }
 
+fn share(amounts: &Amounts, hard: &Quantity) -> Option<f64> {
+    Some(super::figures::share(hard, &amounts.taken, &Quantity::ZERO))
+}
+
 fn table(lines: &[Line]) -> Table {
     let mut table = Table::new(&[
-        "QUOTA", "RESOURCE", "TAKEN", ">MIN", ">MAX", ">NOW", ">HARD", ">USE%",
+        "QUOTA", "RESOURCE", "TAKEN", ">MIN", ">MAX", ">MEAN", ">P95", ">NOW", ">HARD", ">USE%",
     ]);
     for line in lines {
-        let last = line.shares.last().copied().flatten();
-        let now = line.taken.last().and_then(Option::as_ref);
-        let amounts = [line.amounts().min(), line.amounts().max(), now];
-        let [min, max, now] = amounts.map(|amount| amount.unwrap_or(&line.hard));
-        let [hard, min, max, now] = in_one_unit([&line.hard, min, max, now]);
-        let mut shown = [min, max, now];
-        for (text, amount) in shown.iter_mut().zip(amounts) {
-            if amount.is_none() {
-                *text = "-".into();
-            }
-        }
-        let [min, max, now] = shown;
+        let [min, max, mean, p95] = &line.whole;
+        let now = line.now.as_ref().unwrap_or(&line.hard);
+        let [hard, min, max, p95, now] = in_one_unit([&line.hard, min, max, p95, now]);
         table.row([
             line.quota.to_string().into(),
             line.resource.to_string().into(),
             Text::with_short(spark(&line.shares), Some(spark(&fewer(&line.shares)))),
             min,
             max,
-            now,
+            super::unit::alone(mean),
+            p95,
+            match &line.now {
+                Some(_) => now,
+                None => "-".into(),
+            },
             hard,
-            last.map_or_else(|| "-".to_owned(), percent).into(),
+            line.last.map_or_else(|| "-".to_owned(), percent).into(),
         ]);
     }
     table

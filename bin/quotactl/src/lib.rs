@@ -33,9 +33,12 @@ mod progress;
 mod push;
 mod relist;
 mod replace;
+mod report;
 mod reservation;
 mod session;
+mod simulate;
 mod status;
+mod suggest;
 mod table;
 mod terminal_text;
 mod token;
@@ -167,10 +170,13 @@ fn online(session: &Session, command: &Online) -> Outcome {
         Online::Denials { limit } => denials::run(session, *limit),
         Online::Top { limit, all } => top::run(session, *limit, *all),
         Online::History(args) => history::run(session, args),
+        Online::Report { report, selector } => report::run(session, report, selector.as_deref()),
         Online::Status => status::run(session),
         Online::Version { client } => status::version(session, *client),
         Online::Apply { files, dry_run } => apply::apply(session, &files.files, *dry_run),
         Online::Diff(files) => diff::run(session, &files.files),
+        Online::Simulate(args) => simulate::run(session, args),
+        Online::Suggest(args) => suggest::run(session, args),
         Online::Delete(what) => apply::delete(session, what),
         Online::Check(files) => check::run(session, &files.files),
         Online::Reserve(args) => reservation::reserve(session, args),

@@ -6,6 +6,7 @@ use std::{
     fs,
     io::{self, Read},
     path::{Path, PathBuf},
+    rc::Rc,
 };
 
 use quota_semantics::{quantity::exact_numbers, yaml};
@@ -26,6 +27,44 @@ pub(crate) struct Document {
     pub(crate) place: String,
     /// The object.
     pub(crate) value: Value,
+    /// The text that holds it, and the number of the first line of that.
+    text: (Rc<str>, usize),
+}
+
+impl Document {
+    /// The line of a field, such as `spec.hard[pods]`, in its file; that of the nearest field around it, if the field is
+    /// not found.
+    pub(crate) fn line_of(&self, field: &str) -> usize {
+        let (text, first) = &self.text;
+        let lines: Vec<&str> = text.lines().collect();
+        let key_at = |line: &str, key: &str| {
+            let line = line
+                .trim_start_matches([' ', '-', '{', ','])
+                .trim_start_matches('"');
+            let rest = line
+                .strip_prefix(key)
+                .map(|rest| rest.trim_start_matches('"'));
+            rest.is_some_and(|rest| rest.trim_start().starts_with(':'))
+        };
+        // Of several objects in one list, the one with this name.
+        let name = format!("name: {}", self::text(&self.value, "/metadata/name"));
+        let is_name = |line: &&str| line.replace('"', "").contains(&name);
+        let mut at = match self.value.pointer("/metadata/name").is_some() {
+            true => lines.iter().position(|line| is_name(&line)).unwrap_or(0),
+            false => 0,
+        };
+        let mut found = at;
+        for key in keys(field) {
+            // The name may stand behind other fields.
+            let behind = lines.iter().skip(at).position(|line| key_at(line, key));
+            let before = || lines.iter().position(|line| key_at(line, key));
+            match behind.map(|more| at + more).or_else(before) {
+                Some(line) => (at, found) = (line, line),
+                None => break,
+            }
+        }
+        first + found
+    }
 }
 
 /// All documents of files and directories, in order; at least one.
@@ -36,11 +75,14 @@ pub(crate) fn load(paths: &[PathBuf]) -> Outcome<Vec<Document>> {
             let place = place(&file);
             let text = read(&file).map_err(|failure| failure.about(&place))?;
             let found = parse(&text).map_err(|failure| failure.about(&place))?;
-            let values = found.into_iter().flat_map(unfold);
-            documents.extend(values.map(|value| Document {
-                place: place.clone(),
-                value,
-            }));
+            let texts = texts(&text, found.len());
+            for (found, text) in found.into_iter().zip(texts) {
+                documents.extend(unfold(found).into_iter().map(|value| Document {
+                    place: place.clone(),
+                    value,
+                    text: text.clone(),
+                }));
+            }
         }
     }
     if documents.is_empty() {
@@ -129,6 +171,47 @@ fn parse(text: &str) -> Outcome<Vec<Value>> {
         }
     }
     yaml::objects(text).map_err(|error| Failure::general(format!("cannot read the YAML: {error}")))
+}
+
+/// The keys of a path such as `spec.hard[requests.cpu]`.
+fn keys(field: &str) -> Vec<&str> {
+    let mut keys = Vec::new();
+    let mut rest = field;
+    while !rest.is_empty() {
+        let (key, behind) = match rest.strip_prefix('[') {
+            Some(inner) => inner.split_once(']').unwrap_or((inner, "")),
+            None => rest.split_at(rest.find(['.', '[']).unwrap_or(rest.len())),
+        };
+        keys.extend(Some(key).filter(|key| !key.is_empty()));
+        rest = behind.strip_prefix('.').unwrap_or(behind);
+    }
+    keys
+}
+
+/// The text of each of so many documents, and the number of its first line; the whole text for each, if they cannot be
+/// told apart.
+fn texts(text: &str, documents: usize) -> Vec<(Rc<str>, usize)> {
+    let mut texts = vec![(String::new(), 1)];
+    for (number, line) in (1..).zip(text.lines()) {
+        if line == "---" || line.starts_with("--- ") {
+            texts.push((String::new(), number + 1));
+        } else if let Some((text, _)) = texts.last_mut() {
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    let is_empty = |text: &str| {
+        let mut lines = text.lines().map(str::trim_start);
+        lines.all(|line| line.is_empty() || line.starts_with('#'))
+    };
+    texts.retain(|(text, _)| !is_empty(text));
+    match texts.len() == documents {
+        true => texts
+            .into_iter()
+            .map(|(text, line)| (text.into(), line))
+            .collect(),
+        false => vec![(text.into(), 1); documents],
+    }
 }
 
 /// The items of a Kubernetes list, or the object itself; nothing for an empty document. API servers write the items of an
@@ -226,6 +309,23 @@ mod tests {
             message.starts_with("cannot read the YAML: ") && !message.contains('\n'),
             "{message}"
         );
+    }
+
+    #[test]
+    fn fields_are_found_by_their_lines() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let text = "# two quotas\n---\nkind: ResourceQuota\nmetadata:\n  name: a\nspec:\n  hard:\n    pods: x\n    \
+                    \"requests.cpu\": 1\n---\nkind: List\nitems:\n- metadata:\n    name: b\n  spec:\n    hard:\n      pods: 1\n\
+                    - metadata:\n    name: c\n  spec:\n    hard:\n      pods: 2\n";
+        fs::write(file.path(), text).unwrap();
+        let documents = load(&[file.path().to_owned()]).unwrap();
+        let lines = documents
+            .iter()
+            .map(|document| document.line_of("spec.hard[pods]"));
+        assert_eq!(lines.collect::<Vec<_>>(), [8, 17, 22]);
+        assert_eq!(documents[0].line_of("spec.hard[requests.cpu]"), 9);
+        assert_eq!(documents[0].line_of("metadata.name"), 5);
+        assert_eq!(documents[0].line_of("spec.scopes"), 6);
     }
 
     #[test]

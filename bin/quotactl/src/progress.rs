@@ -1,18 +1,29 @@
 //! The progress of long operations: on standard error, if that is a terminal.
 
-use std::{fs, io::Read, path::Path};
+use std::{
+    fs,
+    io::Read,
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::output::note;
 
 /// The interval at which a count without a total is drawn, in milliseconds.
 const TICK_MILLISECONDS: u64 = 200;
 
+/// Work that is done before then shows no bar.
+const QUICK: Duration = Duration::from_secs(1);
+
 /// A bar, or a count if the total is unknown.
 pub(crate) struct Progress {
     bar: ProgressBar,
     before: u64,
+    /// Whether the bar is not drawn yet.
+    is_hidden: AtomicBool,
 }
 
 impl Progress {
@@ -22,7 +33,19 @@ impl Progress {
         let template = "{msg} {wide_bar} {human_pos}/{human_len} entries, {per_sec}, {eta} left";
         let bar = bar(what, template);
         bar.set_length(last.saturating_sub(before));
-        Self { bar, before }
+        Self {
+            bar,
+            before,
+            is_hidden: AtomicBool::new(false),
+        }
+    }
+
+    /// A bar over the entries `first..=last`, which is drawn only if that takes longer than a second.
+    pub(crate) fn slowly_over(what: &'static str, first: u64, last: u64) -> Self {
+        let progress = Self::over(what, first, last);
+        progress.bar.set_draw_target(ProgressDrawTarget::hidden());
+        progress.is_hidden.store(true, Ordering::Relaxed);
+        progress
     }
 
     /// A bar over bytes; [`Progress::of`] sets the total.
@@ -31,6 +54,7 @@ impl Progress {
         Self {
             bar: bar(what, template),
             before: 0,
+            is_hidden: AtomicBool::new(false),
         }
     }
 
@@ -50,8 +74,12 @@ impl Progress {
     /// A count of bytes with an unknown total.
     pub(crate) fn counting_bytes(what: &'static str) -> Self {
         let bar = bar(what, "{msg} {spinner} {bytes}, {bytes_per_sec}");
-        bar.enable_steady_tick(std::time::Duration::from_millis(TICK_MILLISECONDS));
-        Self { bar, before: 0 }
+        bar.enable_steady_tick(Duration::from_millis(TICK_MILLISECONDS));
+        Self {
+            bar,
+            before: 0,
+            is_hidden: AtomicBool::new(false),
+        }
     }
 
     /// The same input; bytes that are read from it count as progress.
@@ -67,6 +95,14 @@ impl Progress {
 
     /// Sets the progress: all entries up to this one have been read.
     pub(crate) fn at(&self, sequence: u64) {
+        // Asking the clock for each entry would cost more than the entry.
+        if sequence.is_multiple_of(1024)
+            && self.is_hidden.load(Ordering::Relaxed)
+            && self.bar.elapsed() > QUICK
+        {
+            self.is_hidden.store(false, Ordering::Relaxed);
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
         self.bar.set_position(sequence.saturating_sub(self.before));
     }
 

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use comfy_table::{
     Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Width,
 };
+use quota_semantics::csv;
 use words::{Measure, break_names, longest_part, longest_word, to_cell, width_of};
 
 /// The number of blanks between two columns.
@@ -108,6 +109,18 @@ impl Table {
         }
     }
 
+    /// As [`Table::new`], with titles that are made.
+    pub(crate) fn with_titles(titles: Vec<String>) -> Self {
+        let column = |title: String| Column {
+            numbers: title.starts_with('>'),
+            title: to_cell(title.trim_start_matches('>')).into(),
+        };
+        Self {
+            columns: titles.into_iter().map(column).collect(),
+            rows: Vec::new(),
+        }
+    }
+
     /// A table with columns that the user named.
     pub(crate) fn titled(titles: impl IntoIterator<Item = String>) -> Self {
         let column = |title: String| Column {
@@ -132,6 +145,19 @@ impl Table {
     /// Whether there are no rows.
     pub(crate) fn is_empty(&self) -> bool {
         self.rows.is_empty()
+    }
+
+    /// The table as comma-separated values (RFC 4180).
+    pub(crate) fn to_csv(&self, headers: bool) -> String {
+        let mut text = String::new();
+        if headers {
+            let titles = self.columns.iter().map(|column| column.title.to_string());
+            csv::line(&mut text, titles);
+        }
+        for row in &self.rows {
+            csv::line(&mut text, row.iter().map(|cell| cell.whole.clone()));
+        }
+        text
     }
 
     /// The table as text, a line for each row, without a line end at its end.

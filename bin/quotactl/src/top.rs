@@ -1,13 +1,16 @@
 //! `top`: the fullest namespaces or limits.
 
 use quota_client::http::Address;
-use quota_client::wire::{NamespaceUsage, Page, Usage};
+use quota_client::wire::{NamespaceUsage, Page, Suggestion, Suggestions, Usage};
 
 use super::{
+    age,
     failure::Outcome,
     figures::{fullest, percent},
     output::note,
     session::Session,
+    simulate::days,
+    suggest::full_in,
     table::{Table, Text},
     unit::in_one_unit,
 };
@@ -97,6 +100,10 @@ fn limits(session: &Session, namespace: &str, most: usize) -> Outcome {
         session.note_empty();
     }
     limits.truncate(most);
+    let trends = match session.output.is_structured() || session.output.is_names() {
+        true => Vec::new(),
+        false => trends(session, namespace),
+    };
     session.output.answer(
         &answer.json,
         || {
@@ -114,8 +121,13 @@ fn limits(session: &Session, namespace: &str, most: usize) -> Outcome {
                 ">USED",
                 ">RESERVED",
                 ">HARD",
+                ">FULL IN",
             ]);
             for (quota, limit, used, share) in &limits {
+                let trend = trends
+                    .iter()
+                    .find(|it| it.name == quota.name && it.resource == limit.resource);
+                let left = trend.and_then(|it| it.full_in_seconds).map(full_in);
                 let [hard, used, reserved] = in_one_unit([&limit.hard, used, &limit.reserved]);
                 table.row([
                     quota.name.to_string().into(),
@@ -125,11 +137,25 @@ fn limits(session: &Session, namespace: &str, most: usize) -> Outcome {
                     used,
                     reserved,
                     hard,
+                    left.unwrap_or_default().into(),
                 ]);
             }
             table
         },
     )
+}
+
+/// The trends of the limits of a namespace, over a month or, if that is not kept, a week; none if the daemon cannot tell.
+fn trends(session: &Session, namespace: &str) -> Vec<Suggestion> {
+    let over = |count: u32| {
+        let period = days(count);
+        let address = Address::of(["v1", "suggestions"])
+            .with("from", age::now().minus(period.span()))
+            .with("namespace", namespace);
+        session.client.get::<Suggestions>(&address).ok()
+    };
+    let answer = over(30).or_else(|| over(7));
+    answer.map(|answer| answer.content.items).unwrap_or_default()
 }
 
 /// A share as a bar, which is full for shares above 1.

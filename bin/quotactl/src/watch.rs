@@ -110,6 +110,6 @@ fn print(session: &Session, json: &Value, entry: &Entry) -> Outcome {
         Format::Json => json.to_string(),
         Format::Yaml => return output.value(json),
         Format::Name => entry::name(entry),
-        Format::Table | Format::Wide => EntryColumns::of(entry).line(),
+        Format::Table | Format::Wide | Format::Csv => EntryColumns::of(entry).line(),
     })
 }

@@ -1,7 +1,8 @@
 //! Groups: quotas over many namespaces.
 
 use super::{Address, Call, Client, Error, Items, Method, When};
-use crate::wire::{Group, GroupUsage};
+use crate::wire::{Group, GroupUsage, GroupUsageHistory};
+use quota_semantics::{Period, Timestamp};
 
 impl Client {
     /// A group with its usage and members.
@@ -51,5 +52,22 @@ impl Client {
     /// [`Error::NotFound`] if the group does not exist at that time.
     pub fn group_usage(&self, name: &str, when: When) -> Result<GroupUsage, Error> {
         self.get(&when.of(Address::of(["v1", "groups", name, "usage"])))
+    }
+
+    /// The usage of a group between two times, with the members of each moment: as
+    /// [`usage_history`](Self::usage_history).
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if the group exists neither now nor in this period.
+    pub fn group_usage_history(
+        &self,
+        name: &str,
+        from: Timestamp,
+        to: Option<Timestamp>,
+        step: Option<Period>,
+    ) -> Result<GroupUsageHistory, Error> {
+        let address = Address::of(["v1", "groups", name, "usage", "history"]);
+        let address = address.with("from", from).with_some("to", to);
+        self.get(&address.with_some("step", step))
     }
 }

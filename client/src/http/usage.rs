@@ -3,7 +3,7 @@
 use quota_semantics::{Period, Timestamp};
 
 use super::{Address, Client, Error, Items};
-use crate::wire::{Explanation, NamespaceUsage, Usage, UsageHistory};
+use crate::wire::{Explanation, NamespaceUsage, Report, Usage, UsageHistory};
 
 /// The point in time of a query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,8 +37,8 @@ impl Client {
         self.get(&when.of(Address::in_namespace(namespace, ["usage"])))
     }
 
-    /// The usage between two times, at points that are `step` apart. Default of `to`: now; of `step`: a hundredth of
-    /// the span.
+    /// The usage between two times, in parts of the length `step`. Default of `to`: now; of `step`: a hundredth of the
+    /// span.
     ///
     /// # Errors
     /// As [`usage`](Self::usage).
@@ -52,6 +52,21 @@ impl Client {
         let address = Address::in_namespace(namespace, ["usage", "history"]);
         let address = address.with("from", from).with_some("to", to);
         self.get(&address.with_some("step", step))
+    }
+
+    /// What was consumed between two times. `by` is `namespace`, `group`, `label:KEY`, `kind` or `workload`; default of
+    /// `to`: now.
+    ///
+    /// # Errors
+    /// As [`usage`](Self::usage).
+    pub fn report(
+        &self,
+        from: Timestamp,
+        to: Option<Timestamp>,
+        by: &str,
+    ) -> Result<Report, Error> {
+        let address = Address::of(["v1", "report"]).with("from", from);
+        self.get(&address.with_some("to", to).with("by", by))
     }
 
     /// The namespaces whose names contain `search`, the fullest first.

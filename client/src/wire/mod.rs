@@ -14,6 +14,7 @@ mod problem;
 mod quota;
 mod reason;
 mod reservation;
+mod simulation;
 mod status;
 mod usage;
 
@@ -35,12 +36,19 @@ pub use quota::{Quota, QuotaReservation, QuotaStatus};
 pub use quota_semantics::{
     Actor,
     admission::{CheckedLimit, CheckedQuota, LimitKind},
+    report::{Report, ReportFigures, ReportRow},
 };
 pub use reason::Reason;
 pub use reservation::{Holder, Reservation, ReserveRequest};
+pub use simulation::{
+    Identity, LimitName, RefusingLimit, SimulateRequest, SimulatedLimit, SimulatedObject,
+    SimulatedRefusal, Simulation, Suggestion, Suggestions,
+};
 pub use status::{Caller, ClusterMember, KindWatermark, Source, Status};
 pub use usage::{
-    Fullest, NamespaceUsage, QuotaUsage, ResourceUsage, Total, Usage, UsageHistory, UsagePoint,
+    Amounts, Fullest, GroupUsageHistory, GroupUsagePoint, LimitPoint, NamespaceUsage, QuotaPoint,
+    QuotaUsage, ResourceUsage, Statistics, SumPoint, Total, Usage, UsageHistory, UsagePoint,
+    UsageSummary,
 };
 
 use quota_semantics::Timestamp;

@@ -86,6 +86,8 @@ reasons! {
     Compacted 410 "The entries were compacted away"
     /// Too many entries lie between the nearest snapshot and the requested position.
     TooFarBack 422 "Too many entries would have to be replayed"
+    /// A recorded decision does not follow from the limits of its time, so nothing can be simulated.
+    NotReproducible 409 "A recorded decision cannot be reproduced"
     /// The object was observed or committed: its reservation has ended.
     AlreadyObserved 409 "The object was observed already"
     /// The reservation was released or superseded.
@@ -172,6 +174,7 @@ impl Reason {
                 | Self::AlreadyObserved
                 | Self::AlreadyReleased
                 | Self::Conflict
+                | Self::NotReproducible
                 | Self::PreconditionFailed
         )
     }

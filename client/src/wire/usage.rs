@@ -70,7 +70,7 @@ pub struct ResourceUsage {
     pub guaranteed_to_others: Option<Quantity>,
 }
 
-/// The usage of a namespace at points in time: `GET /v1/namespaces/{namespace}/usage/history`.
+/// The usage of a namespace over a period, in equal parts: `GET /v1/namespaces/{namespace}/usage/history`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(rename = "UsageSeries"))]
@@ -78,11 +78,14 @@ pub struct ResourceUsage {
 pub struct UsageHistory {
     /// The namespace.
     pub namespace: Name,
-    /// The time between two points, as in `30s`.
+    /// The length of a part, as in `30s`.
     #[cfg_attr(feature = "schema", schemars(with = "quota_semantics::Period"))]
     pub step: String,
-    /// The points in time, oldest first.
+    /// The parts, oldest first. The last one ends with the period.
     pub points: Vec<UsagePoint>,
+    /// The whole period: the namespace's sums, then the limits of its quotas.
+    #[serde(default)]
+    pub summary: Vec<UsageSummary>,
     /// The last entry that the response includes.
     pub as_of: AsOf,
     /// Whether a source of events lags.
@@ -90,19 +93,160 @@ pub struct UsageHistory {
     pub lagging: bool,
 }
 
-/// The usage at a point in time.
+/// The usage of a group over a period, in equal parts: `GET /v1/groups/{name}/usage/history`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "GroupUsageSeries"))]
+#[serde(rename_all = "camelCase")]
+pub struct GroupUsageHistory {
+    /// The group.
+    pub group: Name,
+    /// The length of a part, as in `30s`.
+    #[cfg_attr(feature = "schema", schemars(with = "quota_semantics::Period"))]
+    pub step: String,
+    /// The parts, oldest first. The last one ends with the period.
+    pub points: Vec<GroupUsagePoint>,
+    /// The whole period.
+    #[serde(default)]
+    pub summary: Vec<UsageSummary>,
+    /// The last entry that the response includes.
+    pub as_of: AsOf,
+    /// Whether a source of events lags.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub lagging: bool,
+}
+
+/// The usage in a part of a period: from `from` on, up to and without `to`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(inline))]
 pub struct UsagePoint {
-    /// The point in time.
+    /// The first moment.
+    pub from: Timestamp,
+    /// The first moment behind it.
+    pub to: Timestamp,
+    /// The same as `to`: `used`, `reserved` and `hard` are those right before it.
     pub time: Timestamp,
-    /// The sequence of the last entry at that time.
+    /// The last entry before `to`; 0: there is none.
     pub sequence: u64,
-    /// The usage of each resource at that time, independent of quotas.
-    pub resources: Vec<Total>,
-    /// The quotas at that time, with the usage that counted against them.
-    pub quotas: Vec<QuotaUsage>,
+    /// The usage of each resource, independent of quotas.
+    pub resources: Vec<SumPoint>,
+    /// The quotas that existed, with the usage that counted against them.
+    pub quotas: Vec<QuotaPoint>,
+}
+
+/// The usage of a group in a part of a period.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(inline))]
+pub struct GroupUsagePoint {
+    /// The first moment.
+    pub from: Timestamp,
+    /// The first moment behind it.
+    pub to: Timestamp,
+    /// The same as `to`: `used`, `reserved` and `hard` are those right before it.
+    pub time: Timestamp,
+    /// The last entry before `to`; 0: there is none.
+    pub sequence: u64,
+    /// One item per limit that existed.
+    pub resources: Vec<LimitPoint>,
+}
+
+/// The usage of a resource in a part of a period, independent of quotas.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(inline))]
+pub struct SumPoint {
+    /// The resource.
+    pub resource: Name,
+    /// The last amount of observed objects and commits.
+    pub used: Quantity,
+    /// The last amount that pending reservations hold beyond `used`.
+    pub reserved: Quantity,
+    /// Exact statistics.
+    #[serde(flatten)]
+    pub statistics: Statistics,
+}
+
+/// The limits of a quota in a part of a period.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(inline))]
+pub struct QuotaPoint {
+    /// The name of the quota.
+    pub name: Name,
+    /// One item per limit that existed.
+    pub resources: Vec<LimitPoint>,
+}
+
+/// A limit in a part of a period, and the usage that counted against it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(inline))]
+pub struct LimitPoint {
+    /// The resource.
+    pub resource: Name,
+    /// The last value of the limit.
+    pub hard: Quantity,
+    /// The last amount of observed objects and commits.
+    pub used: Quantity,
+    /// The last amount that pending reservations hold beyond `used`.
+    pub reserved: Quantity,
+    /// Exact statistics.
+    #[serde(flatten)]
+    pub statistics: Statistics,
+}
+
+/// What an amount was in a part of a period, as far as there was such a limit. A value counts for as long as it lasted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(inline))]
+pub struct Statistics {
+    /// The least values.
+    pub min: Amounts,
+    /// The largest values.
+    pub max: Amounts,
+    /// The means over time, as decimals.
+    pub mean: Amounts,
+    /// The last values.
+    pub last: Amounts,
+}
+
+/// The amounts of a limit.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Amounts {
+    /// The amount of observed objects and commits.
+    pub used: Quantity,
+    /// The amount that pending reservations hold beyond `used`.
+    pub reserved: Quantity,
+    /// Both together.
+    pub taken: Quantity,
+    /// The limit; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hard: Option<Quantity>,
+}
+
+/// What an amount was in a whole period, as far as there was such a limit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(inline))]
+#[serde(rename_all = "camelCase")]
+pub struct UsageSummary {
+    /// The name of the quota or group; absent: the sum of the namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota: Option<Name>,
+    /// The resource.
+    pub resource: Name,
+    /// Exact statistics.
+    #[serde(flatten)]
+    pub statistics: Statistics,
+    /// The least values that were not exceeded for more than 5 % of the time.
+    pub p95: Amounts,
+    /// The time at which the largest `taken` was first reached.
+    pub peak_time: Timestamp,
+    /// The entry with which it was.
+    pub peak_sequence: u64,
 }
 
 /// A namespace and its fullest limit: `GET /v1/usage`.

@@ -4,6 +4,8 @@
 
 mod actor;
 pub mod admission;
+pub mod candidate;
+pub mod csv;
 pub mod embedded;
 pub mod field;
 pub mod group;
@@ -13,6 +15,7 @@ pub mod object;
 mod period;
 pub mod quantity;
 pub mod quota;
+pub mod report;
 pub mod resource;
 pub mod syntax;
 pub mod time;

@@ -7,8 +7,10 @@
 
 mod drift;
 mod names;
+mod periods;
 mod relists;
 mod remembered;
+mod simulate;
 mod strategy;
 mod versions;
 

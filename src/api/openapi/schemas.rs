@@ -5,9 +5,9 @@
 
 use quota_client::wire::{
     Cluster, CorrectionsAnswer, CorrectionsRequest, DeadLetter, Denial, DriftAnswer, DriftRequest,
-    Entry, EventsAnswer, Explanation, Group, GroupUsage, HealRequest, NamespaceUsage, Object, Page,
-    Problem, Quota, RelistAnswer, RelistRequest, RemoveRequest, ReplicatedLedger, Reservation,
-    Status, TransferRequest, Usage, UsageHistory, Verdict,
+    Entry, EventsAnswer, Explanation, Group, GroupUsage, GroupUsageHistory, HealRequest,
+    NamespaceUsage, Object, Page, Problem, Quota, RelistAnswer, RelistRequest, RemoveRequest,
+    ReplicatedLedger, Report, Reservation, SimulateRequest, Simulation, Status, Suggestions, TransferRequest, Usage, UsageHistory, Verdict,
 };
 use schemars::{Schema, generate::SchemaSettings, transform::RecursiveTransform};
 use serde_json::{Map, Value};
@@ -63,6 +63,7 @@ pub(super) fn schemas() -> Value {
         Explanation,
         Group,
         GroupUsage,
+        GroupUsageHistory,
         NamespaceUsage,
         Object<'_>,
         Page<()>,
@@ -70,8 +71,11 @@ pub(super) fn schemas() -> Value {
         Quota<'_>,
         RelistAnswer,
         ReplicatedLedger,
+        Report,
         Reservation<'_>,
+        Simulation,
         Status,
+        Suggestions,
         Usage,
         UsageHistory,
         Verdict<'_>,
@@ -83,6 +87,7 @@ pub(super) fn schemas() -> Value {
         HealRequest,
         RelistRequest,
         RemoveRequest,
+        SimulateRequest,
         TransferRequest,
     );
     let page = derived.remove("Page").unwrap_or_default();

@@ -10,9 +10,10 @@ import { firstOf } from "./timebar.js";
 
 const POINTS = 200;
 
-/** The figures of one limit, point by point: times in seconds, used, used and reserved, hard. */
+/** The figures of one limit at the end of each part of the period: times in seconds, used, used and reserved, hard; and
+ *  the least and the largest of used and reserved in the part. */
 function series(points, quota, resource) {
-  const rows = [[], [], [], []];
+  const rows = [[], [], [], [], [], []];
   for (const point of points) {
     const figures = quota ? point.quotas.find(({ name }) => name === quota)?.resources : point.resources;
     const figure = figures?.find((figure) => figure.resource === resource);
@@ -21,6 +22,8 @@ function series(points, quota, resource) {
     rows[1].push(used);
     rows[2].push(figure ? used + number(figure.reserved) : null);
     rows[3].push(figure?.hard === undefined ? null : number(figure.hard));
+    rows[4].push(figure ? number(figure.min.taken) : null);
+    rows[5].push(figure ? number(figure.max.taken) : null);
   }
   return rows;
 }
@@ -45,7 +48,8 @@ function options(resource, width, choose) {
   const colour = (name) => style.getPropertyValue(name).trim();
   const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 } };
   const value = (_, value) => value === null ? "–" : show(value, resource);
-  const stepped = uPlot.paths.stepped({ align: 1 });
+  // A point is the end of its part of the period.
+  const stepped = uPlot.paths.stepped({ align: -1 });
   const line = (label, stroke, more) => ({ label, stroke: colour(stroke), width: 1.5, paths: stepped, points: { show: false }, value, ...more });
   return {
     width, height: 220,
@@ -56,7 +60,10 @@ function options(resource, width, choose) {
       line("used", "--used", { fill: colour("--used-fill") }),
       line("used + reserved", "--reserved"),
       line("hard", "--hard", { dash: [6, 4], width: 2 }),
+      line("lowest", "--reserved", { width: 0 }),
+      line("highest", "--reserved", { width: 0 }),
     ],
+    bands: [{ series: [5, 4], fill: colour("--used-fill") }],
     hooks: {
       ready: [(plot) => plot.over.addEventListener("dblclick", () => {
         if (plot.cursor.idx !== null) choose(plot.data[0][plot.cursor.idx]);

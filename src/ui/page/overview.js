@@ -40,7 +40,7 @@ function useTrends(names, until) {
   const { data } = useAnswer(key, 0, work);
   return useMemo(() => {
     const of = {};
-    data?.namespaces.forEach((name, index) => { of[name] = data.points.map(({ shares }) => shares[index]); });
+    data?.namespaces.forEach((name, index) => { of[name] = data.points.map(({ max }) => max[index]); });
     return of;
   }, [data]);
 }

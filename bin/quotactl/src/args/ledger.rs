@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, value_parser};
 use quota_ledger::replay::Until;
 
+use super::Report;
+
 /// Commands for a ledger on disk, without a daemon.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Ledger {
@@ -59,6 +61,20 @@ pub(crate) enum Ledger {
         /// The last entry to fold, by sequence or by time.
         #[arg(long, value_name = "SEQUENCE|TIME", value_parser = until)]
         until: Option<Until>,
+    },
+    /// Report what was consumed in a period, from the entries alone; of all namespaces unless one is given.
+    Report {
+        #[command(flatten)]
+        place: LedgerPath,
+        #[command(flatten)]
+        report: Report,
+    },
+    /// Show what other limits would have refused in the past.
+    Simulate {
+        #[command(flatten)]
+        place: LedgerPath,
+        #[command(flatten)]
+        limits: super::Simulate,
     },
     /// Print entries, one JSON object per line; of all namespaces unless one is given.
     Dump {

@@ -3,7 +3,9 @@
 use clap::{Args, Subcommand};
 use quota_semantics::Period;
 
-use super::{When, at_least_one};
+use quota_core::time::report::By;
+
+use super::{PastPeriod, When, at_least_one};
 
 /// The kinds that can be described.
 #[derive(Debug, Subcommand)]
@@ -54,10 +56,29 @@ pub(crate) struct Explain {
 pub(crate) struct History {
     /// Only this resource, as a quota names it.
     pub(crate) resource: Option<String>,
-    /// The length of the period, which ends now.
-    #[arg(long, value_name = "TIME", default_value = "1h")]
-    pub(crate) since: Period,
+    /// The history of this group, instead of that of a namespace.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) group: Option<String>,
+    /// The period [default: the last hour].
+    #[command(flatten)]
+    pub(crate) period: PastPeriod,
     /// The time between two points [default: a fortieth of the period].
     #[arg(long, value_name = "TIME")]
     pub(crate) step: Option<Period>,
+}
+
+/// What was consumed in a period.
+#[derive(Args, Debug)]
+pub(crate) struct Report {
+    #[command(flatten)]
+    pub(crate) period: PastPeriod,
+    /// The subject of the rows: namespace, group, label:KEY, kind or workload.
+    #[arg(long, value_name = "WHAT", default_value = "namespace")]
+    pub(crate) by: By,
+    /// Only this group, or only namespaces that it counts.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) group: Option<String>,
+    /// Only these resources [default: all].
+    #[arg(long, value_name = "RESOURCE", value_delimiter = ',')]
+    pub(crate) resource: Vec<String>,
 }

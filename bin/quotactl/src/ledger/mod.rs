@@ -8,7 +8,9 @@ mod import;
 mod owner;
 mod repair;
 mod replay;
+mod report;
 mod restore;
+mod simulate;
 mod stat;
 mod verify;
 mod view;
@@ -51,6 +53,10 @@ pub(crate) fn run(command: &Ledger, output: &Output, scope: &Scope) -> Outcome {
         Ledger::Repair { data_dir, from } => repair::run(data_dir, from.as_deref(), output),
         Ledger::Keygen { file, origin } => checkpoints::keygen(file, origin, output),
         Ledger::Replay { place, until } => replay::run(&open(place)?, output, *until),
+        Ledger::Report { place, report } => {
+            report::run(&open(place)?, report, output, scope.filter())
+        }
+        Ledger::Simulate { place, limits } => simulate::run(&open(place)?, output, scope, limits),
         Ledger::Dump { place, from, to } => dump::run(&open(place)?, scope.filter(), *from, *to),
         Ledger::Stat { place } => stat::run(&open(place)?, output),
         Ledger::Export { file, place } => export::run(&open(place)?, file),

@@ -85,7 +85,7 @@ pub(super) fn print(state: &State, output: &Output) -> Outcome {
             .namespaces
             .iter()
             .try_for_each(|usage| output.line(format!("namespace/{}", usage.namespace))),
-        Format::Table | Format::Wide => {
+        Format::Table | Format::Wide | Format::Csv => {
             output.line(format!(
                 "entry {} at {}, digest {}\nobjects: {}, pending reservations: {}, dead letters: {}",
                 view.as_of.sequence,

@@ -14,10 +14,12 @@ pub(crate) enum Format {
     Yaml,
     /// The kind and name of each item.
     Name,
+    /// A table as comma-separated values.
+    Csv,
 }
 
 /// The forms, for help and completion.
-pub(crate) const FORMS: &str = "table|wide|name|json|yaml";
+pub(crate) const FORMS: &str = "table|wide|name|csv|json|yaml";
 
 impl Format {
     /// Parses the value of `-o`.
@@ -28,6 +30,7 @@ impl Format {
             "json" => Self::Json,
             "yaml" => Self::Yaml,
             "name" => Self::Name,
+            "csv" => Self::Csv,
             _ => return Err(format!("not one of {FORMS}")),
         })
     }

@@ -77,7 +77,8 @@ impl Output {
         self.raw(&format!("{text}\n"))
     }
 
-    fn raw(&self, text: &str) -> Outcome {
+    /// Prints text that was made for programs.
+    pub(crate) fn raw(&self, text: &str) -> Outcome {
         let mut stdout = io::stdout().lock();
         written(
             stdout
@@ -106,6 +107,9 @@ impl Output {
     pub(crate) fn table(&self, table: &Table) -> Outcome {
         if table.is_empty() {
             return Ok(());
+        }
+        if matches!(self.format, Format::Csv) {
+            return self.raw(&table.to_csv(self.headers));
         }
         let mut least = self.columns.as_deref().map(RefCell::borrow_mut);
         let text = table.render_in(Style {
@@ -142,7 +146,7 @@ impl Output {
                 .iter()
                 .try_for_each(|name| self.line(one_line(name))),
             Format::Table => self.table(&table(false)),
-            Format::Wide => self.table(&table(true)),
+            Format::Wide | Format::Csv => self.table(&table(true)),
         }
     }
 

@@ -294,7 +294,7 @@ impl<'a> Case<'a> {
     }
 
     /// The amounts of a limit that the request takes beyond those of the pending reservation; no zeros.
-    fn more_of<'l>(&self, limit: &'l Counted<'_>) -> Cow<'l, ResourceList> {
+    pub(super) fn more_of<'l>(&self, limit: &'l Counted<'_>) -> Cow<'l, ResourceList> {
         if let Some(growth) = limit.own_growth() {
             return Cow::Borrowed(growth);
         }

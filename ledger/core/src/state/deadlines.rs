@@ -9,7 +9,7 @@ use quota_semantics::{Name, Timestamp};
 pub(crate) type Limited = (Option<Name>, Name);
 
 /// The ends of all overrides that apply.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Deadlines {
     by_subject: BTreeMap<Limited, Timestamp>,
     by_time: BTreeSet<(Timestamp, Limited)>,

@@ -32,7 +32,7 @@ impl Gone {
 pub(crate) type Uids = Ring<Gone, DELETED_MAX>;
 
 /// In the order of the deletions, and by uid.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Deleted {
     uids: Uids,
     index: HashTable<u32>,

@@ -14,6 +14,8 @@ mod explain;
 mod groups;
 mod image;
 mod label;
+mod levels;
+mod limit_now;
 mod listable;
 mod namespaces;
 mod objects;
@@ -58,6 +60,8 @@ pub use view::{
 };
 
 pub(crate) use counted::Counted;
+pub(crate) use levels::{ClaimPart, ObjectPart, Touched};
+pub(crate) use limit_now::LimitNow;
 pub(crate) use listable::{Listable, RelistTarget, TARGET_OF_GROUPS, target_of_namespace};
 pub(crate) use overlay::Overlay;
 pub(crate) use quota_semantics::{object::REQUESTS_PREFIX as REQUESTS, quota::is_count};
@@ -83,7 +87,7 @@ use reservations::Reservations;
 pub const DEAD_LETTERS_MAX: usize = 10_000;
 
 /// The result of all entries up to a sequence.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct State {
     head: Head,
     namespaces: Namespaces,

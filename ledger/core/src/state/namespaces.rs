@@ -281,7 +281,7 @@ impl Namespace {
 }
 
 /// All namespaces, by place and name.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Namespaces {
     pub(crate) slab: Slab<Namespace, CHUNK>,
     /// Ordered, so that lists over all namespaces can be paged.

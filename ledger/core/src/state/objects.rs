@@ -42,7 +42,7 @@ record!(Object {
 });
 
 /// All objects, by place, uid and name.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Objects {
     pub(crate) slab: Slab<Object, CHUNK>,
     by_uid: HashTable<u32>,

@@ -15,7 +15,7 @@ use quota_semantics::{Name, uid::Uid};
 pub(crate) const RESOURCE: &str = "namespaces";
 
 /// The namespaces by uid, for lists of uids. A uid has one namespace, unless a source sends wrong uids.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct NamespaceUids(BTreeSet<(Uid, u32)>);
 
 impl NamespaceUids {
@@ -76,6 +76,12 @@ impl State {
             let resource = Name::from(RESOURCE);
             self.relists.see(&resource, &namespace.name, Some(source));
         }
+    }
+
+    /// The namespaces that sources have reported, by name.
+    pub fn namespace_records(&self) -> impl Iterator<Item = &NamespaceRecord> {
+        self.observed_namespaces("")
+            .map(|namespace| &*namespace.record)
     }
 
     /// The observed namespace of this name.

@@ -6,7 +6,7 @@ use quota_semantics::Name;
 use crate::{event::Reservation, size};
 
 /// What pending reservations count as against the bounds on their number: long ones count as several.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct PendingCounts {
     pub(super) all: usize,
     /// Of each principal that has any.

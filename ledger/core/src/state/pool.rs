@@ -45,7 +45,7 @@ impl<T: Wire> Wire for Pooled<T> {
 }
 
 /// Distinct values, each kept as long as it is referenced: replicas of one workload have the same footprint.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Pool<T> {
     pub(crate) slab: Slab<Pooled<T>, CHUNK>,
     index: HashTable<u32>,

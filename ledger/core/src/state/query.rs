@@ -27,6 +27,12 @@ impl State {
             .map(|(name, _)| name)
     }
 
+    /// Whether there is a namespace of this name, be it empty.
+    #[must_use]
+    pub fn has_namespace(&self, name: &str) -> bool {
+        self.namespaces.place(name).is_some()
+    }
+
     /// The number of live objects.
     #[must_use]
     pub const fn object_count(&self) -> u32 {

@@ -32,7 +32,7 @@ pub(crate) type Ends = Ring<(u32, Sequence), ENDED_MAX>;
 pub(crate) type Expiry = (Timestamp, u32);
 
 /// All remembered reservations, by place, uid, name and expiration.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Reservations {
     pub(crate) slab: Slab<Tracked, CHUNK>,
     /// Ended reservations in the order of their ends. Used only until a bound on their bytes is recorded: before, their

@@ -258,6 +258,13 @@ impl Quantity {
         Self::from_number(self.number().times(n), self.format, None)
     }
 
+    /// One `n`th of this quantity, rounded to the nearest billionth, halves away from zero, in the same family; zero if
+    /// `n` is.
+    #[must_use]
+    pub fn divided(&self, n: u64) -> Self {
+        Self::from_number(self.number().divided(n), self.format, None)
+    }
+
     /// Rounds away from zero to a scale. False if that changed the number, which also drops a kept spelling.
     pub fn round_up(&mut self, scale: Scale) -> bool {
         match self.number().rounded(scale.nanos()) {

@@ -73,6 +73,22 @@ impl<'a> Number<'a> {
         }
     }
 
+    /// Divided by `n`, rounded to the nearest, halves away from zero. Zero if `n` is.
+    pub(super) fn divided(&self, n: u64) -> Number<'static> {
+        if n == 0 {
+            return Number::Small(0);
+        }
+        if let Self::Small(nanos) = self {
+            let n = i128::from(n);
+            let (quotient, rest) = (nanos / n, nanos % n);
+            let away = i128::from(rest.abs() * 2 >= n) * rest.signum();
+            return Number::Small(quotient + away);
+        }
+        let big = self.to_big();
+        let half = BigInt::from(n / 2) * big.sign().to_i128_sign();
+        Self::fit((big.as_ref() + half) / n)
+    }
+
     /// Rounded away from zero to a multiple of `step`; none if it already is a multiple.
     pub(super) fn rounded(&self, step: i128) -> Option<Number<'static>> {
         if let Self::Small(nanos) = self {

@@ -27,6 +27,19 @@ impl Quantity {
         Exact(self)
     }
 
+    /// The number as a plain decimal, without a suffix: `1.5`.
+    #[must_use]
+    pub fn decimal(&self) -> String {
+        let nanos = self.number().to_big().into_owned();
+        let sign = if self.is_negative() { "-" } else { "" };
+        let digits = format!("{:0>10}", nanos.magnitude().to_string());
+        let (whole, fraction) = digits.split_at(digits.len() - 9);
+        match fraction.trim_end_matches('0') {
+            "" => format!("{sign}{whole}"),
+            fraction => format!("{sign}{whole}.{fraction}"),
+        }
+    }
+
     /// Writes the text of [`Quantity::exact`].
     ///
     /// # Errors

@@ -193,3 +193,28 @@ fn big_whole_numbers_pass_the_integer_check_as_they_do_in_kubernetes() {
         assert_eq!(quantity(text).passes_integer_check(), passes, "{text}");
     }
 }
+
+#[test]
+fn decimals_and_parts_are_rounded_to_a_billionth() {
+    for (text, decimal) in [
+        ("0", "0"),
+        ("1500m", "1.5"),
+        ("-1500m", "-1.5"),
+        ("1n", "0.000000001"),
+        ("1Gi", "1073741824"),
+        ("1e40", "10000000000000000000000000000000000000000"),
+    ] {
+        assert_eq!(quantity(text).decimal(), decimal, "{text}");
+    }
+    for (text, n, decimal) in [
+        ("1", 3, "0.333333333"),
+        ("-2", 3, "-0.666666667"),
+        ("3n", 2, "0.000000002"),
+        ("-3n", 2, "-0.000000002"),
+        ("1e40", 3, "3333333333333333333333333333333.333333333"),
+        ("1", 0, "0"),
+    ] {
+        let text = text.replace("1e40", "10000000000000000000000000000000");
+        assert_eq!(quantity(&text).divided(n).decimal(), decimal, "{text}");
+    }
+}

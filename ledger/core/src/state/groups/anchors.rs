@@ -13,7 +13,7 @@ use quota_semantics::{
 };
 
 /// Groups by a label that their members must have.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Anchors {
     by_label: BTreeMap<(Name, Name), BTreeSet<u32>>,
     /// Groups that require no value of a label, but select by the name of a namespace.

@@ -140,7 +140,7 @@ impl Choosers {
 }
 
 /// All groups, by place, name and parent.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Groups {
     pub(crate) slab: Slab<Group, CHUNK>,
     pub(crate) by_name: BTreeMap<Name, u32>,

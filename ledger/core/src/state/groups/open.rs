@@ -13,7 +13,7 @@ use quota_semantics::{
 
 /// Open groups: their selectors need labels or annotations. Groups that list their namespaces are found by the names
 /// instead.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Open {
     own: BTreeSet<u32>,
     /// By group: its children that are open, or have open descendants.

@@ -1,0 +1,337 @@
+//! Decides a recorded grant again, in another state: under other limits, or to verify that the same decision follows.
+//!
+//! An entry holds what a decision depends on, except for the object itself and the settings of the daemon. So what these
+//! alone would refuse is not refused again: amounts that containers do not specify, resources that nothing limits, and
+//! too many pending reservations.
+
+use std::sync::Arc;
+
+use super::{
+    Basis, FingerprintedRequest, Policy, Refusal, Request, Requester, Unlimited,
+    case::{Case, NameBearer},
+};
+use crate::{
+    event::{Entry, Event, Reservation},
+    state::{Counted, Overlay, State},
+};
+use quota_semantics::{
+    Name, Timestamp,
+    admission::{Denial, Limit, LimitKind},
+    object::{Footprint, GroupResource},
+    quantity::Quantity,
+    quota::spec::Spec,
+    resource::ResourceList,
+    uid::Uid,
+};
+
+/// A request of the past.
+#[derive(Clone, Debug)]
+pub(crate) struct PastRequest {
+    request: FingerprintedRequest,
+    by: Requester,
+    /// The object whose name a new object takes over.
+    bearer: Option<Uid>,
+    /// Whether the capacity of a volume claim may be what the request reported as a fact.
+    may_be_status: bool,
+    /// When it was decided.
+    time: Timestamp,
+}
+
+/// A quota or group that decides about a request, and one amount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Need {
+    /// Which limit it is.
+    pub(crate) limit: LimitOfRequest,
+    /// The resource.
+    pub(crate) resource: Name,
+    /// The amount that counts against the limit once the request is granted.
+    pub(crate) total: Quantity,
+    /// Whether the limit refuses that.
+    pub(crate) is_refused: bool,
+}
+
+/// A limit among those that count one request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LimitOfRequest {
+    pub(crate) kind: LimitKind,
+    pub(crate) name: Name,
+    /// Whether it counts only the namespace of the request.
+    pub(crate) is_own: bool,
+}
+
+impl LimitOfRequest {
+    fn of(limit: &Counted<'_>) -> Self {
+        Self {
+            kind: limit.kind(),
+            name: limit.name().clone(),
+            is_own: limit.shared().is_none(),
+        }
+    }
+}
+
+/// Which limits decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Deciding {
+    /// All.
+    All,
+    /// Only those that count one namespace alone.
+    Own,
+    /// Only groups that count several namespaces together.
+    Shared,
+}
+
+impl Deciding {
+    fn retain(self, limits: &mut Vec<Counted<'_>>) {
+        match self {
+            Self::All => {}
+            Self::Own => limits.retain(|limit| limit.shared().is_none()),
+            Self::Shared => limits.retain(|limit| limit.shared().is_some()),
+        }
+    }
+}
+
+impl PastRequest {
+    /// The request behind an entry that grants or raises a reservation; none: it is another entry. `state` is the one in
+    /// which it was decided; `next`: the entry behind it.
+    pub(crate) fn of(entry: &Entry, next: Option<&Event>, state: &State) -> Option<Self> {
+        let (reservation, footprint, grows) = match &entry.event {
+            Event::ReservationGranted(reservation) => {
+                (&**reservation, &reservation.footprint, false)
+            }
+            Event::ReservationGrown {
+                uid,
+                namespace,
+                footprint,
+                ..
+            } => {
+                let pending = state.pending_of(namespace, uid)?;
+                (&*pending.reservation, footprint, true)
+            }
+            _ => return None,
+        };
+        let observed = state.footprint_in(&reservation.namespace, &reservation.uid);
+        let is_update = grows || reservation.after_version > 0 || observed.is_some();
+        Some(Self {
+            bearer: bearer(reservation, next, state).filter(|_| !grows),
+            may_be_status: is_update && reservation.resource == *"persistentvolumeclaims",
+            by: requester(&entry.actor.principal),
+            time: entry.time,
+            request: request(reservation, footprint).into(),
+        })
+    }
+
+    /// A request that was denied: for these amounts of an object without traits.
+    pub(crate) fn denied(time: Timestamp, request: Request, by: &Name) -> Self {
+        Self {
+            request: request.into(),
+            by: requester(by),
+            bearer: None,
+            may_be_status: false,
+            time,
+        }
+    }
+
+    /// The object: its namespace and uid.
+    pub(crate) fn key(&self) -> (&Name, &Uid) {
+        (&self.request.namespace, &self.request.uid)
+    }
+
+    /// The reservation as the entry leaves it.
+    pub(crate) fn reservation(&self, entry: &Entry, state: &State) -> Option<Arc<Reservation>> {
+        if let Event::ReservationGranted(reservation) = &entry.event {
+            return Some(reservation.clone());
+        }
+        let pending = state.pending_of(&self.request.namespace, &self.request.uid)?;
+        Some(Arc::new(Reservation {
+            footprint: self.request.footprint.clone(),
+            ..(*pending.reservation).clone()
+        }))
+    }
+
+    /// Decides.
+    ///
+    /// # Errors
+    /// As [`super::reserve`].
+    pub(crate) fn decide(&self, state: &State, deciding: Deciding) -> Result<(), Refusal> {
+        let decided = self.decide_as(state, deciding, &self.request);
+        // A status states what is there already: it is not refused. Its entry is that of any other update.
+        if self.may_be_status && decided.is_err() {
+            let status = FingerprintedRequest::from(Request {
+                subresource: "status".into(),
+                ..Request::clone(&self.request)
+            });
+            return self.decide_as(state, deciding, &status);
+        }
+        decided
+    }
+
+    fn decide_as(
+        &self,
+        state: &State,
+        deciding: Deciding,
+        request: &FingerprintedRequest,
+    ) -> Result<(), Refusal> {
+        let case = self.case(state, request);
+        let mut limits = case.limits(state);
+        deciding.retain(&mut limits);
+        case.evaluate(state, &limits, self.time, &neutral())?;
+        Ok(())
+    }
+
+    /// What the request needs of each limit, whether or not it is there: only what grows.
+    pub(crate) fn needs(&self, state: &State, deciding: Deciding) -> Vec<Need> {
+        let case = self.case(state, &self.request);
+        let mut limits = case.limits(state);
+        deciding.retain(&mut limits);
+        let open: Vec<Open<'_, '_>> = limits.iter().map(Open).collect();
+        // Without a limit that is enforced, nothing refuses but negative amounts, which nobody was granted.
+        let charges = case.evaluate_against(&open, &[]).unwrap_or_default();
+        let mut needs = Vec::new();
+        let mut add = |limit: &Counted<'_>, growth: &ResourceList| {
+            for (resource, growth, hard) in growth.common(limit.hard()) {
+                let mut total = limit.counted(resource).unwrap_or_default();
+                total.add_assign(growth);
+                needs.push(Need {
+                    limit: LimitOfRequest::of(limit),
+                    resource: resource.clone(),
+                    is_refused: limit.is_enforced() && total > *hard && !self.may_be_status,
+                    total,
+                });
+            }
+        };
+        for charge in &charges {
+            add(&limits[charge.limit], &charge.delta);
+        }
+        if case.pending.is_some() {
+            // A reservation that moves to other limits takes more of them than its object grows by.
+            for limit in &limits {
+                add(limit, &case.more_of(limit));
+            }
+        }
+        needs
+    }
+
+    fn case<'a>(&'a self, state: &'a State, request: &'a FingerprintedRequest) -> Case<'a> {
+        // What the grant superseded has ended in entries of its own.
+        let case =
+            Case::taking_the_place_of(state, &self.by, request, Vec::new(), Overlay::default());
+        let bearer = self.bearer.as_ref().and_then(|bearer| {
+            let footprint = state.footprint_in(&self.request.namespace, bearer)?;
+            Some(NameBearer {
+                bearer: bearer.clone(),
+                footprint,
+            })
+        });
+        match bearer.filter(|_| case.before.is_none()) {
+            Some(bearer) => case.beside(bearer),
+            None => case,
+        }
+    }
+}
+
+/// The names of the quota or group, if it is known, that refuses.
+pub(crate) fn refused_by(refusal: &Refusal) -> Option<LimitOfRequest> {
+    let of = |kind, name: &Name| {
+        Some(LimitOfRequest {
+            kind,
+            name: name.clone(),
+            is_own: kind == LimitKind::ResourceQuota,
+        })
+    };
+    match refusal {
+        Refusal::Denied(denied) => match &denied.denial {
+            Denial::ExceedsHard { quota, .. }
+            | Denial::MustSpecify { quota, .. }
+            | Denial::StatusUnknown { quota, .. }
+            | Denial::BrokenSelector { quota, .. } => of(LimitKind::ResourceQuota, quota),
+            _ => None,
+        },
+        Refusal::NotReady { group, .. } => of(LimitKind::ClusterResourceQuota, group),
+        Refusal::Moved { limit, kind, .. } => of(*kind, limit),
+        _ => None,
+    }
+}
+
+/// The object that bore the name of a new one when its reservation was granted: the next entry names it.
+fn bearer(reservation: &Reservation, next: Option<&Event>, state: &State) -> Option<Uid> {
+    let Some(Event::NameAwaited {
+        uid,
+        namespace,
+        bearer,
+    }) = next
+    else {
+        return None;
+    };
+    let is_about = *uid == reservation.uid && *namespace == reservation.namespace;
+    // A reservation that waits for an object that is observed only now has not been decided beside it.
+    let exists = state.footprint_in(namespace, bearer).is_some();
+    (is_about && exists).then(|| bearer.clone())
+}
+
+fn request(reservation: &Reservation, footprint: &Footprint) -> Request {
+    let kind = reservation.resource.as_str();
+    let (resource, group) = kind.split_once('.').unwrap_or((kind, ""));
+    Request {
+        uid: reservation.uid.clone(),
+        namespace: reservation.namespace.clone(),
+        resource: GroupResource::new(group, resource),
+        name: reservation.name.clone(),
+        api_version: reservation.api_version.clone(),
+        kind: reservation.kind.clone(),
+        basis: match reservation.after_version {
+            0 => Basis::Create,
+            version => Basis::Update { version },
+        },
+        subresource: Name::default(),
+        footprint: footprint.clone(),
+        before: None,
+        object: None,
+        ttl: None,
+    }
+}
+
+/// Whoever was granted a reservation had the right to it.
+fn requester(principal: &Name) -> Requester {
+    Requester {
+        is_admin: true,
+        ..Requester::holder(principal.clone())
+    }
+}
+
+/// Settings by which nothing is refused that the limits of the ledger allow.
+fn neutral() -> Policy {
+    Policy {
+        search_max: 0,
+        shown_max: 0,
+        limited: Vec::new(),
+        unlimited: Unlimited::Allow,
+        ..Policy::default()
+    }
+}
+
+/// A limit that refuses nothing.
+struct Open<'l, 's>(&'l Counted<'s>);
+
+impl Limit for Open<'_, '_> {
+    fn name(&self) -> &Name {
+        self.0.name()
+    }
+    fn spec(&self) -> &Spec {
+        self.0.spec()
+    }
+    fn hard(&self) -> &ResourceList {
+        self.0.hard()
+    }
+    fn selects(&self, footprint: &Footprint) -> bool {
+        self.0.selects(footprint)
+    }
+    fn is_enforced(&self) -> bool {
+        false
+    }
+    fn counted(&self, name: &str) -> Option<Quantity> {
+        self.0.counted(name)
+    }
+    fn growth<'a>(&'a self, amounts: &'a ResourceList) -> &'a ResourceList {
+        self.0.growth(amounts)
+    }
+}

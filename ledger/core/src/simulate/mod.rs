@@ -1,0 +1,519 @@
+//! Simulation: what other limits would have done to the recorded past.
+//!
+//! Three states go through the entries of a period:
+//!
+//! - The *recorded* one has the limits of the ledger. Each recorded grant is decided again in it, by the functions that
+//!   decide live, and has to be granted: what cannot reproduce the past says nothing about another one.
+//! - *Demand* has the candidate limits, and nothing is refused: how much would have been taken.
+//! - The *counterfactual* one has the candidate limits, too, and every grant is decided again. What concerns an object
+//!   that was refused is left out from there on. Until something is refused, it is the same as demand.
+//!
+//! Objects that no reservation preceded are facts: they count in all three.
+//!
+//! Without groups among the candidates, only the entries of the candidates' namespaces are followed. Groups that count
+//! other namespaces as well keep their recorded limits then, and can refuse nothing that they have granted: less counts
+//! in them than did.
+
+mod candidates;
+mod left_out;
+mod tally;
+
+use std::sync::Arc;
+
+use candidates::Changed;
+pub use candidates::{Candidates, Subject};
+use left_out::{Effect, LeftOut};
+pub use tally::LimitOutcome;
+use tally::{LimitId, Tallies};
+
+use crate::{
+    decide::{Basis, Deciding, GroupBounds, PastRequest, Refusal, Request, refused_by},
+    event::{Actor, Entry, Event, Sequence},
+    state::State,
+};
+use serde::Serialize;
+
+use quota_semantics::{
+    Name, Timestamp, admission::LimitKind, object::Footprint, object::GroupResource,
+    resource::ResourceList, uid::Uid,
+};
+
+/// The most refused requests that an outcome names.
+pub const REFUSALS_MAX: usize = 100;
+
+/// A recorded decision that does not follow from the recorded limits.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("entry {sequence} does not follow from the limits of its time: {reason}")]
+pub struct NotReproducible {
+    /// The entry that records the grant.
+    pub sequence: Sequence,
+    /// Why it would not be granted.
+    pub reason: String,
+}
+
+/// A denial that the daemon remembers.
+#[derive(Clone, Debug)]
+pub struct PastDenial {
+    /// The last entry before the decision.
+    pub sequence: Sequence,
+    /// The time of the decision.
+    pub time: Timestamp,
+    /// The principal that made the request.
+    pub principal: Name,
+    /// The namespace of the request.
+    pub namespace: Name,
+    /// The object of the request.
+    pub uid: Uid,
+    /// Its kind, as in `pods`.
+    pub resource: GroupResource,
+    /// Its name; empty: unknown.
+    pub name: Box<str>,
+    /// The requested amounts.
+    pub requested: ResourceList,
+}
+
+/// A recorded grant that the candidates refuse.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Refused {
+    /// The entry that records the grant.
+    pub sequence: Sequence,
+    /// Its time.
+    pub time: Timestamp,
+    /// The namespace.
+    pub namespace: Name,
+    /// The object.
+    pub object: RefusedObject,
+    /// Whoever asked for it.
+    pub owner: Arc<Actor>,
+    /// The limits that refuse it.
+    pub limits: Vec<Refusing>,
+}
+
+/// The object of a refused grant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RefusedObject {
+    /// Its uid.
+    pub uid: Uid,
+    /// Its kind, as in `pods`.
+    pub resource: Name,
+    /// Its apiVersion, as the holder gave it.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub api_version: Name,
+    /// Its kind, as the holder gave it.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub kind: Name,
+    /// Its name; empty: unknown.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub name: Box<str>,
+    /// The amounts that it asked for.
+    pub requested: ResourceList,
+}
+
+/// A limit that refuses a grant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Refusing {
+    /// Whether it is one of a quota or of a group.
+    pub kind: LimitKind,
+    /// The name of the quota or group.
+    pub name: Name,
+    /// The resource, if one is exceeded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource: Option<Name>,
+}
+
+/// What candidate limits would have done: the answer of `POST /v1/simulate`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Outcome {
+    /// The beginning of the period.
+    pub from: Timestamp,
+    /// Its end.
+    pub to: Timestamp,
+    /// The first entry of the period; one more than the last one, if there is none.
+    pub first_sequence: Sequence,
+    /// The last entry of the period.
+    pub last_sequence: Sequence,
+    /// What was verified.
+    pub identity: Identity,
+    /// Recorded grants that the candidates grant.
+    pub granted: u64,
+    /// Those that they refuse.
+    pub refused: u64,
+    /// Those about objects that would not have existed.
+    pub left_out: u64,
+    /// The candidates, and other limits that refuse something, by namespace, name and resource.
+    pub limits: Vec<LimitOutcome>,
+    /// The first refused ones.
+    pub refusals: Vec<Refused>,
+    /// Remembered denials that the candidates grant.
+    pub denials_granted: u64,
+    /// The time of the oldest denial that is remembered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub denials_since: Option<Timestamp>,
+    /// What a simulation cannot know.
+    pub unknown: [&'static str; 3],
+}
+
+/// The check that recorded decisions follow from the recorded limits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Identity {
+    /// Recorded grants that were decided again and found to be granted.
+    pub decisions: u64,
+}
+
+/// What a simulation cannot know.
+const UNKNOWN: [&str; 3] = [
+    "retries: a refused request may have been made again, and a recorded one may not have been made",
+    "requests that nobody made because the limits were known",
+    "rules about whole objects and settings of the daemon, such as amounts that each container has to specify",
+];
+
+/// A simulation under way. Takes the entries of a period, in order.
+#[derive(Debug)]
+pub struct Simulation {
+    recorded: State,
+    /// None without candidates: then only the recorded decisions are verified.
+    demand: Option<State>,
+    counterfactual: Option<State>,
+    changed: Changed,
+    left_out: LeftOut,
+    tallies: Tallies,
+    denials: std::vec::IntoIter<PastDenial>,
+    /// The last entry: the one behind it tells how it was decided.
+    last: Option<Entry>,
+    outcome: Outcome,
+}
+
+impl Simulation {
+    /// Begins at `from`, in the state of that time. `denials` ascend.
+    ///
+    /// # Errors
+    /// The candidates that cannot be set in that state, by their numbers: quotas first, then groups.
+    pub fn begin(
+        recorded: State,
+        from: Timestamp,
+        candidates: Candidates,
+        denials: Vec<PastDenial>,
+        bounds: &GroupBounds,
+    ) -> Result<Self, Vec<(usize, Refusal)>> {
+        let changed = candidates.changed();
+        let demand = match changed.is_empty() {
+            true => None,
+            false => {
+                let mut demand = recorded.clone();
+                candidates.set(&mut demand, from, bounds)?;
+                Some(demand)
+            }
+        };
+        let mut simulation = Self {
+            recorded,
+            demand,
+            counterfactual: None,
+            changed,
+            left_out: LeftOut::default(),
+            tallies: Tallies::default(),
+            denials: denials.into_iter(),
+            last: None,
+            outcome: Outcome {
+                from,
+                unknown: UNKNOWN,
+                ..Outcome::default()
+            },
+        };
+        let before = simulation.recorded.head().sequence;
+        simulation.outcome.first_sequence = before + 1;
+        simulation.measure_all(from, before);
+        Ok(simulation)
+    }
+
+    /// The last entry that was taken; before the first one, the last entry before the period.
+    #[must_use]
+    pub fn sequence(&self) -> Sequence {
+        let last = self.last.as_ref().map(|entry| entry.sequence);
+        last.unwrap_or(self.recorded.head().sequence)
+    }
+
+    /// Takes the next entry.
+    ///
+    /// # Errors
+    /// [`NotReproducible`]
+    pub fn step(&mut self, entry: Entry) -> Result<(), NotReproducible> {
+        match self.last.take() {
+            Some(last) => self.take(&last, Some(&entry))?,
+            None => self.decide_denials(entry.sequence),
+        }
+        self.last = Some(entry);
+        Ok(())
+    }
+
+    /// Ends the period.
+    ///
+    /// # Errors
+    /// [`NotReproducible`]
+    pub fn finish(mut self, to: Timestamp) -> Result<Outcome, NotReproducible> {
+        if let Some(last) = self.last.take() {
+            self.take(&last, None)?;
+        }
+        self.decide_denials(Sequence::MAX);
+        self.outcome.to = to;
+        self.outcome.last_sequence = self.recorded.head().sequence;
+        self.outcome.limits = self.tallies.finish(to);
+        Ok(self.outcome)
+    }
+
+    fn take(&mut self, entry: &Entry, next: Option<&Entry>) -> Result<(), NotReproducible> {
+        self.end_overrides(entry);
+        let next_event = next.map(|next| &next.event);
+        let namespace = entry.event.namespace();
+        let mut is_refused = false;
+        if let Some(namespace) = namespace
+            && let Some(request) = PastRequest::of(entry, next_event, &self.recorded)
+            && self.is_affected(namespace)
+        {
+            let again = request.decide(&self.recorded, Deciding::All);
+            again.map_err(|refusal| NotReproducible {
+                sequence: entry.sequence,
+                reason: refusal.to_string(),
+            })?;
+            self.outcome.identity.decisions += 1;
+            is_refused = self.decide(entry, &request) == Decision::Refused;
+        }
+        self.recorded.apply(entry);
+        let follows = self.changed.follows(&entry.event);
+        if follows && let Some(demand) = &mut self.demand {
+            let effect = match is_refused {
+                true => Effect::None,
+                false => self
+                    .left_out
+                    .effect(&entry.event, self.counterfactual.as_ref()),
+            };
+            if let Some(state) = &mut self.counterfactual {
+                effect.apply(state, entry);
+            }
+            demand.apply(entry);
+        }
+        if follows {
+            self.measure(entry);
+        }
+        if let Some(next) = next {
+            self.decide_denials(next.sequence);
+        }
+        Ok(())
+    }
+
+    /// Decides a recorded grant under the candidates.
+    fn decide(&mut self, entry: &Entry, request: &PastRequest) -> Decision {
+        let Some(demand) = &self.demand else {
+            self.outcome.granted += 1;
+            return Decision::Granted;
+        };
+        let deciding = self.changed.deciding();
+        let needs = request.needs(demand, deciding);
+        let key = request.key();
+        // Only candidates are measured.
+        let of_candidates = needs.iter().filter(|need| {
+            let is_group = need.limit.kind == LimitKind::ClusterResourceQuota;
+            self.changed
+                .has((!is_group).then_some(key.0), &need.limit.name)
+        });
+        self.tallies.ask(key.0, of_candidates);
+        if self.left_out.has_no(key, &entry.event, &self.recorded) {
+            self.outcome.left_out += 1;
+            return Decision::LeftOut;
+        }
+        let state = self.counterfactual.as_ref().unwrap_or(demand);
+        let Err(refusal) = request.decide(state, deciding) else {
+            self.outcome.granted += 1;
+            self.left_out.grant(key);
+            return Decision::Granted;
+        };
+        let mut refusing = request.needs(state, deciding);
+        refusing.retain(|need| need.is_refused);
+        let mut limits: Vec<_> = refusing
+            .iter()
+            .map(|need| Refusing {
+                kind: need.limit.kind,
+                name: need.limit.name.clone(),
+                resource: Some(need.resource.clone()),
+            })
+            .collect();
+        if limits.is_empty() {
+            let limit = refused_by(&refusal);
+            limits.extend(limit.map(|limit| Refusing {
+                kind: limit.kind,
+                name: limit.name,
+                resource: None,
+            }));
+        }
+        limits.dedup();
+        self.outcome.refused += 1;
+        self.tallies.refuse(key.0, &refusing, entry.time);
+        if self.outcome.refusals.len() < REFUSALS_MAX
+            && let Some(reservation) = request.reservation(entry, &self.recorded)
+        {
+            self.outcome.refusals.push(Refused {
+                sequence: entry.sequence,
+                time: entry.time,
+                namespace: reservation.namespace.clone(),
+                object: RefusedObject {
+                    uid: reservation.uid.clone(),
+                    resource: reservation.resource.clone(),
+                    api_version: reservation.api_version.clone(),
+                    kind: reservation.kind.clone(),
+                    name: reservation.name.clone(),
+                    requested: reservation.footprint.resources.clone(),
+                },
+                owner: entry.actor.clone(),
+                limits,
+            });
+        }
+        let state = self.counterfactual.get_or_insert_with(|| demand.clone());
+        self.left_out.refuse(key, entry, state);
+        Decision::Refused
+    }
+
+    /// Decides the remembered denials before this entry.
+    fn decide_denials(&mut self, before: Sequence) {
+        while let Some(denial) = self.denials.as_slice().first()
+            && denial.sequence < before
+        {
+            let Some(denial) = self.denials.next() else {
+                return;
+            };
+            let state = self.counterfactual.as_ref().or(self.demand.as_ref());
+            let Some(state) = state.filter(|_| self.is_affected(&denial.namespace)) else {
+                continue;
+            };
+            let deciding = self.changed.deciding();
+            let request = denial.into_request();
+            // Shared groups that are not followed have their recorded limits.
+            let is_granted = request.decide(state, deciding).is_ok()
+                && (deciding == Deciding::All
+                    || request.decide(&self.recorded, Deciding::Shared).is_ok());
+            self.outcome.denials_granted += u64::from(is_granted);
+        }
+    }
+
+    /// Whether the candidates may decide about a namespace.
+    fn is_affected(&self, namespace: &Name) -> bool {
+        let groups = &self.changed.groups;
+        let is_in_any = |state: &State| state.is_in_any(namespace, groups);
+        self.demand.is_none()
+            || self.changed.quotas.contains_key(namespace)
+            || !groups.is_empty()
+                && (is_in_any(&self.recorded) || self.demand.as_ref().is_some_and(is_in_any))
+    }
+
+    /// Ends the overrides of candidates whose time is over.
+    fn end_overrides(&mut self, entry: &Entry) {
+        for state in [&mut self.demand, &mut self.counterfactual] {
+            let Some(state) = state else { continue };
+            if state.next_override_end().is_none_or(|end| end > entry.time) {
+                continue;
+            }
+            let over = state.overrides_over(entry.time);
+            let over = over.filter(|(namespace, name)| self.changed.has(namespace.as_ref(), name));
+            let over: Vec<_> = over.cloned().collect();
+            for (namespace, quota) in over {
+                let event = Event::OverrideEnded { namespace, quota };
+                candidates::apply(state, entry.time, event);
+            }
+        }
+    }
+
+    /// Measures what may have changed with an entry.
+    fn measure(&mut self, entry: &Entry) {
+        let Some(demand) = &self.demand else { return };
+        let (time, sequence) = (entry.time, entry.sequence);
+        match &entry.event {
+            Event::GroupSet(_)
+            | Event::GroupDeleted { .. }
+            | Event::ChargingChanged { .. }
+            | Event::WorkloadsCharged { .. } => self.measure_all(time, sequence),
+            Event::OverrideEnded {
+                namespace: None, ..
+            } => self.measure_all(time, sequence),
+            event => {
+                let Some(namespace) = event.namespace() else {
+                    return;
+                };
+                let quotas = self.changed.quotas.get(namespace);
+                for name in quotas.into_iter().flatten() {
+                    let levels = demand.limit_of_quota(namespace, name);
+                    let id = LimitId::quota(namespace.clone(), name.clone());
+                    self.tallies.measure(id, levels, time, sequence);
+                }
+                for name in &self.changed.groups {
+                    match demand.limit_of_group(name) {
+                        Some(levels) => {
+                            let id = LimitId::group(None, name.clone());
+                            self.tallies.measure(id, Some(levels), time, sequence);
+                        }
+                        None => {
+                            let levels = demand.limit_of_each(name, namespace);
+                            let id = LimitId::group(Some(namespace.clone()), name.clone());
+                            self.tallies.measure(id, levels, time, sequence);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn measure_all(&mut self, time: Timestamp, sequence: Sequence) {
+        let Some(demand) = &self.demand else { return };
+        for (namespace, names) in &self.changed.quotas {
+            for name in names {
+                let levels = demand.limit_of_quota(namespace, name);
+                let id = LimitId::quota(namespace.clone(), name.clone());
+                self.tallies.measure(id, levels, time, sequence);
+            }
+        }
+        for name in &self.changed.groups {
+            if let Some(levels) = demand.limit_of_group(name) {
+                let id = LimitId::group(None, name.clone());
+                self.tallies.measure(id, Some(levels), time, sequence);
+                continue;
+            }
+            for namespace in demand.namespaces_of_group(name) {
+                let levels = demand.limit_of_each(name, namespace);
+                let id = LimitId::group(Some(namespace.clone()), name.clone());
+                self.tallies.measure(id, levels, time, sequence);
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Decision {
+    Granted,
+    Refused,
+    LeftOut,
+}
+
+impl PastDenial {
+    fn into_request(self) -> PastRequest {
+        let request = Request {
+            uid: self.uid,
+            namespace: self.namespace,
+            resource: self.resource,
+            name: self.name,
+            api_version: Name::default(),
+            kind: Name::default(),
+            basis: Basis::Create,
+            subresource: Name::default(),
+            footprint: Footprint {
+                resources: self.requested,
+                ..Footprint::default()
+            },
+            before: None,
+            object: None,
+            ttl: None,
+        };
+        PastRequest::denied(self.time, request, &self.principal)
+    }
+}

@@ -1,0 +1,304 @@
+//! What each limit of a simulation is asked for.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::{decide::Need, event::Sequence, state::LimitNow};
+use quota_semantics::{Name, Timestamp, admission::LimitKind, quantity::Quantity};
+
+/// The most different amounts that are kept of one limit, the largest ones.
+const AMOUNTS_MAX: usize = 4096;
+
+/// A limit on one resource, and what it would have done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LimitOutcome {
+    /// Whether it is one of a quota or of a group.
+    pub kind: LimitKind,
+    /// The namespace; none: it is one of a group, for all of its namespaces together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<Name>,
+    /// The name of the quota or group.
+    pub name: Name,
+    /// The resource.
+    pub resource: Name,
+    /// The limit at the end of the period; none: the recorded one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hard: Option<Quantity>,
+    /// Recorded grants that need some of it.
+    pub grants: u64,
+    /// Those that it refuses.
+    pub refused: u64,
+    /// When it refuses the first one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_refused: Option<Timestamp>,
+    /// The most that is used and reserved if nothing is refused.
+    pub peak: Quantity,
+    /// When that was reached first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peak_time: Option<Timestamp>,
+    /// The entry with which it was reached first.
+    pub peak_sequence: Sequence,
+    /// The least limit that refuses no recorded grant.
+    pub least_refusing_none: Quantity,
+    /// A limit that refuses at most one of a hundred recorded grants.
+    #[serde(rename = "leastRefusing1Percent")]
+    pub least_refusing_1_percent: Quantity,
+    /// How long the limit was reached if nothing is refused.
+    pub time_full: String,
+}
+
+/// A quota or group in a namespace, or a group.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct LimitId {
+    namespace: Option<Name>,
+    name: Name,
+    is_group: bool,
+}
+
+impl LimitId {
+    pub(super) fn quota(namespace: Name, name: Name) -> Self {
+        Self {
+            namespace: Some(namespace),
+            name,
+            is_group: false,
+        }
+    }
+
+    pub(super) fn group(namespace: Option<Name>, name: Name) -> Self {
+        Self {
+            namespace,
+            name,
+            is_group: true,
+        }
+    }
+
+    fn of(namespace: &Name, need: &Need) -> Self {
+        let limit = &need.limit;
+        Self {
+            namespace: limit.is_own.then(|| namespace.clone()),
+            name: limit.name.clone(),
+            is_group: limit.kind == LimitKind::ClusterResourceQuota,
+        }
+    }
+}
+
+/// All limits that are measured, or refuse something.
+#[derive(Debug, Default)]
+pub(super) struct Tallies(BTreeMap<LimitId, BTreeMap<Name, Tally>>);
+
+#[derive(Debug, Default)]
+struct Tally {
+    hard: Option<Quantity>,
+    refused: u64,
+    first_refused: Option<Timestamp>,
+    peak: Option<(Quantity, Timestamp, Sequence)>,
+    needs: Needs,
+    full: u64,
+    full_since: Option<Timestamp>,
+}
+
+impl Tallies {
+    /// A recorded grant needs amounts.
+    pub(super) fn ask<'n>(&mut self, namespace: &Name, needs: impl Iterator<Item = &'n Need>) {
+        for need in needs {
+            let tallies = self.0.entry(LimitId::of(namespace, need)).or_default();
+            let tally = tallies.entry(need.resource.clone()).or_default();
+            tally.needs.add(&need.total);
+        }
+    }
+
+    /// A recorded grant is refused.
+    pub(super) fn refuse(&mut self, namespace: &Name, needs: &[Need], time: Timestamp) {
+        for need in needs {
+            let tallies = self.0.entry(LimitId::of(namespace, need)).or_default();
+            let tally = tallies.entry(need.resource.clone()).or_default();
+            tally.refused += 1;
+            tally.first_refused.get_or_insert(time);
+        }
+    }
+
+    /// The levels of a limit from a moment on; none: it does not apply.
+    pub(super) fn measure(
+        &mut self,
+        id: LimitId,
+        levels: Option<LimitNow<'_>>,
+        time: Timestamp,
+        sequence: Sequence,
+    ) {
+        let Some(levels) = levels else {
+            for tally in self
+                .0
+                .get_mut(&id)
+                .into_iter()
+                .flat_map(BTreeMap::values_mut)
+            {
+                tally.end_full(time);
+            }
+            return;
+        };
+        let tallies = self.0.entry(id).or_default();
+        for (resource, hard, taken) in levels.iter() {
+            if !tallies.contains_key(resource) {
+                tallies.insert(resource.clone(), Tally::default());
+            }
+            let Some(tally) = tallies.get_mut(resource) else {
+                continue;
+            };
+            tally.measure(hard, taken, time, sequence);
+        }
+    }
+
+    pub(super) fn finish(self, to: Timestamp) -> Vec<LimitOutcome> {
+        let limits = self.0.into_iter().flat_map(|(id, tallies)| {
+            let tallies = tallies.into_iter();
+            tallies.map(move |(resource, tally)| tally.finish(&id, resource, to))
+        });
+        limits.collect()
+    }
+}
+
+impl Tally {
+    fn measure(&mut self, hard: &Quantity, taken: Quantity, time: Timestamp, sequence: Sequence) {
+        if self.hard.as_ref() != Some(hard) {
+            self.hard = Some(hard.clone());
+        }
+        match taken >= *hard {
+            true => {
+                self.full_since.get_or_insert(time);
+            }
+            false => self.end_full(time),
+        }
+        if self.peak.as_ref().is_none_or(|(peak, ..)| taken > *peak) {
+            self.peak = Some((taken, time, sequence));
+        }
+    }
+
+    fn end_full(&mut self, time: Timestamp) {
+        if let Some(since) = self.full_since.take() {
+            let full = u64::try_from(time.since(since).nanoseconds()).unwrap_or_default();
+            self.full = self.full.saturating_add(full);
+        }
+    }
+
+    fn finish(mut self, id: &LimitId, resource: Name, to: Timestamp) -> LimitOutcome {
+        self.end_full(to);
+        let (peak, peak_time, peak_sequence) = match self.peak {
+            Some((peak, time, sequence)) => (peak, Some(time), sequence),
+            None => Default::default(),
+        };
+        // The families of the limit and of what is needed of it may differ.
+        let format = self.hard.as_ref().map(Quantity::format);
+        let as_written = |amount: Quantity| match format {
+            Some(format) => amount.in_format(format),
+            None => amount,
+        };
+        LimitOutcome {
+            kind: match id.is_group {
+                true => LimitKind::ClusterResourceQuota,
+                false => LimitKind::ResourceQuota,
+            },
+            namespace: id.namespace.clone(),
+            name: id.name.clone(),
+            resource,
+            grants: self.needs.all,
+            refused: self.refused,
+            first_refused: self.first_refused,
+            peak: as_written(peak),
+            peak_time,
+            peak_sequence,
+            least_refusing_none: as_written(self.needs.largest(0)),
+            least_refusing_1_percent: as_written(self.needs.largest(self.needs.all / 100)),
+            time_full: seconds(self.full),
+            hard: self.hard,
+        }
+    }
+}
+
+/// A time in seconds, such as `1.5s`.
+fn seconds(nanoseconds: u64) -> String {
+    const SECOND: u64 = 1_000_000_000;
+    let (whole, fraction) = (nanoseconds / SECOND, nanoseconds % SECOND);
+    let fraction = format!("{fraction:09}");
+    match fraction.trim_end_matches('0') {
+        "" => format!("{whole}s"),
+        fraction => format!("{whole}.{fraction}s"),
+    }
+}
+
+/// What requests need of a limit: how many need each amount.
+#[derive(Debug, Default)]
+struct Needs {
+    all: u64,
+    counts: BTreeMap<Quantity, u64>,
+    /// The largest amount that is not kept.
+    dropped: Option<Quantity>,
+}
+
+impl Needs {
+    fn add(&mut self, amount: &Quantity) {
+        self.all += 1;
+        if self
+            .dropped
+            .as_ref()
+            .is_some_and(|dropped| amount <= dropped)
+        {
+            return;
+        }
+        match self.counts.get_mut(amount) {
+            Some(count) => *count += 1,
+            None => {
+                self.counts.insert(amount.clone(), 1);
+            }
+        }
+        if self.counts.len() > AMOUNTS_MAX {
+            self.dropped = self.counts.pop_first().map(|(amount, _)| amount);
+        }
+    }
+
+    /// The least amount that at most `more` requests exceed; a larger one, if that is not kept.
+    fn largest(&self, more: u64) -> Quantity {
+        let mut above = 0;
+        for (amount, count) in self.counts.iter().rev() {
+            above += count;
+            if above > more {
+                return amount.clone();
+            }
+        }
+        self.dropped.clone().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_limit_is_the_least_amount_that_few_exceed() {
+        let mut needs = Needs::default();
+        assert_eq!(needs.largest(0), Quantity::default());
+        for amount in 1..=200 {
+            needs.add(&Quantity::from_units(amount));
+        }
+        assert_eq!(needs.largest(0), Quantity::from_units(200));
+        assert_eq!(needs.largest(needs.all / 100), Quantity::from_units(198));
+        assert_eq!(needs.largest(199), Quantity::from_units(1));
+        assert_eq!(needs.largest(200), Quantity::default());
+    }
+
+    #[test]
+    fn of_very_many_amounts_the_largest_are_kept() {
+        let mut needs = Needs::default();
+        let most = AMOUNTS_MAX as i64 * 3;
+        for amount in 0..most {
+            needs.add(&Quantity::from_units(amount * 7919 % most));
+        }
+        assert_eq!(needs.counts.len(), AMOUNTS_MAX);
+        assert_eq!(needs.largest(0), Quantity::from_units(most - 1));
+        assert_eq!(needs.largest(99), Quantity::from_units(most - 100));
+        // What is not kept is no more than this.
+        let dropped = needs.dropped.clone().unwrap();
+        assert_eq!(needs.largest(needs.all - 1), dropped);
+    }
+}

@@ -1,0 +1,269 @@
+//! The numbers of namespaces, quotas and groups, and which of them an event may change.
+
+use std::collections::BTreeMap;
+
+use super::{
+    State,
+    chain::Link,
+    namespaces::{Claim, Namespace, QuotaState, growth},
+    query,
+    sums::{Parts, Sums},
+};
+use crate::{
+    event::{Event, NamespaceRecord, Reservation},
+    time::Level,
+};
+use quota_semantics::{
+    Name, object::Footprint, quantity::Quantity, resource::ResourceList, uid::Uid,
+};
+
+/// What an event may change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Touched {
+    /// The namespace whose sums, quotas and groups it may change.
+    pub(crate) namespace: Option<Name>,
+    /// The group that it may change.
+    pub(crate) group: Option<Name>,
+    /// Whether it may change all groups.
+    pub(crate) all_groups: bool,
+    /// Whether it may change all namespaces.
+    pub(crate) all_namespaces: bool,
+}
+
+impl State {
+    /// What an event may change, in the state before it.
+    pub(crate) fn touched(&self, event: &Event) -> Touched {
+        let mut touched = Touched::default();
+        match event {
+            Event::ChargingChanged { .. } | Event::WorkloadsCharged { .. } => {
+                touched.all_groups = true;
+                touched.all_namespaces = true;
+            }
+            Event::GroupSet(group) => {
+                touched.all_groups = true;
+                // Limits of each member.
+                let before = self.group_record(&group.name);
+                let was_each = before.is_some_and(|(it, _)| it.spec.extensions.each);
+                touched.all_namespaces = was_each || group.spec.extensions.each;
+            }
+            Event::GroupDeleted { name } => {
+                touched.all_groups = true;
+                touched.group = Some(name.clone());
+                let before = self.group_record(name);
+                touched.all_namespaces = before.is_some_and(|(it, _)| it.spec.extensions.each);
+            }
+            Event::OverrideEnded {
+                namespace: None,
+                quota,
+            } => {
+                touched.group = Some(quota.clone());
+                let before = self.group_record(quota);
+                touched.all_namespaces = before.is_some_and(|(it, _)| it.spec.extensions.each);
+            }
+            Event::ReservationExtended { .. }
+            | Event::VersionAwaited { .. }
+            | Event::RelistBegan(_)
+            | Event::RelistClosed(_)
+            | Event::RelistEnded(_)
+            | Event::VersionsReset(_) => {}
+            event => touched.namespace = event.namespace().cloned(),
+        }
+        touched
+    }
+
+    /// The groups that count objects of a namespace.
+    pub(crate) fn counting_groups(&self, namespace: &Name) -> impl Iterator<Item = Name> {
+        let chain = self.chain_of(namespace);
+        let names: Vec<Name> = chain
+            .iter()
+            .map(|link| self.groups.get(link.group).record.name.clone())
+            .collect();
+        names.into_iter()
+    }
+
+    /// All namespaces, those with nothing in them included, and all groups, by name.
+    pub(crate) fn all_names(&self) -> (Vec<Name>, Vec<Name>) {
+        let namespaces = self.namespaces.by_name.keys().cloned();
+        let groups = self.groups.by_name.keys().cloned();
+        (namespaces.collect(), groups.collect())
+    }
+
+    /// The sums of a namespace by resource, with the least of the limits that count all of it.
+    pub(crate) fn levels_of_namespace(&self, namespace: &str) -> Vec<(&Name, Level)> {
+        let Some(namespace) = self.namespaces.find(namespace) else {
+            return Vec::new();
+        };
+        let mut hard: BTreeMap<&Name, &Quantity> = BTreeMap::new();
+        for limits in self.whole_limits(namespace) {
+            for (name, limit) in limits.iter() {
+                let least = hard.entry(name).or_insert(limit);
+                *least = (*least).min(limit);
+            }
+        }
+        let Sums { used, reserved, .. } = &*namespace.sums;
+        let mut names: Vec<&Name> = used.names().collect();
+        names.extend(reserved.names().filter(|name| used.get(name).is_none()));
+        let is_counted = |name: &Name| used.get(name).is_some() || reserved.get(name).is_some();
+        let limited = hard.keys().filter(|name| !is_counted(name)).copied();
+        names.extend(limited);
+        names.sort_unstable();
+        let level = |name: &Name| {
+            let amount = |list: &ResourceList| list.get(name).cloned().unwrap_or_default();
+            Level::new(
+                amount(used),
+                amount(reserved),
+                hard.get(name).copied().cloned(),
+            )
+        };
+        names.into_iter().map(|name| (name, level(name))).collect()
+    }
+
+    /// The limits that count all of a namespace: those of its quotas without scopes, and those of groups that limit
+    /// each member, unless a quota takes their place.
+    fn whole_limits<'s>(
+        &'s self,
+        namespace: &'s Namespace,
+    ) -> impl Iterator<Item = &'s ResourceList> {
+        let quotas = namespace.quotas.values();
+        let quotas = quotas.filter(|quota| !quota.is_scoped());
+        let each = namespace.chain.iter().filter_map(|link: &Link| {
+            let group = self.groups.get(link.group);
+            let is_replaced = namespace.quotas.contains_key(&group.record.name);
+            let applies = group.record.spec.extensions.each && link.partial.is_none();
+            (applies && !is_replaced).then(|| group.hard())
+        });
+        quotas.map(QuotaState::hard).chain(each)
+    }
+
+    /// The limits of the quotas of a namespace, by name and resource.
+    pub(crate) fn levels_of_quotas(
+        &self,
+        namespace: &str,
+    ) -> impl Iterator<Item = (&Name, Vec<(&Name, Level)>)> {
+        let namespace = self.namespaces.find(namespace).into_iter();
+        namespace.flat_map(|namespace| {
+            namespace.quotas.iter().map(|(name, quota)| {
+                let sums = namespace.sums_of(quota);
+                let levels = levels(quota.hard(), &sums.used, &sums.reserved, true);
+                (name, levels)
+            })
+        })
+    }
+
+    /// The limits of a group by resource. One that limits each member alone is never full itself.
+    pub(crate) fn levels_of_group(&self, group: &str) -> Vec<(&Name, Level)> {
+        let Some(group) = self.groups.find(group) else {
+            return Vec::new();
+        };
+        let is_whole = !group.record.spec.extensions.each;
+        levels(
+            group.hard(),
+            &group.load.used,
+            &group.load.reserved,
+            is_whole,
+        )
+    }
+}
+
+/// The kind of an object, its name, its footprint, and the amounts for which it counts by itself.
+pub(crate) struct ObjectPart<'s> {
+    pub(crate) resource: &'s Name,
+    pub(crate) name: &'s str,
+    pub(crate) footprint: &'s Footprint,
+}
+
+/// A reservation or a commit, and the amounts for which it counts by itself.
+pub(crate) struct ClaimPart<'s> {
+    pub(crate) reservation: &'s Reservation,
+    pub(crate) is_pending: bool,
+    pub(crate) target: &'s Footprint,
+    pub(crate) amounts: ResourceList,
+}
+
+impl State {
+    /// A namespace as it was observed.
+    pub(crate) fn observed_record(&self, namespace: &str) -> Option<&NamespaceRecord> {
+        self.namespaces.find(namespace)?.record()
+    }
+
+    /// Whether a group counts objects in a namespace.
+    pub(crate) fn is_member(&self, group: &str, namespace: &str) -> bool {
+        let place = self.groups.by_name.get(group);
+        place.is_some_and(|&place| self.groups.members(place).contains_key(namespace))
+    }
+
+    /// The groups that count an object of a namespace with this footprint.
+    pub(crate) fn groups_counting(&self, namespace: &Name, footprint: &Footprint) -> Vec<&Name> {
+        let chain = self.chain_of(namespace);
+        let counting = chain
+            .iter()
+            .filter(|link| self.groups.counts(link, footprint));
+        counting
+            .map(|link| &self.groups.get(link.group).record.name)
+            .collect()
+    }
+
+    /// An object.
+    pub(crate) fn object_part(&self, namespace: &str, uid: &Uid) -> Option<ObjectPart<'_>> {
+        self.find_object(namespace, uid)
+            .map(|place| self.object_part_at(place))
+    }
+
+    /// The objects of a namespace.
+    pub(crate) fn object_parts(&self, namespace: &str) -> impl Iterator<Item = ObjectPart<'_>> {
+        let namespace = self.namespaces.find(namespace).into_iter();
+        namespace
+            .flat_map(|namespace| &namespace.objects)
+            .map(|&place| self.object_part_at(place))
+    }
+
+    fn object_part_at(&self, place: u32) -> ObjectPart<'_> {
+        let object = self.objects.get(place);
+        ObjectPart {
+            resource: self.resources.get(object.resource),
+            name: object.name.as_str(),
+            footprint: self.footprints.get(object.footprint),
+        }
+    }
+
+    /// The pending reservations and the commits of a namespace.
+    pub(crate) fn claim_parts(&self, namespace: &str) -> impl Iterator<Item = ClaimPart<'_>> {
+        let namespace = self.namespaces.find(namespace).into_iter();
+        let places = namespace.flat_map(|it| it.pending.iter().chain(&it.committed));
+        places.filter_map(|&place| {
+            let tracked = self.reservations.get(place);
+            let (claim, target) = tracked.claim()?;
+            let beside = self.beside(tracked).map(|shared| &**shared);
+            let parts = Parts::of(&target.traits, growth(target, beside));
+            Some(ClaimPart {
+                reservation: &tracked.reservation,
+                is_pending: claim == Claim::Pending,
+                target,
+                amounts: parts.direct.into_owned(),
+            })
+        })
+    }
+}
+
+impl ObjectPart<'_> {
+    /// The amounts for which it counts by itself: without those that are set against the charge of a workload.
+    pub(crate) fn amounts(&self) -> ResourceList {
+        Parts::all(self.footprint).direct.into_owned()
+    }
+}
+
+fn levels<'s>(
+    hard: &'s ResourceList,
+    used: &ResourceList,
+    reserved: &ResourceList,
+    is_whole: bool,
+) -> Vec<(&'s Name, Level)> {
+    let level = |(name, hard): (&'s Name, &Quantity)| {
+        let used = query::used(used, name).unwrap_or_default();
+        let reserved = reserved.get(name).cloned().unwrap_or_default();
+        let mut level = Level::new(used, reserved, Some(hard.clone()));
+        level.full *= u64::from(is_whole);
+        (name, level)
+    };
+    hard.iter().map(level).collect()
+}

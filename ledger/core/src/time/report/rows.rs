@@ -1,0 +1,349 @@
+//! The rows of a report, and the namespaces that count in each.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hashbrown::HashMap;
+
+use super::{
+    super::{Changes, Key, Level, Measure, Meter, Moment, Percentile, Period, Subject},
+    By, Namespaces,
+};
+use crate::{event::Entry, state::State};
+use quota_semantics::{Name, resource::ResourceList};
+
+/// What a row is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RowKey {
+    /// A namespace.
+    Namespace(Name),
+    /// A group.
+    Group(Name),
+    /// A value of a label of namespaces; empty: namespaces without it.
+    Label {
+        /// The label.
+        key: Name,
+        /// Its value.
+        value: Name,
+    },
+    /// A kind of objects.
+    Kind(Name),
+    /// A workload.
+    Workload {
+        /// Its namespace.
+        namespace: Name,
+        /// Its kind, as in `deployments.apps`.
+        kind: Name,
+        /// Its name.
+        name: Name,
+    },
+    /// The total.
+    Total,
+}
+
+/// A row at the end of its period.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// What it is about.
+    pub key: RowKey,
+    /// Its numbers, by resource.
+    pub resources: BTreeMap<Name, Cell>,
+}
+
+/// One resource of a row.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    /// What the number was. Amounts count from the beginning of the period on, be it as zero.
+    pub measure: Measure,
+    /// Requests for the resource that were granted.
+    pub grants: u64,
+    /// Requests for the resource that were denied, as far as they are known.
+    pub denials: u64,
+}
+
+/// Rows that are being folded.
+pub(super) struct Rows {
+    period: Period,
+    by_members: bool,
+    label: Option<Name>,
+    wanted: Namespaces,
+    resources: Option<BTreeSet<Name>>,
+    members: HashMap<Name, Member>,
+    rows: BTreeMap<RowKey, Vec<(Name, Open)>>,
+    total: Vec<(Name, Open)>,
+    at: Moment,
+}
+
+/// A namespace.
+#[derive(Default)]
+struct Member {
+    /// Whether it counts, and the row in which it does, if rows are made of namespaces.
+    place: Option<Option<RowKey>>,
+    levels: BTreeMap<Name, Level>,
+}
+
+/// One resource of a row, before the end of the period.
+pub(super) struct Open {
+    level: Level,
+    meter: Meter,
+    pub(super) grants: u64,
+    pub(super) denials: u64,
+}
+
+impl Rows {
+    pub(super) fn new(
+        period: Period,
+        by: &By,
+        wanted: Namespaces,
+        resources: Option<BTreeSet<Name>>,
+    ) -> Self {
+        Self {
+            period,
+            by_members: matches!(by, By::Namespace | By::Label(_)),
+            label: match by {
+                By::Label(key) => Some(key.clone()),
+                _ => None,
+            },
+            wanted,
+            resources,
+            members: HashMap::default(),
+            rows: BTreeMap::new(),
+            total: Vec::new(),
+            at: Moment {
+                time: period.from,
+                sequence: 0,
+            },
+        }
+    }
+
+    /// What follows is caused by this entry.
+    pub(super) fn at(&mut self, entry: &Entry) {
+        self.at = Moment {
+            time: entry.time,
+            sequence: entry.sequence,
+        };
+    }
+
+    /// Decides again for all namespaces where they count.
+    pub(super) fn assign_all(&mut self, state: &State, member_of: Option<&Name>) {
+        let (mut names, _) = state.all_names();
+        names.extend(self.members.keys().cloned());
+        names.sort_unstable();
+        names.dedup();
+        for name in names {
+            self.assign(state, &name, member_of);
+        }
+    }
+
+    /// Decides again where a namespace counts, by its labels and groups.
+    pub(super) fn assign(&mut self, state: &State, name: &Name, member_of: Option<&Name>) {
+        let record = state.observed_record(name);
+        let is_member = member_of.is_none_or(|group| state.is_member(group, name));
+        let place = (is_member && (self.wanted)(name, record)).then(|| {
+            self.by_members.then(|| match &self.label {
+                None => RowKey::Namespace(name.clone()),
+                Some(key) => RowKey::Label {
+                    key: key.clone(),
+                    value: record
+                        .and_then(|record| record.labels.get(key))
+                        .map_or_else(Name::default, |value| Name::from(&**value)),
+                },
+            })
+        });
+        let member = self.members.entry(name.clone()).or_default();
+        if member.place == place {
+            return;
+        }
+        let before = std::mem::replace(&mut member.place, place.clone());
+        let levels = member.levels.clone();
+        for (resource, level) in &levels {
+            self.shift_member(before.as_ref(), resource, Some(level), None);
+            self.shift_member(place.as_ref(), resource, None, Some(level));
+        }
+    }
+
+    fn shift_member(
+        &mut self,
+        place: Option<&Option<RowKey>>,
+        resource: &Name,
+        before: Option<&Level>,
+        after: Option<&Level>,
+    ) {
+        let Some(row) = place else { return };
+        if let Some(row) = row {
+            self.shift(row, resource, before, after);
+        }
+        let (period, at) = (self.period, self.at);
+        let open = cell(&mut self.total, resource, period);
+        open.shift(at, before, after);
+    }
+
+    /// Whether it was decided where a namespace counts.
+    pub(super) fn knows(&self, namespace: &str) -> bool {
+        self.members.contains_key(namespace)
+    }
+
+    /// Whether a namespace counts.
+    pub(super) fn counts(&self, namespace: &str) -> bool {
+        let member = self.members.get(namespace);
+        member.is_some_and(|member| member.place.is_some())
+    }
+
+    fn shows(&self, resource: &Name) -> bool {
+        self.resources
+            .as_ref()
+            .is_none_or(|some| some.contains(resource))
+    }
+
+    /// Replaces a part of a row.
+    pub(super) fn shift(
+        &mut self,
+        key: &RowKey,
+        resource: &Name,
+        before: Option<&Level>,
+        after: Option<&Level>,
+    ) {
+        if !self.shows(resource) {
+            return;
+        }
+        let (period, at) = (self.period, self.at);
+        let open = cell(row(&mut self.rows, key), resource, period);
+        open.shift(at, before, after);
+    }
+
+    /// Counts a request that asked for these resources in the row of its namespace, in the given ones, and in the
+    /// total.
+    pub(super) fn count(
+        &mut self,
+        namespace: &Name,
+        keys: Vec<RowKey>,
+        requested: &ResourceList,
+        counter: fn(&mut Open) -> &mut u64,
+    ) {
+        let Some(Some(place)) = self.members.get(namespace).map(|it| it.place.clone()) else {
+            return;
+        };
+        let asked = requested.iter().filter(|(_, amount)| amount.is_positive());
+        let asked: Vec<Name> = asked
+            .map(|(name, _)| name)
+            .filter(|name| self.shows(name))
+            .cloned()
+            .collect();
+        let period = self.period;
+        for resource in &asked {
+            *counter(cell(&mut self.total, resource, period)) += 1;
+            for key in keys.iter().chain(&place) {
+                let cells = row(&mut self.rows, key);
+                // Groups show what they limit.
+                let is_new = !cells.iter().any(|(name, _)| name == resource);
+                if is_new && matches!(key, RowKey::Group(_)) {
+                    continue;
+                }
+                *counter(cell(cells, resource, period)) += 1;
+            }
+        }
+    }
+
+    pub(super) fn finish(self) -> (Vec<Row>, Row) {
+        let finish = |(key, cells): (RowKey, Vec<(Name, Open)>)| {
+            let close = |(name, open): (Name, Open)| (name, open.finish());
+            Row {
+                key,
+                resources: cells.into_iter().map(close).collect(),
+            }
+        };
+        let rows = self.rows.into_iter().map(finish).collect();
+        (rows, finish((RowKey::Total, self.total)))
+    }
+}
+
+fn row<'r>(
+    rows: &'r mut BTreeMap<RowKey, Vec<(Name, Open)>>,
+    key: &RowKey,
+) -> &'r mut Vec<(Name, Open)> {
+    if !rows.contains_key(key) {
+        rows.insert(key.clone(), Vec::new());
+    }
+    rows.get_mut(key).expect("it was inserted")
+}
+
+fn cell<'c>(cells: &'c mut Vec<(Name, Open)>, resource: &Name, period: Period) -> &'c mut Open {
+    let at = match cells.binary_search_by(|(name, _)| name.cmp(resource)) {
+        Ok(at) => at,
+        Err(at) => {
+            cells.insert(at, (resource.clone(), Open::new(period)));
+            at
+        }
+    };
+    &mut cells[at].1
+}
+
+impl Open {
+    fn new(period: Period) -> Self {
+        let mut meter = Meter::new(period, Percentile::P95);
+        let begin = Moment {
+            time: period.from,
+            sequence: 0,
+        };
+        meter.set(begin, Some(Level::default()));
+        Self {
+            level: Level::default(),
+            meter,
+            grants: 0,
+            denials: 0,
+        }
+    }
+
+    fn shift(&mut self, at: Moment, before: Option<&Level>, after: Option<&Level>) {
+        if let Some(before) = before {
+            self.level.subtract(before);
+        }
+        if let Some(after) = after {
+            self.level.add(after);
+        }
+        self.meter.set(at, Some(self.level.clone()));
+    }
+
+    fn finish(self) -> Cell {
+        Cell {
+            measure: self.meter.finish(),
+            grants: self.grants,
+            denials: self.denials,
+        }
+    }
+}
+
+impl Changes for Rows {
+    fn change(
+        &mut self,
+        _: usize,
+        key: &Key,
+        at: Moment,
+        before: Option<&Level>,
+        after: Option<&Level>,
+    ) {
+        self.at = at;
+        let resource = &key.resource;
+        match &key.subject {
+            Subject::Namespace(name) => {
+                if !self.shows(resource) {
+                    return;
+                }
+                let member = self.members.entry(name.clone()).or_default();
+                match after {
+                    Some(level) => {
+                        member.levels.insert(resource.clone(), level.clone());
+                    }
+                    None => {
+                        member.levels.remove(resource);
+                    }
+                }
+                let place = member.place.clone();
+                self.shift_member(place.as_ref(), resource, before, after);
+            }
+            Subject::Group(name) => {
+                self.shift(&RowKey::Group(name.clone()), resource, before, after);
+            }
+            Subject::Quota { .. } => {}
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! Simulations of random histories.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use quota_core::{
+    decide::{GroupBounds, QuotaChange},
+    event::{Entry, Event},
+    simulate::{Candidates, NotReproducible, Outcome, Simulation, Subject},
+    state::State,
+};
+use quota_histories::{steps::Step, things, world::World};
+use quota_semantics::{
+    Name, quantity::Quantity, quota::spec::Spec, resource::ResourceList, uid::Uid,
+};
+
+use super::{fold, reread, strategy::steps};
+
+/// Simulates the entries behind `state`.
+fn simulate(
+    state: State,
+    entries: &[Entry],
+    candidates: Candidates,
+) -> Result<Outcome, NotReproducible> {
+    let from = state.head().time;
+    let bounds = GroupBounds::default();
+    let mut simulation = Simulation::begin(state, from, candidates, Vec::new(), &bounds).unwrap();
+    for entry in entries {
+        simulation.step(entry.clone())?;
+    }
+    simulation.finish(entries.last().map_or(from, |entry| entry.time))
+}
+
+/// A quota with this limit on everything that histories ask for.
+fn quota(namespace: u8, name: &str, hard: i64) -> QuotaChange {
+    let names = ["requests.cpu", "pods", "count/deployments.apps"];
+    let hard = names.map(|name| (Name::from(name), Quantity::from_units(hard)));
+    QuotaChange {
+        namespace: things::namespace(namespace),
+        name: name.into(),
+        fresh_uid: Uid::from_uuid([200; 16]),
+        spec: Spec {
+            hard: ResourceList::from_iter(hard),
+            ..spec()
+        },
+        metadata: Box::default(),
+        precondition: None,
+    }
+}
+
+fn spec() -> Spec {
+    things::spec(0, 0)
+}
+
+/// The names of all quotas and groups that a history sets.
+fn limits(entries: &[Entry]) -> BTreeSet<Subject> {
+    let limits = entries.iter().filter_map(|entry| match &entry.event {
+        Event::QuotaSet(quota) => Some(Subject {
+            namespace: Some(quota.namespace.clone()),
+            name: quota.name.clone(),
+        }),
+        Event::GroupSet(group) => Some(Subject {
+            namespace: None,
+            name: group.name.clone(),
+        }),
+        _ => None,
+    });
+    limits.collect()
+}
+
+fn parts(entries: &[Entry], cut: f64) -> (State, &[Entry]) {
+    let cut = (entries.len() as f64 * cut) as usize;
+    (fold(&entries[..cut]), &entries[cut..])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_was_granted_is_granted_again(steps in steps(), cut in 0.0..1.0_f64) {
+        let world = World::run(&steps);
+        let (state, entries) = parts(&world.entries, cut);
+        let grants = entries.iter().filter(|entry| matches!(
+            entry.event, Event::ReservationGranted(_) | Event::ReservationGrown { .. }
+        ));
+        let outcome = simulate(state, entries, Candidates::default()).unwrap();
+        prop_assert_eq!(outcome.identity.decisions, grants.count() as u64);
+        prop_assert_eq!(outcome.granted, outcome.identity.decisions);
+    }
+
+    #[test]
+    fn the_recorded_limits_refuse_nothing(steps in steps(), cut in 0.0..1.0_f64) {
+        let world = World::run(&steps);
+        let (state, entries) = parts(&world.entries, cut);
+        // Those that do not change meanwhile.
+        let changed = limits(entries);
+        let mut candidates = Candidates::default();
+        for space in 0..2 {
+            for record in state.quota_records(&things::namespace(space)) {
+                let subject = Subject { namespace: Some(record.namespace.clone()), name: record.name.clone() };
+                let is_deleted = entries.iter().any(|entry| matches!(
+                    &entry.event,
+                    Event::QuotaDeleted { namespace, name } if *namespace == record.namespace && *name == record.name
+                ));
+                if !changed.contains(&subject) && !is_deleted {
+                    candidates.quotas.push(QuotaChange {
+                        namespace: record.namespace.clone(),
+                        name: record.name.clone(),
+                        fresh_uid: record.uid.clone(),
+                        spec: record.spec.clone(),
+                        metadata: record.metadata.clone(),
+                        precondition: None,
+                    });
+                }
+            }
+        }
+        let outcome = simulate(state, entries, candidates).unwrap();
+        prop_assert_eq!(outcome.refused, 0);
+        prop_assert_eq!(outcome.granted, outcome.identity.decisions);
+        for limit in outcome.limits {
+            prop_assert!(limit.least_refusing_none <= limit.hard.clone().unwrap(), "{:?}", limit);
+            prop_assert!(limit.least_refusing_none <= limit.peak, "{:?}", limit);
+            prop_assert!(limit.least_refusing_1_percent <= limit.least_refusing_none, "{:?}", limit);
+        }
+    }
+
+    #[test]
+    fn limits_of_zero_refuse_what_asks_for_something(steps in steps(), cut in 0.0..1.0_f64) {
+        let world = World::run(&steps);
+        let (state, entries) = parts(&world.entries, cut);
+        let quotas = vec![quota(0, "zero", 0), quota(1, "zero", 0)];
+        let candidates = Candidates { quotas, ..Candidates::default() };
+        let outcome = simulate(state, entries, candidates).unwrap();
+        let asks = outcome.limits.iter().any(|limit| limit.grants > 0);
+        prop_assert_eq!(outcome.refused > 0, asks);
+        prop_assert_eq!(outcome.granted + outcome.refused + outcome.left_out, outcome.identity.decisions);
+        for limit in outcome.limits.iter().filter(|limit| limit.grants > 0) {
+            prop_assert!(limit.least_refusing_none.is_positive(), "{:?}", limit);
+        }
+        let named = outcome.refused.min(100);
+        prop_assert_eq!(outcome.refusals.len() as u64, named);
+        prop_assert!(outcome.refusals.iter().all(|refused| !refused.limits.is_empty()));
+    }
+
+    #[test]
+    fn without_limits_nothing_is_refused(steps in steps(), cut in 0.0..1.0_f64, kept in any::<bool>()) {
+        let world = World::run(&steps);
+        let (state, entries) = parts(&world.entries, cut);
+        let mut candidates = Candidates { deleted: limits(&world.entries).into_iter().collect(), ..Candidates::default() };
+        if kept {
+            candidates.deleted.retain(|subject| subject.namespace.is_none());
+            candidates.quotas = limits(&world.entries).into_iter().filter_map(|subject| Some(QuotaChange {
+                namespace: subject.namespace?,
+                name: subject.name,
+                ..quota(0, "", 1_000_000)
+            })).collect();
+        }
+        let outcome = simulate(state, entries, candidates).unwrap();
+        prop_assert_eq!(outcome.refused, 0);
+        prop_assert_eq!(outcome.granted, outcome.identity.decisions);
+    }
+
+    #[test]
+    fn the_least_limit_that_refuses_none_does_so_and_is_the_least(steps in steps(), cut in 0.0..1.0_f64) {
+        let world = World::run(&steps);
+        let (_, entries) = parts(&world.entries, cut);
+        let state = || parts(&world.entries, cut).0;
+        let with = |hard: Quantity| {
+            let mut quota = quota(0, "candidate", 0);
+            quota.spec.hard = [(Name::from("requests.cpu"), hard)].into_iter().collect();
+            Candidates { quotas: vec![quota], ..Candidates::default() }
+        };
+        let outcome = simulate(state(), entries, with(Quantity::from_units(3))).unwrap();
+        let limit = outcome.limits.into_iter().find(|limit| *limit.name == *"candidate").unwrap();
+        let least = simulate(state(), entries, with(limit.least_refusing_none.clone())).unwrap();
+        prop_assert_eq!(least.refused, 0);
+        if limit.grants > 0 {
+            let mut less = limit.least_refusing_none.clone();
+            less.sub_assign(&Quantity::from_units(1));
+            prop_assert!(simulate(state(), entries, with(less)).unwrap().refused > 0);
+        }
+        let few = simulate(state(), entries, with(limit.least_refusing_1_percent)).unwrap();
+        prop_assert!(few.refused <= limit.grants / 100);
+    }
+
+    #[test]
+    fn other_namespaces_do_not_matter(steps in steps(), cut in 0.0..1.0_f64, hard in 0..12_i64) {
+        let world = World::run(&steps);
+        let (state, entries) = parts(&world.entries, cut);
+        let candidates = || Candidates { quotas: vec![quota(0, "quota-0", hard)], ..Candidates::default() };
+        let is_own = |entry: &&Entry| {
+            entry.event.namespace().is_none_or(|namespace| *namespace == things::namespace(0))
+        };
+        let before: Vec<Entry> = world.entries[..world.entries.len() - entries.len()].iter().filter(is_own).cloned().collect();
+        let alone: Vec<Entry> = entries.iter().filter(is_own).cloned().collect();
+        let begin = state.head().time;
+        let mut ends = [
+            simulate(fold(&before), &alone, candidates()),
+            simulate(state, entries, candidates()),
+        ];
+        // How long a limit was reached depends on the end of the period, which is the last entry here.
+        for outcome in ends.iter_mut().flatten() {
+            (outcome.from, outcome.to) = (begin, begin);
+            (outcome.first_sequence, outcome.last_sequence) = (1, 1);
+            for limit in &mut outcome.limits {
+                limit.time_full.clear();
+                // What counts at first has no entry of its own.
+                limit.peak_time = limit.peak_time.filter(|time| *time > begin);
+                limit.peak_sequence = limit.peak_time.map_or(0, |_| limit.peak_sequence);
+            }
+        }
+        let [alone, all] = ends;
+        prop_assert_eq!(alone.unwrap(), all.unwrap());
+    }
+
+    #[test]
+    fn it_is_the_same_from_a_snapshot(steps in steps(), cut in 0.0..1.0_f64, hard in 0..12_i64) {
+        let world = World::run(&steps);
+        let (state, entries) = parts(&world.entries, cut);
+        let candidates = || Candidates { quotas: vec![quota(0, "quota-0", hard)], ..Candidates::default() };
+        let resumed = simulate(reread(&state), entries, candidates());
+        prop_assert_eq!(resumed, simulate(state, entries, candidates()));
+    }
+}
+
+/// Two of three pods fit; the third one, and all that follows about it, is left out.
+#[test]
+fn what_is_refused_takes_no_room_later() {
+    let mut world = World::default();
+    let reserve = |uid: u8| Step::Reserve {
+        namespace: 0,
+        uid,
+        name: None,
+        amount: 2,
+        pod: true,
+        replica: false,
+        ttl: 60,
+    };
+    let observe = |uid: u8| Step::Observe {
+        namespace: 0,
+        uid,
+        version: 1,
+        amount: 2,
+        pod: true,
+        replica: false,
+        terminating: false,
+        lapse: None,
+    };
+    for uid in 0..3 {
+        assert!(world.step(&reserve(uid)));
+        world.step(&observe(uid));
+    }
+    world.step(&Step::Delete {
+        namespace: 0,
+        uid: 0,
+    });
+    assert!(world.step(&reserve(3)));
+    let mut four = quota(0, "small", 9);
+    four.spec
+        .hard
+        .insert("requests.cpu".into(), Quantity::from_units(4));
+    let candidates = Candidates {
+        quotas: vec![four],
+        ..Candidates::default()
+    };
+    let outcome = simulate(State::default(), &world.entries, candidates).unwrap();
+    assert_eq!((outcome.granted, outcome.refused), (3, 1));
+    assert_eq!(outcome.refusals[0].object.uid, things::uid(2));
+    let cpu = outcome
+        .limits
+        .iter()
+        .find(|limit| *limit.resource == *"requests.cpu")
+        .unwrap();
+    assert_eq!(cpu.peak, Quantity::from_units(6));
+    assert_eq!(cpu.least_refusing_none, Quantity::from_units(6));
+    assert_eq!((cpu.grants, cpu.refused), (4, 1));
+}
+
+/// A decision that does not follow from the recorded limits is named.
+#[test]
+fn a_past_that_cannot_be_reproduced_is_not_simulated() {
+    let mut world = World::default();
+    world.step(&Step::SetQuota {
+        namespace: 0,
+        quota: 0,
+        hard: 5,
+        scope: 0,
+    });
+    world.step(&Step::Reserve {
+        namespace: 0,
+        uid: 1,
+        name: None,
+        amount: 4,
+        pod: false,
+        replica: false,
+        ttl: 60,
+    });
+    let mut forged = world.entries.clone();
+    let grant = forged.last_mut().unwrap();
+    let Event::ReservationGranted(reservation) = &mut grant.event else {
+        panic!("{grant:?}");
+    };
+    let amounts = &mut std::sync::Arc::make_mut(reservation).footprint.resources;
+    amounts.insert("requests.cpu".into(), Quantity::from_units(6));
+    let sequence = grant.sequence;
+    let failed = simulate(State::default(), &forged, Candidates::default()).unwrap_err();
+    assert_eq!(failed.sequence, sequence);
+    assert!(failed.reason.contains("exceeded quota"), "{failed}");
+}

@@ -1,0 +1,187 @@
+//! Limits that fit what was taken in a period.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use axum::{extract::State, response::Response};
+use quota_client::wire::{Denial, LimitKind};
+use quota_core::{
+    state,
+    suggest::{Denials, LimitOf, Suggesting, Suggestion, Wish},
+    time::{Names, Period, report::Entries},
+};
+use quota_semantics::{Name, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    App, Caller, answer,
+    page::Params,
+    problem::{FieldProblem, Problem, Reason},
+};
+use crate::{
+    clock,
+    denials::Query,
+    history,
+    label_selector::LabelSelector,
+    large::{Permit, Turn},
+};
+
+/// The largest headroom, in percent.
+const HEADROOM_MAX: u32 = 1000;
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct SuggestQuery {
+    from: Timestamp,
+    to: Option<Timestamp>,
+    percentile: Option<f64>,
+    headroom: Option<u32>,
+    namespace: Option<Name>,
+    label_selector: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Answer {
+    from: Timestamp,
+    to: Timestamp,
+    items: Vec<Suggestion>,
+}
+
+/// `GET /v1/suggestions`
+pub(super) async fn suggest(
+    State(app): State<App>,
+    Caller(actor): Caller,
+    Params(query): Params<SuggestQuery>,
+) -> Result<Response, Problem> {
+    let (period, wish) = (query.period()?, query.wish()?);
+    let namespace = query.namespace.clone().filter(|name| !name.is_empty());
+    let labelled = match &query.label_selector {
+        Some(text) => {
+            let selector = LabelSelector::parse(text);
+            let selector =
+                selector.map_err(|why| FieldProblem::invalid("labelSelector", text, &why))?;
+            Some(app.ledger.read(|state| labelled(state, &selector)).await?)
+        }
+        None => None,
+    };
+    let groups =
+        (namespace.is_none() && labelled.is_none()).then(|| -> Names { Box::new(|_| true) });
+    let denials = denials(&app, namespace.as_ref(), period).await;
+    let begin = move |state: &state::State| {
+        let namespaces: Names = Box::new(move |name| {
+            namespace.as_ref().is_none_or(|only| **only == *name)
+                && labelled.as_ref().is_none_or(|names| names.contains(name))
+        });
+        Suggesting::begin(state, period, wish, namespaces, groups)
+    };
+    let make = move |suggesting: Suggesting, state: &state::State, _: Entries, turn: &Turn| {
+        let Period { from, to } = period;
+        let items = suggesting.finish(state, &denials);
+        answer::large(turn, &Answer { from, to, items })
+    };
+    let permit = Permit::of_past(&actor.principal);
+    let answered = app.past.period(&permit, period, begin, make).await;
+    answered.map_err(|error| match error {
+        history::Error::TooFar { limit, .. } => {
+            let detail = format!(
+                "more than {limit} entries would have to be replayed (limits.replay_entries): \
+                 a shorter period has fewer"
+            );
+            Problem::new(Reason::TooFarBack, detail)
+        }
+        other => other.into(),
+    })
+}
+
+impl SuggestQuery {
+    fn period(&self) -> Result<Period, Problem> {
+        let now = clock::now();
+        let to = self.to.map_or(now, |to| to.min(now));
+        match self.from <= to {
+            true => Ok(Period {
+                from: self.from,
+                to,
+            }),
+            false => {
+                let detail = "from is behind to, or in the future";
+                Err(Problem::new(Reason::Malformed, detail))
+            }
+        }
+    }
+
+    fn wish(&self) -> Result<Wish, Problem> {
+        let percentile = self.percentile.unwrap_or(100.0);
+        if !(0.0..=100.0).contains(&percentile) {
+            let why = "it must be from 0 to 100";
+            return Err(FieldProblem::invalid("percentile", &percentile.to_string(), why).into());
+        }
+        let headroom = self.headroom.unwrap_or(20);
+        if headroom > HEADROOM_MAX {
+            let why = format!("it must be at most {HEADROOM_MAX}");
+            return Err(FieldProblem::invalid("headroom", &headroom.to_string(), &why).into());
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "it is from 0 to 10,000"
+        )]
+        let percentile = (percentile * 100.0).round() as u16;
+        Ok(Wish {
+            percentile,
+            headroom,
+        })
+    }
+}
+
+/// The namespaces whose labels match.
+fn labelled(state: &state::State, selector: &LabelSelector) -> BTreeSet<Name> {
+    let records = state.namespace_records();
+    let matches = records.filter(|record| {
+        let labels = record.labels.iter();
+        let labels: BTreeMap<String, String> = labels
+            .map(|(key, value)| (key.to_string(), value.to_string()))
+            .collect();
+        selector.matches(&labels)
+    });
+    matches.map(|record| record.name.clone()).collect()
+}
+
+/// How many remembered denials of the period each limit has caused.
+async fn denials(app: &App, namespace: Option<&Name>, period: Period) -> Denials {
+    let mut counts = Denials::new();
+    let Some(denials) = app.ledger.denials() else {
+        return counts;
+    };
+    let query = Query {
+        namespace: namespace.cloned(),
+        before: None,
+        limit: usize::MAX,
+    };
+    let kept = denials.list(query).await;
+    let of_period = kept
+        .iter()
+        .filter(|denial| period.from <= denial.time && denial.time < period.to);
+    for denial in of_period {
+        let Ok(denial) = serde_json::from_str::<Denial>(denial.json.get()) else {
+            continue;
+        };
+        for quota in &denial.quotas {
+            let is_quota = quota.kind == LimitKind::ResourceQuota;
+            for limit in &quota.resources {
+                let mut total = limit.used.clone();
+                total.add_assign(&limit.reserved);
+                total.add_assign(&limit.requested);
+                if let Some(aside) = &limit.guaranteed_to_others {
+                    total.add_assign(aside);
+                }
+                if total > limit.hard {
+                    let of = LimitOf {
+                        namespace: is_quota.then(|| denial.namespace.clone()),
+                        name: quota.name.clone(),
+                    };
+                    *counts.entry((of, limit.resource.clone())).or_default() += 1;
+                }
+            }
+        }
+    }
+    counts
+}

@@ -73,7 +73,9 @@ fn built_by_go(file: &Path, directory: &Path) -> PathBuf {
         .env("GOPATH", directory.join("go"))
         .env("GOTOOLCHAIN", "local")
         .output()
-        .unwrap_or_else(|error| panic!("{}/go: {error}", installed.display()));
+        .unwrap_or_else(|error| {
+            panic!("{}/go: {error}; tests/run installs it", installed.display())
+        });
     assert!(built.status.success(), "{built:?}");
     program
 }

@@ -366,7 +366,7 @@ mod tests {
                     sequence,
                     time: Timestamp::from_nanoseconds(sequence as i64),
                     actor: actor.clone(),
-                    event: Event::ChargingChanged {
+                    event: Event::WorkloadsCharged {
                         kinds: vec![Name::from("deployments.apps")],
                     },
                 })

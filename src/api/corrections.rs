@@ -207,7 +207,6 @@ fn put_right<'r>(
                 }
                 Repaired::Right => (CorrectionOutcome::Right, None),
                 Repaired::Changed => (CorrectionOutcome::Conflict, None),
-                Repaired::Early => (CorrectionOutcome::Awaited, None),
             },
         );
         if bytes >= size::AT_ONCE {

@@ -77,7 +77,6 @@ fn compare_all(app: &App, text: &JsonText, turn: &Turn) -> Result<Vec<ComparedOb
 struct Found {
     difference: Difference,
     recorded: Option<ObjectView>,
-    awaited_since: Option<Timestamp>,
     quota: Option<(Arc<QuotaRecord>, Sequence)>,
 }
 
@@ -85,7 +84,6 @@ fn find(state: &LedgerState, listed: &Result<Option<Listed>, String>, now: Times
     let nothing = |difference| Found {
         difference,
         recorded: None,
-        awaited_since: None,
         quota: None,
     };
     let listed = match listed {
@@ -108,9 +106,6 @@ fn find(state: &LedgerState, listed: &Result<Option<Listed>, String>, now: Times
     let current = current.map(|(record, entry)| (record.clone(), entry));
     Found {
         difference,
-        awaited_since: recorded
-            .as_ref()
-            .and_then(|recorded| state.committed_lately(recorded, now)),
         recorded,
         quota: current.filter(|_| quota.is_some()),
     }
@@ -132,7 +127,7 @@ fn compared_of<'a>(listed: &'a Result<Option<Listed>, String>, found: &'a Found)
     Compared {
         difference: found.difference,
         object: listed.map(|listed| as_listed(&listed.object)),
-        known: recorded.map(|recorded| object_response(recorded, found.awaited_since)),
+        known: recorded.map(object_response),
         quota: listed.and_then(limits),
         reason,
     }

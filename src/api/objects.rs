@@ -8,7 +8,6 @@ use quota_core::{
     event::Observed,
     state::{Head, ObjectKey, ObjectView, State as LedgerState},
 };
-use quota_semantics::Timestamp;
 use serde::{Deserialize, de::DeserializeOwned};
 
 use super::{
@@ -17,7 +16,6 @@ use super::{
     problem::Problem,
 };
 use crate::{
-    clock::now,
     large::{Permit, Turn},
 };
 
@@ -42,8 +40,8 @@ impl ObjectsQuery {
     }
 }
 
-/// An object of the ledger, and since when the ledger waits for a source to report it.
-pub(super) fn object_response(view: &ObjectView, awaited_since: Option<Timestamp>) -> Object<'_> {
+/// An object of the ledger.
+pub(super) fn object_response(view: &ObjectView) -> Object<'_> {
     Object {
         uid: Cow::Borrowed(&view.uid),
         namespace: Cow::Borrowed(&view.namespace),
@@ -53,7 +51,6 @@ pub(super) fn object_response(view: &ObjectView, awaited_since: Option<Timestamp
         usage: Cow::Borrowed(&view.footprint.resources),
         sequence: Some(view.entry),
         counts_until: view.lapse,
-        awaited_since,
     }
 }
 
@@ -68,7 +65,6 @@ pub(super) fn listed(object: &Observed) -> Object<'_> {
         usage: Cow::Borrowed(&object.footprint.resources),
         sequence: None,
         counts_until: object.lapse,
-        awaited_since: None,
     }
 }
 
@@ -76,26 +72,20 @@ fn version(version: u64) -> Option<String> {
     (version > 0).then(|| version.to_string())
 }
 
-/// An object, and since when the ledger waits for a source to report it.
-type Found = (ObjectView, Option<Timestamp>);
-
-fn found(state: &LedgerState, views: Vec<ObjectView>, now: Timestamp) -> Vec<Found> {
-    let find = |view: ObjectView| {
-        let awaited_since = state.committed_lately(&view, now);
-        (view, awaited_since)
-    };
-    views.into_iter().map(find).collect()
-}
-
 /// The number of amounts of these objects, plus one for each object.
-fn amounts(objects: &[Found]) -> usize {
-    let of = |(view, _): &Found| 1 + view.footprint.resources.len();
+fn amounts(objects: &[ObjectView]) -> usize {
+    let of = |view: &ObjectView| 1 + view.footprint.resources.len();
     objects.iter().map(of).sum()
 }
 
-fn page(turn: &Turn, app: &App, objects: &[Found], next: Option<String>, as_of: Head) -> Response {
-    let items = objects.iter();
-    let items = items.map(|(view, awaited)| object_response(view, *awaited));
+fn page(
+    turn: &Turn,
+    app: &App,
+    objects: &[ObjectView],
+    next: Option<String>,
+    as_of: Head,
+) -> Response {
+    let items = objects.iter().map(object_response);
     answer::large(turn, &app.page_of(items.collect(), next, as_of))
 }
 
@@ -120,10 +110,8 @@ pub(super) async fn list(
         let keep = |resource: &str, _: &_| wanted.is_none_or(|wanted| wanted == resource);
         view.page(after.as_ref(), limit + 1, keep, || turn.pause())
     };
-    let objects = permit.make(count, look).await;
-    let objects = app.ledger.read(|state| found(state, objects, now()));
-    let mut objects = objects.await?;
-    let next = page::cut(&mut objects, limit, |(view, _)| {
+    let mut objects = permit.make(count, look).await;
+    let next = page::cut(&mut objects, limit, |view| {
         token(&(&view.resource, &view.name, &view.uid))
     })?;
     let amounts = amounts(&objects);
@@ -151,10 +139,9 @@ pub(super) async fn list_all(
             break;
         };
         let room = limit - objects.len();
-        let (found, then) = app.ledger.peek(|state| {
-            let (views, then) = state.objects_from(from, PLACES, room, keep);
-            (found(state, views, now()), then)
-        });
+        let (found, then) = app
+            .ledger
+            .peek(|state| state.objects_from(from, PLACES, room, keep));
         objects.extend(found);
         next = then;
     }

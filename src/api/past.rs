@@ -29,7 +29,7 @@ impl When {
             (Some(at), None) if at > clock::now() => {
                 Err(Problem::new(Reason::Malformed, "at is in the future"))
             }
-            // Entries written by older versions have nanoseconds, which responses do not show.
+            // The first entries of a leader have nanoseconds, which responses do not show.
             (Some(at), None) => Ok(Some(Until::Time(at.plus(Span::from_nanoseconds(999))))),
             (Some(_), Some(_)) => {
                 let detail = "at and sequence exclude each other";

@@ -12,7 +12,6 @@ use quota_semantics::{Name, uid::Uid};
 
 use super::retry::until_decided;
 use crate::{
-    clock::now,
     log_limiter::LogLimiter,
     metrics::{self, Correction, CorrectionCause, Relisted},
     writer::{Ledger, Unavailable},
@@ -81,14 +80,14 @@ pub async fn finish(ledger: &Ledger) -> Result<(), Unavailable> {
 async fn sweep(ledger: &Ledger, relist: &RelistView) -> Result<(), Unavailable> {
     let mut next = Some(0);
     while let Some(from) = next {
-        let (uids, then) = ledger.peek(|state| state.unlisted(&relist.scope, from, PLACES, now()));
+        let (uids, then) = ledger.peek(|state| state.unlisted(&relist.scope, from, PLACES));
         next = then;
         for uids in uids.chunks(ENDED) {
             // Ended objects are skipped: the same call again ends the remaining ones.
             while end(ledger, relist, uids.to_vec()).await? {}
         }
     }
-    let over = decide_on(ledger, relist, |state, relist, _| {
+    let over = decide_on(ledger, relist, |state, relist| {
         let end = decide::end_relist(state, &relist.scope, relist.began);
         end.into_iter().collect()
     });
@@ -101,8 +100,8 @@ async fn end(
     relist: &RelistView,
     uids: Vec<(Name, Uid)>,
 ) -> Result<bool, Unavailable> {
-    let ended = decide_on(ledger, relist, move |state, relist, now| {
-        let events = decide::end_unlisted(state, &relist.scope, relist.began, &uids, now);
+    let ended = decide_on(ledger, relist, move |state, relist| {
+        let events = decide::end_unlisted(state, &relist.scope, relist.began, &uids);
         size::at_once(events, ENDED).0
     });
     Ok(ended.await? > 0)
@@ -112,17 +111,14 @@ async fn end(
 async fn decide_on(
     ledger: &Ledger,
     relist: &RelistView,
-    decision: impl Fn(&quota_core::state::State, &RelistView, quota_semantics::Timestamp) -> Vec<Event>
-    + Clone
-    + Send
-    + 'static,
+    decision: impl Fn(&quota_core::state::State, &RelistView) -> Vec<Event> + Clone + Send + 'static,
 ) -> Result<usize, Unavailable> {
     let actor = Actor::named(&relist.scope.source);
     let events = until_decided(|| {
         let (actor, relist, decision) = (actor.clone(), relist.clone(), decision.clone());
         ledger.decide(move |context| {
             let transaction = &mut context.transaction;
-            let events = decision(transaction.state(), &relist, transaction.now());
+            let events = decision(transaction.state(), &relist);
             transaction.record(&actor, events.clone());
             events
         })

@@ -244,10 +244,7 @@ fn place(event: &Event) -> Option<&Name> {
 
 /// Whether an event may change figures of all namespaces.
 const fn changes_everything(event: &Event) -> bool {
-    matches!(
-        event,
-        Event::ChargingChanged { .. } | Event::WorkloadsCharged { .. }
-    )
+    matches!(event, Event::WorkloadsCharged { .. })
 }
 
 /// Whether an event may change any group, regardless of its members: it changes a group itself, or which namespaces

@@ -101,21 +101,9 @@ class Ledger:
         if pending := self.pending.get(key(event)):
             pending["expiration"] = event["expiration"]
 
-    def on_ObjectCommitted(self, event):
-        pending = self.pending.pop(key(event), None)
-        if pending is None:
-            return
-        footprint = {"resources": event["resources"], "traits": pending["footprint"]["traits"]}
-        if record := self.objects.get(key(event)):
-            record["footprint"] = footprint
-        else:
-            kept = {name: pending[name] for name in ("uid", "namespace", "resource", "name")}
-            self.committed.pop(key(event), None)
-            self.objects[key(event)] = {**kept, "version": 0, "footprint": footprint, "lapse": None}
-
     def on_ReservationCommitted(self, event):
         if pending := self.pending.pop(key(event), None):
-            footprint = {"resources": event["resources"], "traits": pending["footprint"]["traits"]}
+            footprint = {**pending["footprint"], "resources": event["resources"]}
             self.committed[key(event)] = {**pending, "footprint": footprint}
             self.commit_bearers[key(event)] = self.bearers.pop(key(event), None)
 
@@ -150,15 +138,14 @@ class Ledger:
     on_ObjectEnded = on_ObjectDeleted
     on_ObjectReplaced = on_ObjectObserved
 
-    def on_ChargingChanged(self, event):
+    def on_WorkloadsCharged(self, event):
         for record in self.objects.values():
-            traits = plain(record["footprint"]["traits"])
+            traits = record["footprint"]["traits"]
             if traits["one"] == "Template" and record["resource"] not in event["kinds"]:
                 kept = {name: amount for name, amount in record["footprint"]["resources"].items()
                         if name not in traits["replica"]}
-                record["footprint"] = {"resources": kept, "traits": {"tag": 0, "one": "Plain"}}
-
-    on_WorkloadsCharged = on_ChargingChanged
+                plain = {"resources": kept, "traits": {"tag": 0, "one": "Plain"}}
+                record["footprint"] = {**record["footprint"], **plain}
 
     def on_NamespaceObserved(self, namespace):
         self.observed_namespaces[namespace["name"]] = namespace
@@ -275,7 +262,7 @@ def total(resource, parts):
 
 def manner(footprint, resource):
     """How the amount of a resource counts."""
-    traits = plain(footprint["traits"])
+    traits = footprint["traits"]
     if traits["one"] == "Template" and resource in traits["replica"]:
         return "charged"
     if traits["one"] == "Replica" and not resource.startswith("count/"):
@@ -305,13 +292,7 @@ def counts(spec, footprint):
         return False
 
 
-def plain(traits):
-    """Traits without the labels that may stand before them."""
-    return traits["traits"] if traits["one"] == "Labelled" else traits
-
-
 def matches(scope, operator, values, traits):
-    traits = plain(traits)
     kind = traits["one"]
     if kind == "VolumeClaim":
         return scope == "VolumeAttributesClass" and present(operator, values, traits["attributes_classes"])

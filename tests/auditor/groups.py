@@ -54,10 +54,9 @@ class Groups:
     def counts(self, name, namespace, footprint):
         """Whether a group counts a footprint of a namespace: by itself, or because one below it does."""
         spec = self.groups[name]["spec"]
-        objects, traits = spec["extensions"]["objects"], footprint["traits"]
-        labels = traits["labels"] if traits["one"] == "Labelled" else {}
+        objects = spec["extensions"]["objects"]
         own = (self.selects(name, namespace) and self.counts_spec(spec["quota"], footprint)
-               and (objects is None or meets(objects, labels)))
+               and (objects is None or meets(objects, footprint["labels"])))
         return own or any(self.counts(child, namespace, footprint) for child in self.children(name))
 
     def set_aside(self, name, guaranteed, resource, held):

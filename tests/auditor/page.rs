@@ -188,30 +188,15 @@ fn coded() -> Layouts {
             layouts.ones.insert(name, variants.collect());
         }
     }
-    footprint(&mut layouts);
     quantity(&mut layouts);
     layouts
-}
-
-/// Footprints are written by hand: labels stand before the traits, with a tag of their own among those.
-fn footprint(layouts: &mut Layouts) {
-    let owned = |names: [&str; 2]| names.map(str::to_owned).to_vec();
-    let fields = owned(["resources", "traits"]);
-    layouts.records.insert("Footprint".to_owned(), fields);
-    let labelled = Variant {
-        name: "Labelled".to_owned(),
-        is_value: false,
-        fields: owned(["labels", "traits"]),
-    };
-    let traits = layouts.ones.entry("Traits".to_owned()).or_default();
-    traits.insert(5, labelled);
 }
 
 /// The codec of quantities is written by hand, so their layout is repeated here. The auditor reads real ledgers by the page,
 /// which shows whether both are right.
 fn quantity(layouts: &mut Layouts) {
     let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-    let fields = owned(&["mantissa", "format", "reserved"]);
+    let fields = owned(&["mantissa", "format"]);
     layouts.records.insert("Quantity".to_owned(), fields);
     let variant = |name: &str, fields: &[&str]| Variant {
         name: name.to_owned(),

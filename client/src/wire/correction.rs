@@ -214,8 +214,6 @@ pub enum CorrectionOutcome {
     Right,
     /// The object or the quota has changed since the comparison; nothing was corrected.
     Conflict,
-    /// The holder committed the object a short while ago, and no source has reported it yet; nothing was corrected.
-    Awaited,
 }
 
 impl CorrectionOutcome {
@@ -226,7 +224,6 @@ impl CorrectionOutcome {
             Self::Corrected => "corrected",
             Self::Right => "right",
             Self::Conflict => "conflict",
-            Self::Awaited => "awaited",
         }
     }
 }

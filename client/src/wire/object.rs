@@ -31,7 +31,4 @@ pub struct Object<'a> {
     /// The time at which the object stops counting without an event, such as the end of a pod's deletion grace period.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counts_until: Option<Timestamp>,
-    /// The time at which the holder committed the object, if that was recent and no source has reported the object yet.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub awaited_since: Option<Timestamp>,
 }

@@ -108,16 +108,6 @@ pub enum Event {
         /// The new expiration.
         expiration: Timestamp,
     },
-    /// A commit as the first ledgers record it: the object was taken for observed.
-    #[serde(rename = "ReservationCommitted")]
-    ObjectCommitted {
-        /// The object.
-        uid: Uid,
-        /// Its namespace.
-        namespace: Name,
-        /// The amounts that it counts for.
-        resources: ResourceList,
-    },
     /// The holder released a reservation.
     ReservationReleased {
         /// The object.
@@ -221,12 +211,6 @@ pub enum Event {
     ObjectReplaced(Box<Observed>),
     /// The set of charged workloads has changed. From here on, workloads that are no longer charged count for
     /// themselves alone; relists that are not over are discarded.
-    ChargingChanged {
-        /// The kinds that are charged, as in `deployments.apps`, in order.
-        kinds: Vec<Name>,
-    },
-    /// As [`Event::ChargingChanged`]. In addition, from here on pods of charged workloads are recorded with all their
-    /// amounts, which are set against the charge of the workload.
     WorkloadsCharged {
         /// The kinds that are charged, as in `deployments.apps`, in order.
         kinds: Vec<Name>,
@@ -247,8 +231,7 @@ pub enum Event {
         /// Its process, drawn at random at each start.
         instance: u64,
     },
-    /// From here on, ended reservations are remembered up to this many bytes, of which each principal that made some
-    /// has its share, and of that each namespace.
+    /// From here on, ended reservations are remembered up to this many bytes.
     EndedBounded {
         /// The bytes. A reservation counts with the length of its entry.
         bytes: u64,
@@ -333,7 +316,6 @@ impl Event {
             | Self::ObjectDeleted { namespace, .. }
             | Self::ReservationGrown { namespace, .. }
             | Self::ReservationExtended { namespace, .. }
-            | Self::ObjectCommitted { namespace, .. }
             | Self::ReservationCommitted { namespace, .. }
             | Self::ReservationReturned { namespace, .. }
             | Self::ReservationReleased { namespace, .. }
@@ -356,7 +338,6 @@ impl Event {
             | Self::ObjectsListed { .. }
             | Self::WatermarksAdvanced(_)
             | Self::ResourceListed { .. }
-            | Self::ChargingChanged { .. }
             | Self::WorkloadsCharged { .. }
             | Self::ObjectLabelsChanged { .. }
             | Self::LeaderChanged { .. }
@@ -379,9 +360,7 @@ impl Event {
             Self::ReservationGranted(_) => "ReservationGranted",
             Self::ReservationGrown { .. } => "ReservationGrown",
             Self::ReservationExtended { .. } => "ReservationExtended",
-            Self::ObjectCommitted { .. } | Self::ReservationCommitted { .. } => {
-                "ReservationCommitted"
-            }
+            Self::ReservationCommitted { .. } => "ReservationCommitted",
             Self::ReservationReturned { .. } => "ReservationReturned",
             Self::ReservationReleased { .. } => "ReservationReleased",
             Self::ReservationExpired { .. } => "ReservationExpired",
@@ -402,7 +381,6 @@ impl Event {
             Self::ResourceListed { .. } => "ResourceListed",
             Self::VersionsReset(_) => "VersionsReset",
             Self::ObjectReplaced(_) => "ObjectReplaced",
-            Self::ChargingChanged { .. } => "ChargingChanged",
             Self::WorkloadsCharged { .. } => "WorkloadsCharged",
             Self::ObjectLabelsChanged { .. } => "ObjectLabelsChanged",
             Self::EndedBounded { .. } => "EndedBounded",

@@ -44,7 +44,7 @@ pub fn of_event(event: &Event) -> usize {
         Event::ObjectObserved(object) | Event::ObjectReplaced(object) => {
             of_footprint(&object.footprint)
         }
-        Event::ChargingChanged { kinds } | Event::WorkloadsCharged { kinds } => of_names(kinds),
+        Event::WorkloadsCharged { kinds } => of_names(kinds),
         Event::ObjectLabelsChanged { keys } => of_names(keys),
         Event::WatermarksAdvanced(watermarks) => {
             let names = watermarks.resources.iter();
@@ -54,8 +54,7 @@ pub fn of_event(event: &Event) -> usize {
         Event::ObjectLapsed { footprint, .. } | Event::ReservationGrown { footprint, .. } => {
             of_footprint(footprint)
         }
-        Event::ObjectCommitted { resources, .. }
-        | Event::ReservationCommitted { resources, .. } => of_amounts(resources),
+        Event::ReservationCommitted { resources, .. } => of_amounts(resources),
         Event::ObjectCorrected(correction) => {
             of_footprint(&correction.object.footprint)
                 + correction.was.as_ref().map_or(0, of_footprint)

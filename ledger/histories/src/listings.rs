@@ -125,8 +125,8 @@ pub(crate) fn events(state: &State, now: Timestamp, listing: &Listing) -> Vec<Ev
             let Some(relist) = state.closed_relist() else {
                 return Vec::new();
             };
-            let (uids, _) = state.unlisted(&relist.scope, from, most, now);
-            decide::end_unlisted(state, &relist.scope, relist.began, &uids, now)
+            let (uids, _) = state.unlisted(&relist.scope, from, most);
+            decide::end_unlisted(state, &relist.scope, relist.began, &uids)
         }
         Listing::Over => {
             let relist = state.closed_relist();
@@ -170,7 +170,7 @@ pub(crate) fn events(state: &State, now: Timestamp, listing: &Listing) -> Vec<Ev
             };
             match decide::repair(state, &repair, now) {
                 Repaired::Done(events) => events,
-                Repaired::Right | Repaired::Changed | Repaired::Early => Vec::new(),
+                Repaired::Right | Repaired::Changed => Vec::new(),
             }
         }
     }

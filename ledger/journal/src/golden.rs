@@ -12,7 +12,7 @@ pub(super) fn check(name: &str, bytes: &[u8]) {
     assert_eq!(hex(bytes), golden.trim(), "{}", path.display());
 }
 
-/// The bytes of a golden file, for formats that must be readable for ever, even if they are no longer written.
+/// The bytes of a golden file, for what is compressed: another version of the library may compress it otherwise.
 pub(super) fn bytes(name: &str) -> Vec<u8> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("src/golden")

@@ -77,8 +77,8 @@ impl Given {
         let (_, relisted) = source::record(&mut transaction, &actor, items, 0, None);
         let mut outcomes: Vec<_> = relisted.decided.iter().filter_map(outcome).collect();
         while let Some(relist) = self.state.closed_relist() {
-            let (gone, _) = self.state.unlisted(&relist.scope, 0, u32::MAX, now);
-            let ended = decide::end_unlisted(&self.state, &relist.scope, relist.began, &gone, now);
+            let (gone, _) = self.state.unlisted(&relist.scope, 0, u32::MAX);
+            let ended = decide::end_unlisted(&self.state, &relist.scope, relist.began, &gone);
             self.record(ended);
             let over = decide::end_relist(&self.state, &relist.scope, relist.began);
             outcomes.extend(over.iter().filter_map(outcome));

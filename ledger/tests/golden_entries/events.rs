@@ -52,7 +52,7 @@ pub(super) fn time(seconds: i64) -> Timestamp {
     Timestamp::from_nanoseconds(1_770_000_000_000_000_000 + seconds * 1_000_000_000)
 }
 
-/// One event of every kind, with every optional part present and absent.
+/// Events of quotas, objects, reservations and sources, with every optional part present and absent.
 pub(super) fn events() -> Vec<Event> {
     let team = Name::from("team-a");
     let spec = Spec {
@@ -148,11 +148,6 @@ pub(super) fn events() -> Vec<Event> {
             uid: uuid(),
             namespace: team.clone(),
             expiration: time(50),
-        },
-        Event::ObjectCommitted {
-            uid: uuid(),
-            namespace: team.clone(),
-            resources: list(&[("pods", "1")]),
         },
         Event::ReservationReleased {
             uid: text(),
@@ -408,9 +403,66 @@ pub(super) fn groups() -> Vec<Event> {
 }
 
 pub(super) fn awaited() -> Vec<Event> {
-    vec![Event::NameAwaited {
-        uid: uuid(),
-        namespace: Name::from("team-a"),
-        bearer: text(),
-    }]
+    vec![
+        Event::NameAwaited {
+            uid: uuid(),
+            namespace: Name::from("team-a"),
+            bearer: text(),
+        },
+        Event::VersionAwaited {
+            uid: uuid(),
+            namespace: Name::from("team-a"),
+            after_version: 4711,
+        },
+        Event::EndedBounded { bytes: 256 << 20 },
+        Event::LeaderChanged {
+            epoch: 7,
+            node: "node-1".into(),
+            instance: 0x0102_0304_0506_0708,
+        },
+    ]
+}
+
+/// Charged workloads with one of their replicas, and labels of objects.
+pub(super) fn charged() -> Vec<Event> {
+    let replica = Observed {
+        uid: Uid::from_uuid([7; 16]),
+        namespace: "team-a".into(),
+        resource: "pods".into(),
+        name: "web-5d4f8-abcde".into(),
+        version: 12,
+        footprint: Footprint {
+            resources: list(&[("count/pods", "1"), ("pods", "1"), ("requests.cpu", "2")]),
+            traits: Traits::Replica(PodTraits {
+                priority_class: "high".into(),
+                ..PodTraits::default()
+            }),
+            ..Footprint::default()
+        },
+        lapse: None,
+        ends_reservation: true,
+    };
+    let labelled = Footprint {
+        labels: [("app".into(), "web".into()), ("tier".into(), "".into())].into(),
+        traits: Traits::Template {
+            pod: PodTraits::default(),
+            replica: list(&[("pods", "1")]),
+        },
+        ..pod()
+    };
+    vec![
+        Event::WorkloadsCharged {
+            kinds: vec!["deployments.apps".into(), "jobs.batch".into()],
+        },
+        Event::WorkloadsCharged { kinds: Vec::new() },
+        Event::ObjectObserved(Box::new(replica)),
+        Event::ObjectLabelsChanged {
+            keys: vec!["app".into(), "tier".into()],
+        },
+        Event::ObjectLapsed {
+            uid: text(),
+            namespace: "team-a".into(),
+            footprint: labelled,
+        },
+    ]
 }

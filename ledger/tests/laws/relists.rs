@@ -164,10 +164,9 @@ impl Inside {
 
     /// Reads this many places from `from` on for objects that are gone. Returns the next place.
     fn sweep(&mut self, scope: &RelistScope, from: u32, most: u32) -> Option<u32> {
-        let now = Timestamp::EPOCH;
         let relist = self.state.relist(scope)?;
-        let (uids, next) = self.state.unlisted(scope, from, most, now);
-        let gone = decide::end_unlisted(&self.state, scope, relist.began, &uids, now);
+        let (uids, next) = self.state.unlisted(scope, from, most);
+        let gone = decide::end_unlisted(&self.state, scope, relist.began, &uids);
         self.record(gone);
         if next.is_none() {
             let over = decide::end_relist(&self.state, scope, relist.began);

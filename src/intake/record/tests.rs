@@ -214,7 +214,7 @@ fn what_was_listed_is_told_before_the_list_ends_and_with_the_batch() {
     let kinds: Vec<_> = entries.iter().map(|entry| entry.event.name()).collect();
     assert_eq!(kinds, ["ObjectsListed", "RelistClosed", "ResourceListed"]);
     let relist = state.closed_relist().unwrap();
-    let (gone, next) = state.unlisted(&relist.scope, 0, 100, Timestamp::EPOCH);
+    let (gone, next) = state.unlisted(&relist.scope, 0, 100);
     assert_eq!(
         (gone, next),
         (vec![("team-a".into(), Uid::new("c").unwrap())], None)
@@ -366,7 +366,7 @@ fn versions_that_went_back_are_replaced_by_what_is_listed() {
     assert_eq!(alive(&state, "kept"), Some(110));
     assert_eq!(alive(&state, "deleted"), Some(90));
     let closed = state.closed_relist().unwrap();
-    let (unlisted, _) = state.unlisted(&closed.scope, 0, 100, Timestamp::EPOCH);
+    let (unlisted, _) = state.unlisted(&closed.scope, 0, 100);
     assert_eq!(unlisted, [("team-a".into(), Uid::new("gone").unwrap())]);
 
     // A restored object changes and is deleted as usual.

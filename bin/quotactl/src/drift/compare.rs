@@ -70,8 +70,6 @@ pub(super) struct Counts {
     /// The number of listed objects of which the ledger has a later version, or the deletion, and of unlisted ones that
     /// are newer than the listing.
     pub(super) newer: usize,
-    /// The number of unlisted objects that were committed recently, and that no source has reported yet.
-    pub(super) awaited: usize,
     /// The number of listed objects outside of the scope.
     pub(super) outside: usize,
     /// The number of listed objects that are not relevant to quotas.

@@ -80,8 +80,6 @@ impl Counts {
         let is_newer = version.is_some_and(|version| own.is_some_and(|own| own > version));
         if is_newer || object.sequence.is_none_or(|entry| entry > head) {
             self.newer += 1;
-        } else if object.awaited_since.is_some() {
-            self.awaited += 1;
         } else {
             return true;
         }
@@ -108,8 +106,6 @@ mod tests {
     fn what_the_listing_could_not_hold_is_not_gone() {
         let there = object("there", 1, Some("5"));
         let listed = HashSet::from([identity(&there)]);
-        let mut awaited = object("awaited", 1, None);
-        awaited.awaited_since = Some("2026-11-20T10:00:00Z".parse().unwrap());
         // A uid is of one namespace.
         let mut elsewhere = object("there", 1, Some("5"));
         elsewhere.namespace = "b".into();
@@ -119,7 +115,6 @@ mod tests {
             object("plain", 1, None),
             object("late", 11, Some("5")),
             object("new", 1, Some("8")),
-            awaited,
             elsewhere,
         ];
         let mut counts = Counts::default();
@@ -129,6 +124,6 @@ mod tests {
             .map(|object| format!("{}/{}", object.namespace, object.uid))
             .collect();
         assert_eq!(gone, ["a/gone", "a/plain", "b/there"]);
-        assert_eq!((counts.believed, counts.newer, counts.awaited), (7, 2, 1));
+        assert_eq!((counts.believed, counts.newer), (6, 2));
     }
 }

@@ -121,10 +121,6 @@ impl Comparison {
             counts.newer,
             "came after the listing, and were not compared",
         );
-        note_some(
-            counts.awaited,
-            "were committed just now, and not seen yet; they were not compared",
-        );
         note_some(counts.outside, "of the listing were not asked for");
         for (outcome, what) in [
             (CorrectionOutcome::Corrected, "corrected"),
@@ -132,10 +128,6 @@ impl Comparison {
             (
                 CorrectionOutcome::Conflict,
                 "have changed since they were compared, and were left as they are",
-            ),
-            (
-                CorrectionOutcome::Awaited,
-                "were committed just now, and were left as they are",
             ),
         ] {
             let is_it = |own: &&CorrectionOutcome| **own == outcome;

@@ -18,7 +18,7 @@ use crate::{
     state::State,
 };
 use count::{Count, counted};
-use quota_semantics::{Name, Timestamp, quantity::Quantity, resource::ResourceList, uid::Uid};
+use quota_semantics::{Name, Timestamp, quantity::Quantity, uid::Uid};
 
 /// A limit of a quota, and the amounts that count against it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -222,11 +222,6 @@ impl Naive {
                     claim.reservation.expiration = *expiration;
                 }
             }
-            Event::ObjectCommitted {
-                uid,
-                namespace,
-                resources,
-            } => self.commit_as_object(key(namespace, uid), resources),
             Event::ReservationCommitted {
                 uid,
                 namespace,
@@ -287,7 +282,7 @@ impl Naive {
             }
             Event::ObjectCorrected(correction) => self.observe(&correction.object),
             Event::ObjectEnded(ending) => self.take_away(&key(&ending.namespace, &ending.uid)),
-            Event::ChargingChanged { kinds } | Event::WorkloadsCharged { kinds } => {
+            Event::WorkloadsCharged { kinds } => {
                 for object in self.objects.values_mut() {
                     if let Some(itself) = object.footprint.itself()
                         && !kinds.contains(&object.resource)
@@ -349,28 +344,6 @@ impl Naive {
         self.objects.remove(key);
         self.pending.remove(key);
         self.committed.remove(key);
-    }
-
-    /// Applies a commit as the first ledgers record it.
-    fn commit_as_object(&mut self, key: Key, resources: &ResourceList) {
-        let Some(Claim { reservation, .. }) = self.pending.remove(&key) else {
-            return;
-        };
-        let footprint = reservation.footprint.with_resources(resources.clone());
-        if let Some(object) = self.objects.get_mut(&key) {
-            object.footprint = footprint;
-            return;
-        }
-        self.observe(&Observed {
-            uid: reservation.uid,
-            namespace: reservation.namespace,
-            resource: reservation.resource,
-            name: reservation.name,
-            version: 0,
-            footprint,
-            lapse: None,
-            ends_reservation: false,
-        });
     }
 
     /// The amounts that count against each limit of each quota, by namespace, quota and resource.

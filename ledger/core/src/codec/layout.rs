@@ -1,20 +1,17 @@
 //! Macros that declare the layout of a struct or enum once, for encoding and decoding.
 
-/// The layout of a struct: its fields in the order of encoding, the fields that are encoded elsewhere, and what is done
-/// with what was decoded.
+/// The layout of a struct: its fields in the order of encoding, and the fields that are computed instead.
 macro_rules! record {
-    ($type:ty { $($field:ident),* $(,)? } $( without { $($elsewhere:ident),* $(,)? } )? $( then { $then:path } )?) => {
+    ($type:ty { $($field:ident),* $(,)? } $( without { $($computed:ident),* $(,)? } )?) => {
         impl $crate::codec::Wire for $type {
             fn put(&self, writer: &mut $crate::codec::Writer) {
                 $( $crate::codec::Wire::put(&self.$field, writer); )*
             }
             fn take(reader: &mut $crate::codec::Reader<'_>) -> Result<Self, $crate::codec::DecodeError> {
-                let taken = Self {
+                Ok(Self {
                     $( $field: $crate::codec::Wire::take(reader)?, )*
-                    $( $( $elsewhere: Default::default(), )* )?
-                };
-                $( let taken = $then(taken); )?
-                Ok(taken)
+                    $( $( $computed: Default::default(), )* )?
+                })
             }
         }
     };

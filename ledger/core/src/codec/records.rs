@@ -1,4 +1,5 @@
-//! The layout of every record in format version 1. Tags and orders here are on disk: never change them.
+//! The layout of every record in format version 1. Tags and orders here are on disk: once there is a release, never
+//! change them.
 
 use super::{DecodeError, Reader, Wire, Writer, record, variants};
 use crate::event::{
@@ -76,7 +77,11 @@ record!(Extensions {
     r#override
 });
 record!(Override { hard, until });
-record!(Load { used, reserved, set_aside } then { without_zeros });
+record!(Load {
+    used,
+    reserved,
+    set_aside
+});
 record!(Observed {
     uid,
     namespace,
@@ -152,6 +157,7 @@ record!(Watermark {
     is_absent,
     failing
 });
+record!(Footprint { resources, labels, traits } without { payer });
 record!(PodTraits {
     best_effort,
     terminating,
@@ -178,33 +184,6 @@ variants!(Traits {
     4 => Replica(pod),
 });
 
-/// The amounts, then the traits. Labels, if there are any, come before the traits, under their own tag.
-impl Wire for Footprint {
-    fn put(&self, writer: &mut Writer) {
-        debug_assert_eq!(self.payer, None, "it is decided who pays");
-        self.resources.put(writer);
-        if !self.labels.is_empty() {
-            LABELLED.put(writer);
-            self.labels.put(writer);
-        }
-        self.traits.put(writer);
-    }
-    fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let resources = Wire::take(reader)?;
-        let is_labelled = reader.take_tag(LABELLED);
-        let labels = is_labelled.then(|| Wire::take(reader)).transpose()?;
-        Ok(Self {
-            resources,
-            labels: labels.unwrap_or_default(),
-            traits: Wire::take(reader)?,
-            payer: None,
-        })
-    }
-}
-
-/// The tag of labels among those of traits.
-const LABELLED: u8 = 5;
-
 variants!(Event {
     1 => QuotaSet(quota),
     2 => QuotaDeleted { namespace, name },
@@ -215,39 +194,37 @@ variants!(Event {
     7 => ReservationGranted(reservation),
     8 => ReservationGrown { uid, namespace, footprint, expiration },
     9 => ReservationExtended { uid, namespace, expiration },
-    10 => ObjectCommitted { uid, namespace, resources },
-    11 => ReservationReleased { uid, namespace },
-    12 => ReservationExpired { uid, namespace },
-    13 => ReservationSuperseded { uid, namespace, by },
-    14 => SourceAdvanced { source, cursor },
-    15 => SourceReset { source, incarnation },
-    16 => SourceGapped { source, first, last },
-    17 => MessageRejected(letter),
-    18 => ObjectCorrected(correction),
-    19 => ObjectEnded(ending),
-    20 => RelistBegan(begin),
-    21 => ObjectsListed { source, uids },
-    22 => RelistClosed(close),
-    23 => RelistEnded(end),
-    24 => ReservationCommitted { uid, namespace, resources },
-    25 => ReservationReturned { uid, namespace },
-    26 => EndedBounded { bytes },
-    27 => NameAwaited { uid, namespace, bearer },
-    28 => WorkloadsCharged { kinds },
-    29 => ChargingChanged { kinds },
-    30 => WatermarksAdvanced(watermarks),
-    31 => ResourceListed { source, resource },
-    32 => VersionsReset(scope),
-    33 => ObjectReplaced(object),
-    34 => EventRejected { resource, letter },
+    10 => ReservationCommitted { uid, namespace, resources },
+    11 => ReservationReturned { uid, namespace },
+    12 => ReservationReleased { uid, namespace },
+    13 => ReservationExpired { uid, namespace },
+    14 => ReservationSuperseded { uid, namespace, by },
+    15 => NameAwaited { uid, namespace, bearer },
+    16 => VersionAwaited { uid, namespace, after_version },
+    17 => EndedBounded { bytes },
+    18 => SourceAdvanced { source, cursor },
+    19 => SourceReset { source, incarnation },
+    20 => SourceGapped { source, first, last },
+    21 => MessageRejected(letter),
+    22 => EventRejected { resource, letter },
+    23 => ObjectCorrected(correction),
+    24 => ObjectEnded(ending),
+    25 => RelistBegan(begin),
+    26 => ObjectsListed { source, uids },
+    27 => RelistClosed(close),
+    28 => RelistEnded(end),
+    29 => WatermarksAdvanced(watermarks),
+    30 => ResourceListed { source, resource },
+    31 => VersionsReset(scope),
+    32 => ObjectReplaced(object),
+    33 => WorkloadsCharged { kinds },
+    34 => ObjectLabelsChanged { keys },
     35 => NamespaceObserved(namespace),
     36 => NamespaceDeleted { name, uid, relist },
     37 => GroupSet(group),
     38 => GroupDeleted { name },
     39 => OverrideEnded { namespace, quota },
-    40 => ObjectLabelsChanged { keys },
-    41 => VersionAwaited { uid, namespace, after_version },
-    45 => LeaderChanged { epoch, node, instance },
+    40 => LeaderChanged { epoch, node, instance },
 });
 
 variants!(Enforcement {
@@ -298,8 +275,7 @@ variants!(Format {
     3 => Unset,
 });
 
-/// The number under the tag of one of its two forms, then the family. The flag at the end was for a spelling; quantities
-/// of the ledger are canonical.
+/// The number under the tag of one of its two forms, then the family. Quantities of the ledger are canonical.
 impl Wire for Quantity {
     fn put(&self, writer: &mut Writer) {
         match self.scaled() {
@@ -319,21 +295,19 @@ impl Wire for Quantity {
             None,
             "the ledger holds canonical quantities"
         );
-        false.put(writer);
     }
     fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let plain = match u8::take(reader)? {
+        match u8::take(reader)? {
             SCALED => {
                 let (digits, power) = (i64::take(reader)?, i8::take(reader)?);
-                Self::from_scaled(digits, power, Wire::take(reader)?)
+                Ok(Self::from_scaled(digits, power, Wire::take(reader)?))
             }
-            NANOS => Self::from_nanos_bytes(&Vec::take(reader)?, Wire::take(reader)?),
-            tag => return Err(DecodeError(format!("Mantissa: no variant {tag}"))),
-        };
-        if bool::take(reader)? {
-            reader.text()?;
+            NANOS => Ok(Self::from_nanos_bytes(
+                &Vec::take(reader)?,
+                Wire::take(reader)?,
+            )),
+            tag => Err(DecodeError(format!("Mantissa: no variant {tag}"))),
         }
-        Ok(plain)
     }
 }
 
@@ -357,15 +331,6 @@ impl Wire for ResourceList {
     fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let items = Vec::<(quota_semantics::Name, Quantity)>::take(reader)?;
         Ok(items.into_iter().collect())
-    }
-}
-
-/// Without the zeros that earlier versions kept.
-fn without_zeros(load: Load) -> Load {
-    Load {
-        used: load.used.without_zeros(),
-        reserved: load.reserved.without_zeros(),
-        set_aside: load.set_aside.without_zeros(),
     }
 }
 

@@ -182,13 +182,6 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Consumes the next byte if it is this tag.
-    pub(crate) fn take_tag(&mut self, tag: u8) -> bool {
-        let rest = self.rest.strip_prefix(&[tag]);
-        self.rest = rest.unwrap_or(self.rest);
-        rest.is_some()
-    }
-
     fn byte(&mut self) -> Result<u8, DecodeError> {
         let Some((byte, rest)) = self.rest.split_first() else {
             return Err(DecodeError("bytes end early".into()));

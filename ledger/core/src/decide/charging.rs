@@ -41,17 +41,15 @@ pub(super) fn relieved(
     itself.unwrap_or(footprint)
 }
 
-/// Whether exactly these kinds of workloads are charged by the present rule. The first ledgers trusted a pod that named
-/// a workload to be paid by it, and recorded only `count/pods` of such a pod.
+/// Whether exactly these kinds of workloads are charged.
 #[must_use]
 pub fn is_charging(state: &State, kinds: &BTreeSet<Name>) -> bool {
-    state.charging() == kinds && (kinds.is_empty() || state.has_replicas())
+    state.charging() == kinds
 }
 
-/// Charges workloads of these kinds from now on. Returns nothing if they were charged before, with their pods set
-/// against the charge.
+/// Charges workloads of these kinds from now on. Returns nothing if they were charged before.
 ///
-/// Recorded pods and workloads were counted by the previous rule. Objects that `source` lists replace them, whatever
+/// Recorded pods and workloads were counted for other charges. Objects that `source` lists replace them, whatever
 /// their version, until it has listed all. Relists of all kinds that are under way end, so their kinds have to be listed
 /// again, too.
 #[must_use]

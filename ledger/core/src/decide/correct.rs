@@ -82,8 +82,6 @@ pub enum Repaired {
     Right,
     /// The object has changed since the comparison, or the listing is older than the record.
     Changed,
-    /// The holder committed the object a short while ago, and no source has reported it yet: the listing may be older.
-    Early,
 }
 
 /// Compares a listed object, and the quota that it is if quotas are adopted, with the record. `now` is the time of the
@@ -164,7 +162,6 @@ pub fn repair(state: &State, repair: &Repair, now: Timestamp) -> Repaired {
         } => match find(state, namespace.as_deref(), uid) {
             None => Repaired::Right,
             Some(recorded) if ComparedRecord::from(&recorded) != *seen => Repaired::Changed,
-            Some(recorded) if state.committed_lately(&recorded, now).is_some() => Repaired::Early,
             Some(recorded) => Repaired::Done(end(state, recorded, Cause::Drift)),
         },
     }

@@ -7,8 +7,7 @@ use crate::{
 };
 use quota_semantics::{Name, Span, Timestamp};
 
-/// Bounds the bytes of ended reservations when they exceed the limit: from then on each principal has its share, and
-/// of that each namespace. Before, they are forgotten in the order in which they ended, as in the first ledgers.
+/// Bounds the bytes of ended reservations when they exceed the limit.
 #[must_use]
 pub fn bound_ended(state: &State, bounds: &Bounds) -> Option<Event> {
     let bytes = bounds.ended_bytes;

@@ -25,11 +25,10 @@ impl Requester {
         }
     }
 
-    /// Whether the requester made the reservations of this principal. Reservations without a recorded owner were made
-    /// by no requester.
+    /// Whether the requester made the reservations of this principal.
     #[must_use]
     pub fn made(&self, owner: &str) -> bool {
-        !owner.is_empty() && *self.principal == *owner
+        *self.principal == *owner
     }
 
     /// Whether the requester may change the reservations of this principal.

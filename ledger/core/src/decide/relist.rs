@@ -10,7 +10,7 @@ use crate::{
     },
     state::{Listable, RelistTarget, RelistView, State, TARGET_OF_GROUPS, target_of_namespace},
 };
-use quota_semantics::{Name, Timestamp, uid::Uid};
+use quota_semantics::{Name, uid::Uid};
 
 /// A statement of a source about a relist.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -205,7 +205,6 @@ pub fn end_unlisted(
     scope: &RelistScope,
     began: Sequence,
     objects: &[(Name, Uid)],
-    now: Timestamp,
 ) -> Vec<Event> {
     if state
         .relist(scope)
@@ -215,7 +214,7 @@ pub fn end_unlisted(
     }
     let gone = objects
         .iter()
-        .flat_map(|key| state.find_unlisted(scope, key, now));
+        .flat_map(|key| state.find_unlisted(scope, key));
     gone.flat_map(|item| match item {
         Listable::Object(place) => {
             correct::end(state, state.object_view(place), Cause::Relist { began })

@@ -142,10 +142,8 @@ fn decide(
         return Err(ended(state, request, Some((End::Superseded, now))));
     }
     if let Some(tracked) = granted_before(state, request)? {
-        // The principal that is granted a reservation owns it. The first ledgers do not record owners.
-        if !tracked.owner.is_empty() {
-            by.must_own(&tracked.owner, &request.uid)?;
-        }
+        // The principal that is granted a reservation owns it.
+        by.must_own(&tracked.owner, &request.uid)?;
         let before = Reserved {
             events: Vec::new(),
             status: None,

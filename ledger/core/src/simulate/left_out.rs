@@ -118,8 +118,7 @@ impl LeftOut {
                     self.observe(key, object, state)
                 }
                 Event::ObjectCorrected(correction) => self.observe(key, &correction.object, state),
-                Event::ReservationCommitted { resources, .. }
-                | Event::ObjectCommitted { resources, .. } => {
+                Event::ReservationCommitted { resources, .. } => {
                     let pending = state.pending_of(key.0, key.1);
                     let is_held = pending.is_some_and(|pending| {
                         let held = &pending.reservation.footprint.resources;
@@ -172,7 +171,6 @@ fn subject(event: &Event) -> Option<Key<'_>> {
         | Event::ObjectDeleted { uid, namespace }
         | Event::ReservationGrown { uid, namespace, .. }
         | Event::ReservationExtended { uid, namespace, .. }
-        | Event::ObjectCommitted { uid, namespace, .. }
         | Event::ReservationReleased { uid, namespace }
         | Event::ReservationExpired { uid, namespace }
         | Event::ReservationSuperseded { uid, namespace, .. }

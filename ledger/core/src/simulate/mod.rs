@@ -432,7 +432,6 @@ impl Simulation {
         match &entry.event {
             Event::GroupSet(_)
             | Event::GroupDeleted { .. }
-            | Event::ChargingChanged { .. }
             | Event::WorkloadsCharged { .. } => self.measure_all(time, sequence),
             Event::OverrideEnded {
                 namespace: None, ..

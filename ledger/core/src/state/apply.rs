@@ -63,14 +63,6 @@ impl State {
                 namespace,
                 expiration,
             } => self.extend((namespace, uid), *expiration),
-            Event::ObjectCommitted {
-                uid,
-                namespace,
-                resources,
-            } => {
-                self.commit_as_object(entry, (namespace, uid), resources);
-                self.mark_alive((namespace, uid));
-            }
             Event::ReservationCommitted {
                 uid,
                 namespace,
@@ -137,11 +129,7 @@ impl State {
             Event::RelistClosed(close) => self.relists.close(close),
             Event::RelistEnded(end) => self.relists.end(end),
             Event::WatermarksAdvanced(watermarks) => self.progress.advance(watermarks),
-            Event::ChargingChanged { kinds } => self.set_charging(entry, kinds),
-            Event::WorkloadsCharged { kinds } => {
-                self.has_replicas = true;
-                self.set_charging(entry, kinds);
-            }
+            Event::WorkloadsCharged { kinds } => self.set_charging(entry, kinds),
             Event::ObjectLabelsChanged { keys } => {
                 self.object_labels = keys.iter().cloned().collect();
             }
@@ -182,12 +170,14 @@ impl State {
     fn set_quota(&mut self, entry: &Entry, record: &Arc<QuotaRecord>) {
         let place = self.ensure_namespace(&record.namespace);
         let mut quota = QuotaState {
-            extra: Extra::of(record, self.head.time),
+            extra: Extra::of(record),
             record: record.clone(),
             entry: entry.sequence,
             owner: entry.actor.principal.clone(),
+            override_ended: false,
             scoped: Arc::default(),
         };
+        quota.end_override_at(self.head.time);
         if quota.is_scoped() {
             let sums = self.recount(place, |footprint| quota.counts(footprint));
             quota.scoped = Arc::new(sums);
@@ -300,7 +290,7 @@ impl State {
         let Some(object) = self.objects.remove(place) else {
             return;
         };
-        if !self.relists.is_empty() {
+        if !self.relists.open.is_empty() {
             let resource = self.resources.get(object.resource);
             let namespace = &self.namespaces.get(object.namespace).name;
             self.relists.clear(resource, namespace, place);
@@ -430,17 +420,10 @@ impl State {
         self.change_waiting(key, Change::Add);
     }
 
-    /// Marks an object that was observed alive as listed in all open relists of its kind.
-    fn mark_alive(&mut self, key: Key<'_>) {
-        if let Some(place) = self.find_object(key.0, key.1) {
-            self.mark(place, None);
-        }
-    }
-
     /// Marks an object that a source listed. The entry holds only the uid, so an object with the same uid in another
     /// namespace is marked, too.
     fn mark_listed(&mut self, uid: &Uid, source: &Name) {
-        if self.relists.is_empty() {
+        if self.relists.open.is_empty() {
             return;
         }
         let places: Vec<u32> = self.objects.all_with(uid).collect();
@@ -450,7 +433,7 @@ impl State {
     }
 
     fn mark(&mut self, place: u32, source: Option<&Name>) {
-        if self.relists.is_empty() {
+        if self.relists.open.is_empty() {
             return;
         }
         let object = self.objects.get(place);

@@ -61,12 +61,6 @@ impl State {
         &self.charging
     }
 
-    /// Whether the amounts of the pods of charged workloads are recorded and set against the charge.
-    #[must_use]
-    pub(crate) const fn has_replicas(&self) -> bool {
-        self.has_replicas
-    }
-
     /// The labels of objects that are recorded, for groups to choose by.
     #[must_use]
     pub const fn object_labels(&self) -> &BTreeSet<Name> {

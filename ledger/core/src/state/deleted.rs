@@ -8,23 +8,22 @@ use super::ring::Ring;
 use crate::codec::record;
 use quota_semantics::{Name, uid::Uid};
 
-/// Most deleted objects that are remembered. Part of the fold, and so of the format: with another number, old ledgers
-/// would fold to another state.
+/// Most deleted objects that are remembered. Part of the fold, and so of the format: with another number, a ledger would
+/// fold to another state.
 const DELETED_MAX: u32 = 1 << 17;
 
 /// A deleted object.
 #[derive(Clone, Debug)]
 pub(crate) struct Gone {
     pub(crate) uid: Uid,
-    /// Empty: unknown, as in snapshots of the first ledgers. An unknown namespace matches every namespace.
     pub(crate) namespace: Name,
 }
 
-record!(Gone { uid } without { namespace });
+record!(Gone { namespace, uid });
 
 impl Gone {
     fn is(&self, namespace: &str, uid: &Uid) -> bool {
-        self.uid == *uid && (self.namespace.is_empty() || self.namespace == *namespace)
+        self.uid == *uid && self.namespace == *namespace
     }
 }
 

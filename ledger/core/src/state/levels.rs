@@ -35,7 +35,7 @@ impl State {
     pub(crate) fn touched(&self, event: &Event) -> Touched {
         let mut touched = Touched::default();
         match event {
-            Event::ChargingChanged { .. } | Event::WorkloadsCharged { .. } => {
+            Event::WorkloadsCharged { .. } => {
                 touched.all_groups = true;
                 touched.all_namespaces = true;
             }

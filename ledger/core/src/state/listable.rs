@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{State, groups, namespaces::ObservedNamespace, observed, relists::Relist};
 use crate::event::{GroupRecord, RelistScope};
-use quota_semantics::{Name, Timestamp, group::manifest, uid::Uid};
+use quota_semantics::{Name, group::manifest, uid::Uid};
 
 /// Something recorded that relists list.
 #[derive(Clone, Copy)]
@@ -145,7 +145,6 @@ impl State {
         scope: &RelistScope,
         from: u32,
         most: u32,
-        now: Timestamp,
     ) -> (Vec<(Name, Uid)>, Option<u32>) {
         let Some(relist) = self.relists.open.get(scope) else {
             return (Vec::new(), None);
@@ -156,7 +155,7 @@ impl State {
         let end = from.saturating_add(most);
         let unlisted = (from..end.min(places))
             .flat_map(|place| self.listables_at(place))
-            .filter(|item| self.is_unlisted(scope, relist, *item, now))
+            .filter(|item| self.is_unlisted(scope, relist, *item))
             .map(|item| {
                 let (name, uid) = self.key_of(item);
                 (name.clone(), uid.clone())
@@ -169,7 +168,6 @@ impl State {
         &'s self,
         scope: &'s RelistScope,
         (name, uid): &'s (Name, Uid),
-        now: Timestamp,
     ) -> impl Iterator<Item = Listable<'s>> {
         let items = [
             self.listable_object(name, uid),
@@ -179,19 +177,13 @@ impl State {
         let relist = self.relists.open.get(scope);
         items.into_iter().flatten().filter(move |item| {
             self.key_of(*item).1 == uid
-                && relist.is_some_and(|relist| self.is_unlisted(scope, relist, *item, now))
+                && relist.is_some_and(|relist| self.is_unlisted(scope, relist, *item))
         })
     }
 
     /// Whether a relist shows that an item is gone. The version of a group is read from its metadata, so it comes after the
     /// cheaper tests.
-    fn is_unlisted(
-        &self,
-        scope: &RelistScope,
-        relist: &Relist,
-        item: Listable<'_>,
-        now: Timestamp,
-    ) -> bool {
+    fn is_unlisted(&self, scope: &RelistScope, relist: &Relist, item: Listable<'_>) -> bool {
         let Some(closed) = relist.closed else {
             return false;
         };
@@ -203,13 +195,5 @@ impl State {
             && self
                 .version_of(item)
                 .is_some_and(|version| !is_newer(version))
-            && !self.is_committed_lately(item, now)
-    }
-
-    /// Whether the list may have begun before a committed object was created.
-    fn is_committed_lately(&self, item: Listable<'_>, now: Timestamp) -> bool {
-        let (namespace, uid) = self.key_of(item);
-        matches!(item, Listable::Object(place) if self.objects.get(place).version == 0)
-            && self.committed_since(namespace, uid, now).is_some()
     }
 }

@@ -35,7 +35,6 @@ mod reservations_view;
 mod ring;
 mod slab;
 mod sums;
-mod tenancy;
 #[cfg(test)]
 mod tests;
 mod tracked;
@@ -102,7 +101,6 @@ pub struct State {
     relists: Relists,
     progress: Progress,
     charging: BTreeSet<Name>,
-    has_replicas: bool,
     /// The keys of recorded labels of objects, for the selectors of groups.
     object_labels: BTreeSet<Name>,
     namespace_uids: NamespaceUids,

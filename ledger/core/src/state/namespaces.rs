@@ -49,8 +49,10 @@ pub(crate) struct QuotaState {
     pub(crate) record: Arc<QuotaRecord>,
     /// The entry that set it.
     pub(crate) entry: Sequence,
-    /// The principal that set it; empty: unknown, as in snapshots of the first ledgers.
+    /// The principal that set it.
     pub(crate) owner: Name,
+    /// Whether the time of its override is over.
+    pub(crate) override_ended: bool,
     pub(crate) scoped: Arc<Sums>,
     /// The extensions in its annotations.
     pub(crate) extra: Option<Arc<Extra>>,
@@ -60,25 +62,19 @@ pub(crate) struct QuotaState {
 #[derive(Clone, Debug)]
 pub(crate) struct Extra {
     pub(crate) extensions: Extensions,
-    pub(crate) override_ended: bool,
-    /// The limits that apply, if they differ from those of the spec.
+    /// The limits while its override is in force.
     overridden: Option<ResourceList>,
 }
 
 impl Extra {
     /// None, if there are no extensions.
-    pub(crate) fn of(record: &QuotaRecord, now: Timestamp) -> Option<Arc<Self>> {
+    pub(crate) fn of(record: &QuotaRecord) -> Option<Arc<Self>> {
         let extensions = Extensions::from_metadata(&record.metadata, Carrier::Quota);
         let limits = extensions.r#override.as_ref();
-        let override_ended = limits.is_some_and(|limits| limits.until <= now);
-        let mut extra = Self {
+        let extra = Self {
             overridden: limits.map(|limits| limits.over(&record.spec.hard)),
-            override_ended,
             extensions,
         };
-        if override_ended {
-            extra.overridden = None;
-        }
         (!extra.extensions.is_empty()).then(|| Arc::new(extra))
     }
 }
@@ -108,15 +104,20 @@ pub(crate) struct Namespace {
 record!(QuotaState {
     record,
     entry,
+    owner,
+    override_ended,
     scoped
-} without { owner, extra });
+} without { extra });
 record!(Namespace {
     name,
     quotas,
     sums,
     objects,
-    pending
-} without { committed, observed, chain, shares });
+    pending,
+    committed,
+    observed,
+    shares
+} without { chain });
 
 /// Whether a quota counts an object with this footprint. An invalid selector counts nothing, as in Kubernetes'
 /// controller.
@@ -148,25 +149,22 @@ impl QuotaState {
 
     /// The limits that apply.
     pub(crate) fn hard(&self) -> &ResourceList {
-        let overridden = self
-            .extra
-            .as_ref()
-            .and_then(|extra| extra.overridden.as_ref());
+        let extra = self.extra.as_ref().filter(|_| !self.override_ended);
+        let overridden = extra.and_then(|extra| extra.overridden.as_ref());
         overridden.unwrap_or(&self.record.spec.hard)
     }
 
     /// When its override ends, if one applies.
     pub(crate) fn limits_until(&self) -> Option<Timestamp> {
-        let extra = self.extra.as_ref().filter(|extra| !extra.override_ended)?;
+        let extra = self.extra.as_ref().filter(|_| !self.override_ended)?;
         let limits = extra.extensions.r#override.as_ref();
         limits.map(|limits| limits.until)
     }
 
-    pub(crate) fn end_override(&mut self) {
-        if let Some(extra) = &mut self.extra {
-            let extra = Arc::make_mut(extra);
-            extra.override_ended = true;
-            extra.overridden = None;
+    /// Ends the override whose time is over at `now`.
+    pub(crate) fn end_override_at(&mut self, now: Timestamp) {
+        if self.limits_until().is_some_and(|until| until <= now) {
+            self.override_ended = true;
         }
     }
 }

@@ -72,10 +72,6 @@ impl OfKind {
 }
 
 impl Progress {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.sources.is_empty()
-    }
-
     pub(crate) fn advance(&mut self, watermarks: &Watermarks) {
         let source = self.sources.entry(watermarks.source.clone()).or_default();
         if !watermarks.cluster_uid.is_empty() {

@@ -5,7 +5,7 @@ mod reservations;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{Head, State, reservations::ENDED_MAX, sums::Sums, view::Totals};
+use super::{Head, State, sums::Sums, view::Totals};
 use crate::event::{Cursor, QuotaRecord, Sequence};
 use quota_semantics::{Name, Timestamp, object, quantity::Quantity, resource::ResourceList};
 
@@ -91,15 +91,12 @@ impl State {
         counts.get(principal).copied().unwrap_or_default()
     }
 
-    /// Whether the bound on ended reservations has to be recorded: it differs from the recorded one; or none is
-    /// recorded yet, and their bytes exceed it, or their number comes near the limit.
+    /// Whether the bound on ended reservations has to be recorded: it differs from the recorded one, or none is recorded
+    /// yet and their bytes exceed it.
     pub(crate) fn has_to_bound_ended(&self, bytes: u64) -> bool {
         match self.reservations.ended_bytes {
             Some(bound) => bound != bytes,
-            None => {
-                let shares = &self.reservations.shares;
-                shares.bytes() as u64 > bytes || shares.len() > (ENDED_MAX - ENDED_MAX / 4) as usize
-            }
+            None => self.reservations.shares.bytes() as u64 > bytes,
         }
     }
 

@@ -3,16 +3,11 @@
 use std::collections::BTreeSet;
 
 use super::{
-    End, Listable, State,
+    Listable, State,
     relists::{Relist, Relists},
-    view::ObjectView,
 };
 use crate::event::{RelistScope, Sequence};
-use quota_semantics::{Name, Span, Timestamp, uid::Uid};
-
-/// How long a committed object that was never observed survives its absence from a listing: the listing may have begun
-/// before the object was created.
-const COMMITTED_LATELY: Span = Span::from_seconds(600);
+use quota_semantics::{Name, uid::Uid};
 
 /// A relist that is not over.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,22 +127,5 @@ impl State {
                 scope.covers(resource, namespace)
             }
         })
-    }
-
-    /// When the holder committed an object, if that was a short while ago and no source has reported the object yet.
-    /// Only the first ledgers take a committed object for observed.
-    #[must_use]
-    pub fn committed_lately(&self, object: &ObjectView, now: Timestamp) -> Option<Timestamp> {
-        (object.version == 0).then(|| self.committed_since(&object.namespace, &object.uid, now))?
-    }
-
-    pub(super) fn committed_since(
-        &self,
-        namespace: &str,
-        uid: &Uid,
-        now: Timestamp,
-    ) -> Option<Timestamp> {
-        let (how, time) = self.tracked(namespace, uid)?.end()?;
-        (how == End::Committed && now.since(time) < COMMITTED_LATELY).then_some(time)
     }
 }

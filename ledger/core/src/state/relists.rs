@@ -34,6 +34,7 @@ pub(crate) struct Relist {
     pub(crate) marks: Marks,
 }
 
+record!(Relists { open, resets });
 record!(Relist {
     began,
     id,
@@ -46,10 +47,6 @@ record!(Relist {
 });
 
 impl Relists {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.open.is_empty()
-    }
-
     pub(crate) fn begin(&mut self, entry: Sequence, begin: &RelistBegin) {
         let relist = Relist {
             began: entry,

@@ -7,7 +7,6 @@ use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 
 use super::{
     pending_counts::{PendingCounts, count_out},
-    ring::Ring,
     slab::Slab,
     tracked::{Ended, Target, Tracked},
 };
@@ -22,11 +21,7 @@ pub(crate) const CHUNK: usize = 64;
 
 /// Most ended reservations that are remembered, so that a repeated request gets the same answer. Part of the fold, and
 /// so of the format.
-pub(super) const ENDED_MAX: u32 = 1 << 18;
-
-/// Places of ended reservations in the order of their ends, with the entry that ended each: the place may have been
-/// reused since.
-pub(crate) type Ends = Ring<(u32, Sequence), ENDED_MAX>;
+const ENDED_MAX: u32 = 1 << 18;
 
 /// The expiration of a pending reservation, and its place: they are ordered by it.
 pub(crate) type Expiry = (Timestamp, u32);
@@ -35,10 +30,7 @@ pub(crate) type Expiry = (Timestamp, u32);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reservations {
     pub(crate) slab: Slab<Tracked, CHUNK>,
-    /// Ended reservations in the order of their ends. Used only until a bound on their bytes is recorded: before, their
-    /// number alone is bounded.
-    pub(crate) ended: Ends,
-    /// Most bytes of ended reservations.
+    /// Most bytes of ended reservations; none: their number alone is bounded.
     pub(crate) ended_bytes: Option<u64>,
     /// Ended reservations, by the entries that ended them.
     pub(super) shares: Shares<(Sequence, u32)>,
@@ -57,13 +49,8 @@ pub(crate) struct Reservations {
 }
 
 impl Reservations {
-    pub(crate) fn from_parts(
-        slab: Slab<Tracked, CHUNK>,
-        ended: Ends,
-        ended_bytes: Option<u64>,
-    ) -> Self {
+    pub(crate) fn from_parts(slab: Slab<Tracked, CHUNK>, ended_bytes: Option<u64>) -> Self {
         let mut reservations = Self {
-            ended,
             ended_bytes,
             ..Self::default()
         };
@@ -277,14 +264,10 @@ impl Reservations {
         self.remember(place, entry);
     }
 
-    /// Remembers an ended reservation. If there are too many, the oldest are forgotten.
+    /// Remembers an ended reservation. If there are too many, some are forgotten.
     fn remember(&mut self, place: u32, entry: Sequence) {
         self.share(place, entry);
-        if self.ended_bytes.is_some() {
-            self.make_room();
-        } else if let (_, Some((place, entry))) = self.ended.push((place, entry)) {
-            self.forget(place, entry);
-        }
+        self.make_room();
     }
 
     fn share(&mut self, place: u32, entry: Sequence) {
@@ -302,9 +285,7 @@ impl Reservations {
     /// Forgets ended reservations until the bound holds: of the principal with the most bytes, and of its namespace with
     /// the most, the oldest.
     fn make_room(&mut self) {
-        let Some(most) = self.ended_bytes else {
-            return;
-        };
+        let most = self.ended_bytes.unwrap_or(u64::MAX);
         while (self.shares.bytes() as u64 > most || self.shares.len() > ENDED_MAX as usize)
             && let Some((_, place)) = self.shares.first_to_go()
         {
@@ -315,7 +296,6 @@ impl Reservations {
     /// Bounds the bytes of ended reservations from now on.
     pub(crate) fn bound_ended(&mut self, bytes: u64) {
         self.ended_bytes = Some(bytes);
-        self.ended = Ends::default();
         self.make_room();
     }
 
@@ -367,13 +347,6 @@ impl Reservations {
             tracked.ended = Some(ended);
             self.index_uid(place);
             self.remember(place, entry);
-        }
-    }
-
-    fn forget(&mut self, place: u32, entry: Sequence) {
-        let same = |tracked: &Tracked| tracked.ended.as_ref().is_some_and(|e| e.entry == entry);
-        if self.slab.get(place).is_some_and(same) {
-            self.remove(place);
         }
     }
 

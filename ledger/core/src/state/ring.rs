@@ -27,10 +27,6 @@ impl<T: Clone, const MAX: u32> Ring<T, MAX> {
         self.slab.get(place)
     }
 
-    pub(crate) fn get_mut(&mut self, place: u32) -> Option<&mut T> {
-        self.slab.get_mut(place)
-    }
-
     /// Adds a value. Returns its place, and the value that it replaced.
     pub(crate) fn push(&mut self, value: T) -> (u32, Option<T>) {
         let place = self.oldest;

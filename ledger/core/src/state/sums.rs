@@ -38,7 +38,7 @@ pub(crate) struct Balance {
     reserved: ResourceList,
 }
 
-record!(Sums { used, reserved } without { balance } then { Sums::without_zeros });
+record!(Sums { used, reserved } without { balance });
 
 /// Whether amounts are added or removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,15 +109,6 @@ impl Sums {
             reserved: ResourceList::new(),
         },
     };
-
-    /// Without the zeros that earlier versions kept.
-    fn without_zeros(self) -> Self {
-        Self {
-            used: self.used.without_zeros(),
-            reserved: self.reserved.without_zeros(),
-            balance: self.balance,
-        }
-    }
 
     /// A part of the sums, to which names can be copied from these. Its zeros count: the whole has other amounts of these
     /// names.

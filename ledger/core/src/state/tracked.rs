@@ -103,7 +103,7 @@ pub(crate) struct Tracked {
     /// The entry that granted it.
     pub(crate) entry: Sequence,
     pub(crate) ended: Option<Ended>,
-    /// The principal that made it; empty: unknown, as in snapshots of the first ledgers.
+    /// The principal that made it.
     pub(crate) owner: Name,
     /// The committed footprint, until the object is observed or the holder returns it.
     pub(crate) committed: Option<Arc<Footprint>>,
@@ -151,8 +151,10 @@ record!(Ended { how, time, entry });
 record!(Tracked {
     reservation,
     entry,
-    ended
-} without { owner, committed });
+    owner,
+    ended,
+    committed
+});
 
 /// The target of a pending reservation. A newer reservation for the same target supersedes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -2,8 +2,7 @@
 //! file.
 //!
 //! sled repairs a damaged database when it opens it, and loses the entries behind the damage. So the files are compared
-//! with the manifest before sled opens them. A seal that was written before manifests existed ends behind its first
-//! record.
+//! with the manifest before sled opens them.
 
 use std::path::Path;
 
@@ -118,18 +117,14 @@ impl Manifest {
         record.finish()
     }
 
-    /// The manifest behind a seal; none if there is none.
-    pub(super) fn parse(bytes: &[u8]) -> Result<Option<Self>, String> {
-        if bytes.is_empty() {
-            return Ok(None);
-        }
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
         let mut fields = open_record(MAGIC, bytes)?;
         let files = (|| {
             let count = fields.u32()?;
             (0..count).map(|_| SealedFile::parse(&mut fields)).collect()
         })();
         match files {
-            Some(files) if fields.rest().is_empty() => Ok(Some(Self { files })),
+            Some(files) if fields.rest().is_empty() => Ok(Self { files }),
             _ => Err("a manifest that cannot be".to_owned()),
         }
     }
@@ -208,9 +203,8 @@ mod tests {
         };
         let bytes = manifest.encode();
         golden::check("manifest", &bytes);
-        assert_eq!(Manifest::parse(&bytes), Ok(Some(manifest)));
-        assert_eq!(Manifest::parse(&[]), Ok(None));
-        for length in 1..bytes.len() {
+        assert_eq!(Manifest::parse(&bytes), Ok(manifest));
+        for length in 0..bytes.len() {
             assert!(Manifest::parse(&bytes[..length]).is_err());
         }
     }

@@ -120,8 +120,8 @@ impl Epoch {
         }
         let as_it_is = self.sealed.get().is_none() || disk.is_read_only() || {
             match seal::manifest(disk, &self.directory) {
-                Ok(Some(manifest)) => manifest.difference(disk, &path)?.is_none(),
-                Ok(None) | Err(Error::Damaged(_)) => false,
+                Ok(manifest) => manifest.difference(disk, &path)?.is_none(),
+                Err(Error::Damaged(_)) => false,
                 Err(error) => return Err(error),
             }
         };
@@ -141,8 +141,7 @@ impl Epoch {
     /// [`Self::check`].
     pub(super) fn difference(&self, disk: &dyn Disk) -> Result<Option<Damage>, Error> {
         let difference = match seal::manifest(disk, &self.directory) {
-            Ok(None) => Ok(None),
-            Ok(Some(manifest)) => manifest.difference(disk, &self.directory.join(DATABASE)),
+            Ok(manifest) => manifest.difference(disk, &self.directory.join(DATABASE)),
             Err(Error::Damaged(damage)) => Ok(Some(damage)),
             Err(error) => Err(error),
         };

@@ -16,7 +16,7 @@ use super::manifest::Manifest;
 pub(super) const FILE: &str = "SEAL";
 
 const MAGIC: [u8; 3] = *b"QLE";
-pub(super) const RECORD_BYTES: usize = record_bytes(2 * POSITION_BYTES + 4 * 8);
+const RECORD_BYTES: usize = record_bytes(2 * POSITION_BYTES + 4 * 8);
 
 /// Most bytes of the file: enough for the manifest of 30 GiB.
 const FILE_BYTES: usize = 16 * 1024 * 1024;
@@ -105,8 +105,8 @@ impl Seal {
     }
 }
 
-/// Reads the manifest behind the seal of an epoch; none if the seal was written before manifests existed.
-pub(super) fn manifest(disk: &dyn Disk, epoch: &Path) -> Result<Option<Manifest>, Error> {
+/// Reads the manifest behind the seal of an epoch.
+pub(super) fn manifest(disk: &dyn Disk, epoch: &Path) -> Result<Manifest, Error> {
     let path = epoch.join(FILE);
     let bytes = disk.read(&path, FILE_BYTES)?.unwrap_or_default();
     let manifest = Manifest::parse(bytes.get(RECORD_BYTES..).unwrap_or_default());

@@ -51,18 +51,6 @@ impl Epoch {
         Ok(seal)
     }
 
-    /// Adds a manifest to a seal that was written before manifests existed. The files have just been verified. Returns
-    /// whether it was missing.
-    pub(crate) fn add_manifest(&self, disk: &dyn Disk, seal: &Seal) -> Result<bool, Error> {
-        if disk.is_read_only() || seal::manifest(disk, &self.directory)?.is_some() {
-            return Ok(false);
-        }
-        let database = self.directory.join(DATABASE);
-        let manifest = Manifest::take(disk, &database, &Throttle::default())?;
-        seal.write(disk, &self.directory, &manifest)?;
-        Ok(true)
-    }
-
     /// Makes the seal durable as it was read, before the log removes the entries that it covers.
     pub(crate) fn sync_seal(&self, disk: &dyn Disk) -> Result<(), Error> {
         disk.open(&self.directory.join(seal::FILE))?.sync()?;

@@ -104,9 +104,6 @@ impl Opening<'_> {
             Ok(()) if !epoch.is_copied() => Ok(None),
             Ok(()) => {
                 let damage = epoch.difference(self.disk)?;
-                if damage.is_none() {
-                    epoch.add_manifest(self.disk, seal)?;
-                }
                 Ok(damage.map(|damage| Damage {
                     why: format!("{}; all that it holds can be read", damage.why),
                     ..damage

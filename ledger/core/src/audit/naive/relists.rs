@@ -87,7 +87,7 @@ impl Relists {
             Event::VersionsReset(scope) => {
                 self.1.insert((**scope).clone());
             }
-            Event::ChargingChanged { .. } | Event::WorkloadsCharged { .. } => self.0.clear(),
+            Event::WorkloadsCharged { .. } => self.0.clear(),
             Event::EventRejected { resource, .. } => self.spoil(source, Some(resource)),
             Event::SourceReset { .. } | Event::SourceGapped { .. } | Event::MessageRejected(_) => {
                 self.spoil(source, None);
@@ -113,8 +113,7 @@ impl Relists {
                 let object = &correction.object;
                 self.see_alive(&object.namespace, &object.uid, objects);
             }
-            Event::ObjectRefreshed { uid, namespace, .. }
-            | Event::ObjectCommitted { uid, namespace, .. } => {
+            Event::ObjectRefreshed { uid, namespace, .. } => {
                 self.see_alive(namespace, uid, objects);
             }
             Event::ObjectEnded(ending) => {

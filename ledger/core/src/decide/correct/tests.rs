@@ -1,12 +1,10 @@
 use super::*;
 use crate::{
-    decide::{self, Basis, FingerprintedRequest, Policy, Request, Sighting, Verdict},
+    decide::{self, Sighting, Verdict},
     event::Actor,
     transaction::{OpenBatch, WriteTransaction},
 };
-use quota_semantics::{
-    Name, Span, object::GroupResource, quota::spec::Spec, resource::ResourceList,
-};
+use quota_semantics::{Name, Span, quota::spec::Spec, resource::ResourceList};
 
 fn at(seconds: i64) -> Timestamp {
     Timestamp::EPOCH.plus(Span::from_seconds(1_790_000_000 + seconds))
@@ -114,33 +112,6 @@ impl Given {
             seen,
         };
         super::repair(&self.state, &repair, at(0))
-    }
-
-    /// Commits an object as in the first ledgers.
-    fn commits(&mut self, id: &str) {
-        let request = FingerprintedRequest::from(Request {
-            uid: uid(id),
-            namespace: Name::from("team-a"),
-            resource: GroupResource::new("", "pods"),
-            name: "web".into(),
-            api_version: Name::from("v1"),
-            kind: Name::from("Pod"),
-            basis: Basis::Create,
-            subresource: Name::default(),
-            footprint: object(id, 0, 1).footprint,
-            before: None,
-            object: None,
-            ttl: None,
-        });
-        let by = decide::Requester::holder("test");
-        let reserved =
-            decide::reserve(&self.state, at(0), &by, &request, &Policy::default()).unwrap();
-        self.record(reserved.events);
-        self.record(vec![Event::ObjectCommitted {
-            uid: request.uid.clone(),
-            namespace: request.namespace.clone(),
-            resources: request.footprint.resources.clone(),
-        }]);
     }
 }
 
@@ -264,21 +235,6 @@ fn what_is_gone_is_ended_once() {
         matches!(given.compare(&object("a", 5, 1)), Comparison::Missing),
         "an ended object counts again when it is observed"
     );
-}
-
-#[test]
-fn what_was_committed_just_now_is_not_taken_for_gone() {
-    let mut given = Given::default();
-    given.commits("a");
-    let seen = given.seen("a").unwrap();
-    assert_eq!(given.end("a", seen), Repaired::Early);
-    let repair = Repair::End {
-        namespace: None,
-        uid: uid("a"),
-        seen,
-    };
-    let later = super::repair(&given.state, &repair, at(600));
-    assert!(matches!(later, Repaired::Done(_)), "{later:?}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Key;
 use crate::{
-    event::{Entry, Observed, Reservation},
+    event::{Entry, Reservation},
     state::{
         State,
         sums::Change,
@@ -103,37 +103,6 @@ impl State {
         if let Some(namespace) = self.namespaces.place(namespace) {
             self.namespaces.get_mut(namespace).committed.remove(&place);
         }
-    }
-
-    /// Applies a commit as the first ledgers record it: the object is taken for observed.
-    pub(super) fn commit_as_object(
-        &mut self,
-        entry: &Entry,
-        key: Key<'_>,
-        resources: &ResourceList,
-    ) {
-        let Some((_, tracked)) = self.reservations.find_pending(key.0, key.1) else {
-            return;
-        };
-        let reservation = tracked.reservation.clone();
-        let footprint = reservation.footprint.with_resources(resources.clone());
-        if let Some(place) = self.find_object(key.0, key.1) {
-            self.recount_object(entry, place, &footprint);
-            self.end(entry, key, End::Committed);
-            return;
-        }
-        self.end(entry, key, End::Committed);
-        let object = Observed {
-            uid: reservation.uid.clone(),
-            namespace: reservation.namespace.clone(),
-            resource: reservation.resource.clone(),
-            name: reservation.name.clone(),
-            version: 0,
-            footprint,
-            lapse: None,
-            ends_reservation: false,
-        };
-        self.observe(entry, &object);
     }
 
     fn ended(&self, entry: &Entry, how: End) -> Ended {

@@ -13,7 +13,7 @@ use crate::{
     },
 };
 use quota_semantics::{
-    Name, Timestamp,
+    Name,
     group::{
         Spec,
         extension::PREFIX,
@@ -53,7 +53,7 @@ impl State {
             return;
         };
         if let Some(quota) = self.namespaces.get_mut(place).quotas.get_mut(name) {
-            quota.end_override();
+            quota.override_ended = true;
         }
     }
 }
@@ -303,9 +303,7 @@ impl State {
             return;
         }
         for quota in self.namespaces.get_mut(place).quotas.values_mut() {
-            if quota.extra.is_none() {
-                quota.extra = Extra::of(&quota.record, Timestamp::EPOCH);
-            }
+            quota.extra = Extra::of(&quota.record);
             let record = &quota.record;
             let subject = (Some(record.namespace.clone()), record.name.clone());
             self.deadlines.set(subject, quota.limits_until());

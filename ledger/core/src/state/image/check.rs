@@ -75,6 +75,8 @@ impl Tables<'_> {
                 self.check_entry(quota.entry)?;
             }
             if let Some(observed) = &namespace.observed {
+                let is_here = observed.record.name == namespace.name;
+                check(is_here, "a record of another namespace")?;
                 self.check_entry(observed.entry.max(observed.seen))?;
             }
         }
@@ -118,10 +120,11 @@ impl Tables<'_> {
                 namespace.is_some_and(|namespace| list(namespace).contains(&place))
             };
             let is_listed = match (&tracked.committed, &tracked.ended) {
-                (Some(_), _) => {
+                (Some(_), Some(_)) => {
                     committed += 1;
                     lists(|namespace| &namespace.committed)
                 }
+                (Some(_), None) => false,
                 (None, None) => {
                     pending += 1;
                     lists(|namespace| &namespace.pending)

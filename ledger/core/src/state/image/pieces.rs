@@ -1,4 +1,4 @@
-//! Pieces of an image: records, lists and slabs. Only one piece at a time is held in memory.
+//! Pieces of an image: records and slabs. Only one piece at a time is held in memory.
 
 use std::io::{self, Read, Write};
 
@@ -29,53 +29,18 @@ pub(super) fn read_piece(input: &mut impl Read) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-pub(super) fn write_record(output: &mut impl Write, record: &impl Wire) -> io::Result<()> {
+fn write_record(output: &mut impl Write, record: &impl Wire) -> io::Result<()> {
     let mut writer = Writer::default();
     record.put(&mut writer);
     write_piece(output, writer)
 }
 
-pub(super) fn read_record<T: Wire>(input: &mut impl Read) -> Result<T, ImageError> {
+fn read_record<T: Wire>(input: &mut impl Read) -> Result<T, ImageError> {
     let bytes = read_piece(input)?;
     let mut reader = Reader::new(&bytes)?;
     let record = T::take(&mut reader)?;
     reader.finish()?;
     Ok(record)
-}
-
-/// Writes a list of any length: pieces, the last of which is empty.
-pub(super) fn write_list(output: &mut impl Write, list: &[impl Wire]) -> io::Result<()> {
-    let mut items = list.iter().peekable();
-    loop {
-        let (mut count, mut piece) = (0_u64, Writer::default());
-        while piece.body_len() < PIECE_BYTES
-            && let Some(item) = items.next()
-        {
-            item.put(&mut piece);
-            count += 1;
-        }
-        write_record(output, &count)?;
-        if count == 0 {
-            return Ok(());
-        }
-        write_piece(output, piece)?;
-    }
-}
-
-pub(super) fn read_list<T: Wire>(input: &mut impl Read) -> Result<Vec<T>, ImageError> {
-    let mut list = Vec::new();
-    loop {
-        let count: u64 = read_record(input)?;
-        if count == 0 {
-            return Ok(list);
-        }
-        let bytes = read_piece(input)?;
-        let mut reader = Reader::new(&bytes)?;
-        for _ in 0..count {
-            list.push(T::take(&mut reader)?);
-        }
-        reader.finish()?;
-    }
 }
 
 /// Writes a slab: a head, then pieces of whole chunks.

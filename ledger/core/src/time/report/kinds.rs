@@ -82,7 +82,7 @@ impl Kinds {
 
     pub(super) fn before(&mut self, state: &State, entry: &Entry) {
         self.touched = match &entry.event {
-            Event::ChargingChanged { .. } | Event::WorkloadsCharged { .. } => Touched::All,
+            Event::WorkloadsCharged { .. } => Touched::All,
             Event::GroupSet(_) | Event::GroupDeleted { .. } if self.follows_groups => Touched::All,
             event => match event.namespace() {
                 Some(namespace) => Touched::One(namespace.clone(), object_of(event).cloned()),
@@ -241,9 +241,7 @@ fn object_of(event: &Event) -> Option<&Uid> {
         Event::ObjectObserved(object) | Event::ObjectReplaced(object) => Some(&object.uid),
         Event::ObjectCorrected(correction) => Some(&correction.object.uid),
         Event::ObjectEnded(ending) => Some(&ending.uid),
-        Event::ObjectLapsed { uid, .. }
-        | Event::ObjectDeleted { uid, .. }
-        | Event::ObjectCommitted { uid, .. } => Some(uid),
+        Event::ObjectLapsed { uid, .. } | Event::ObjectDeleted { uid, .. } => Some(uid),
         _ => None,
     }
 }

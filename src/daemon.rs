@@ -456,7 +456,6 @@ async fn places(config: &Config) -> Result<Vec<Destination>, Failure> {
         places.push(Destination::nats(client, subject.clone()));
     }
     places.extend(rules.copy_dir.clone().map(Destination::Directory));
-    places.extend(rules.http_url.clone().map(Destination::http));
     Ok(places)
 }
 

@@ -9,8 +9,6 @@ use std::{
 };
 
 use async_nats::{HeaderMap, jetstream};
-use quota_service::{config::redact, outbound};
-use ureq::Agent;
 
 use crate::metrics::CheckpointPlace;
 
@@ -40,13 +38,6 @@ pub(crate) enum Destination {
     },
     /// A directory, in which each checkpoint becomes a file of its own that is never written again.
     Directory(PathBuf),
-    /// A server that takes each checkpoint by POST.
-    Http {
-        /// The HTTP client.
-        agent: Agent,
-        /// The URL of the server.
-        url: String,
-    },
 }
 
 impl Destination {
@@ -57,20 +48,11 @@ impl Destination {
         Self::Nats { context, subject }
     }
 
-    /// A server by its URL. An https server needs a certificate that the system trusts.
-    #[must_use]
-    pub(crate) fn http(url: String) -> Self {
-        let user_agent = concat!("quotad/", env!("CARGO_PKG_VERSION"));
-        let agent = outbound::agent(&url, user_agent, ATTEMPT);
-        Self::Http { agent, url }
-    }
-
     /// The kind of the destination, for metrics.
     pub(super) const fn kind(&self) -> CheckpointPlace {
         match self {
             Self::Nats { .. } => CheckpointPlace::Nats,
             Self::Directory(_) => CheckpointPlace::Directory,
-            Self::Http { .. } => CheckpointPlace::Http,
         }
     }
 
@@ -79,7 +61,6 @@ impl Destination {
         match self {
             Self::Nats { subject, .. } => subject.clone(),
             Self::Directory(directory) => directory.display().to_string(),
-            Self::Http { url, .. } => redact(url),
         }
     }
 
@@ -93,12 +74,9 @@ impl Destination {
                 Self::Nats { context, subject } => publish(&context, subject, signed).await,
                 Self::Directory(directory) => {
                     let signed = signed.clone();
-                    blocking(move || store(&directory, &signed).map_err(|error| error.to_string()))
-                        .await
-                }
-                Self::Http { agent, url } => {
-                    let note = Arc::clone(&signed.note);
-                    blocking(move || post(&agent, &url, &note)).await
+                    let stored = tokio::task::spawn_blocking(move || store(&directory, &signed));
+                    let stored = stored.await.map_err(|error| error.to_string())?;
+                    stored.map_err(|error| error.to_string())
                 }
             }
         };
@@ -107,11 +85,6 @@ impl Destination {
             .await
             .unwrap_or_else(|_| Err("no answer in time".to_owned()))
     }
-}
-
-async fn blocking(run: impl FnOnce() -> Result<(), String> + Send + 'static) -> Result<(), String> {
-    let ran = tokio::task::spawn_blocking(run).await;
-    ran.unwrap_or_else(|error| Err(error.to_string()))
 }
 
 /// The stream drops a message that it has stored already, in case an acknowledgement was lost.
@@ -127,17 +100,6 @@ async fn publish(
     let sent = context.publish_with_headers(subject, headers, note).await;
     let stored = sent.map_err(|error| error.to_string())?.await;
     stored.map(drop).map_err(|error| error.to_string())
-}
-
-fn post(agent: &Agent, url: &str, note: &str) -> Result<(), String> {
-    let request = agent.post(url).content_type("text/plain; charset=utf-8");
-    let answer = request
-        .send(note)
-        .map_err(|error| redact(&error.to_string()))?;
-    match answer.status() {
-        status if status.is_success() => Ok(()),
-        status => Err(format!("it answers {status}")),
-    }
 }
 
 /// Stores a checkpoint durably in a file of its own. Completes a file that a kill has cut off; changes no other file.

@@ -191,8 +191,6 @@ labels! {
         Nats = "nats",
         /// `checkpoint.copy_dir`.
         Directory = "directory",
-        /// `checkpoint.http_url`.
-        Http = "http",
     }
 
     /// Where events come from.

@@ -1,82 +1,11 @@
-//! Checkpoints that are delivered to a directory and to an HTTP server, and held against each other by `quotactl`.
+//! Checkpoints that are delivered to a directory, and held against each other by `quotactl`.
 
-use std::{
-    collections::VecDeque,
-    fs,
-    io::{BufRead as _, BufReader, Read as _, Write as _},
-    net::{TcpListener, TcpStream},
-    path::Path,
-    process::Output,
-    sync::{Arc, Mutex},
-};
+use std::{fs, path::Path, process::Output};
 
 use quota_checkpoint::{key::PublicKey, note};
 use tempfile::TempDir;
 
 use super::{checkpoints::quotactl, observe, set_quota, support::quotad::Quotad, support::until};
-
-/// A server that keeps what it is sent, once it has answered with all of these.
-struct Collector {
-    url: String,
-    kept: Arc<Mutex<Vec<String>>>,
-    refusals: Arc<Mutex<VecDeque<u16>>>,
-}
-
-impl Collector {
-    fn start(refusals: &[u16]) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let collector = Self {
-            url: format!("http://{}/checkpoints", listener.local_addr().unwrap()),
-            kept: Arc::default(),
-            refusals: Arc::new(Mutex::new(refusals.iter().copied().collect())),
-        };
-        let (kept, refusals) = (collector.kept.clone(), collector.refusals.clone());
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let stream = stream.unwrap();
-                let (kept, refusals) = (kept.clone(), refusals.clone());
-                std::thread::spawn(move || serve(stream, &kept, &refusals));
-            }
-        });
-        collector
-    }
-
-    fn kept(&self) -> Vec<String> {
-        self.kept.lock().unwrap().clone()
-    }
-}
-
-/// Answers what comes over one connection.
-fn serve(stream: TcpStream, kept: &Mutex<Vec<String>>, refusals: &Mutex<VecDeque<u16>>) {
-    let mut reader = BufReader::new(stream);
-    loop {
-        let mut head = Vec::new();
-        loop {
-            let mut line = String::new();
-            match reader.read_line(&mut line) {
-                Ok(1..) if line == "\r\n" => break,
-                Ok(1..) => head.push(line.to_ascii_lowercase()),
-                _ => return,
-            }
-        }
-        assert!(head[0].starts_with("post /checkpoints "), "{head:?}");
-        let length = head
-            .iter()
-            .find_map(|line| line.strip_prefix("content-length:"))
-            .map(|length| length.trim().parse().unwrap());
-        let mut body = vec![0; length.unwrap()];
-        reader.read_exact(&mut body).unwrap();
-        let refusal = refusals.lock().unwrap().pop_front();
-        if refusal.is_none() {
-            kept.lock().unwrap().push(String::from_utf8(body).unwrap());
-        }
-        let status = refusal.unwrap_or(204);
-        let answer = format!("HTTP/1.1 {status} X\r\ncontent-length: 0\r\n\r\n");
-        if reader.get_mut().write_all(answer.as_bytes()).is_err() {
-            return;
-        }
-    }
-}
 
 fn signing(path: &Path, more: &[String]) -> Quotad {
     let mut arguments = vec![
@@ -129,15 +58,11 @@ fn verify(path: &Path, arguments: &str) -> (i32, String, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn checkpoints_reach_a_directory_and_a_server_also_after_failures() {
+async fn checkpoints_reach_a_directory_also_after_failures() {
     let directory = TempDir::new().unwrap();
     let path = directory.path();
     let key = keygen(path);
-    let collector = Collector::start(&[503, 302]);
-    let places = [
-        "--checkpoint.copy_dir=copies".to_owned(),
-        format!("--checkpoint.http_url={}", collector.url),
-    ];
+    let places = ["--checkpoint.copy_dir=copies".to_owned()];
     // There is no directory yet: the daemon reports that, and retries.
     let quotad = signing(path, &places);
     set_quota(&quotad);
@@ -146,17 +71,15 @@ async fn checkpoints_reach_a_directory_and_a_server_also_after_failures() {
     until("a copy waits", waits).await;
     fs::create_dir(path.join("copies")).unwrap();
     delivered(&quotad, "directory", last).await;
-    delivered(&quotad, "http", last).await;
-    assert_eq!(metric(&quotad, &of("undelivered", "http")), Some(0.0));
+    assert_eq!(metric(&quotad, &of("undelivered", "directory")), Some(0.0));
     let failures = metric(&quotad, "quota_ledger_checkpoint_failures_total").unwrap();
-    assert!(failures >= 3.0, "{failures}");
+    assert!(failures >= 1.0, "{failures}");
     let more = observe(&quotad, "v", 1);
-    delivered(&quotad, "http", more).await;
+    delivered(&quotad, "directory", more).await;
     assert_eq!(quotad.stop().code(), Some(0));
 
-    // Both have what the file has, in the form that is signed.
+    // The directory has what the file has, in the form that is signed.
     let stored = quota_checkpoint::read_all(&path.join("checkpoints")).unwrap();
-    assert_eq!(collector.kept(), stored.notes);
     let copies = fs::read_dir(path.join("copies")).unwrap();
     let mut copies: Vec<_> = copies.map(|entry| entry.unwrap().path()).collect();
     copies.sort();
@@ -168,8 +91,7 @@ async fn checkpoints_reach_a_directory_and_a_server_also_after_failures() {
     for text in &copied {
         note::verify(text, &key).unwrap();
     }
-    fs::write(path.join("collected"), collector.kept().join("\n")).unwrap();
-    let (code, out, err) = verify(path, "copies collected checkpoints");
+    let (code, out, err) = verify(path, "copies checkpoints");
     assert_eq!(code, 0, "{err}");
     let count = stored.notes.len();
     assert!(

@@ -84,7 +84,4 @@ pub struct Checkpoint {
     /// The directory in which each becomes a file of its own; none: there are no copies.
     #[serde(with = "blank")]
     pub copy_dir: Option<PathBuf>,
-    /// The address that each is sent to by POST; none: they are not.
-    #[serde(with = "blank")]
-    pub http_url: Option<String>,
 }

@@ -2,7 +2,7 @@
 
 use quota_service::{config::Finding, rules};
 
-use super::{Config, is_address};
+use super::Config;
 
 pub(super) fn validate(config: &Config, findings: &mut Vec<Finding>) {
     let checkpoint = &config.checkpoint;
@@ -26,7 +26,6 @@ pub(super) fn validate(config: &Config, findings: &mut Vec<Finding>) {
     let is_one = subject.is_none_or(|subject| {
         signs && !subject.contains(|c: char| c.is_whitespace() || matches!(c, '*' | '>'))
     });
-    let url = checkpoint.http_url.as_deref();
     rules! { findings;
         "checkpoint.file": checkpoint.file.is_none() || checkpoint.file != checkpoint.key_file =>
             "is checkpoint.key_file";
@@ -35,7 +34,5 @@ pub(super) fn validate(config: &Config, findings: &mut Vec<Finding>) {
             "must be a subject without wildcards, and needs checkpoint.key_file and nats.url";
         "checkpoint.copy_dir": checkpoint.copy_dir.is_none() || checkpoint.key_file.is_some() =>
             "needs checkpoint.key_file";
-        "checkpoint.http_url": url.is_none_or(|url| is_address(url) && checkpoint.key_file.is_some()) =>
-            "must be an address of http or https, and needs checkpoint.key_file";
     }
 }

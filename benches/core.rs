@@ -7,7 +7,7 @@
 use std::{collections::HashMap, hint::black_box};
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use quota_bench_support::world::{self, fold, uid};
+use quota_bench::world::{self, fold, uid};
 use quota_core::{
     codec,
     decide::{self, FingerprintedRequest, Policy},

@@ -12,7 +12,7 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use quota_semantics::Timestamp;
 use quotad::intake::payload::Reader;
 
-use quota_bench_support::events::{self, PlainEvent, WatchedPod};
+use quota_bench::events::{self, PlainEvent, WatchedPod};
 
 const PLAIN_EVENTS: u64 = 1_000;
 

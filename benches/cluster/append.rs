@@ -8,7 +8,7 @@ use std::{
 
 use async_nats::jetstream::{self, message::PublishMessage};
 use bytes::Bytes;
-use quota_cluster::{Names, stream};
+use quota_replication::jetstream::{Names, stream};
 
 use super::{
     support::measured::Measured,

@@ -2,8 +2,8 @@
 
 use async_nats::jetstream;
 use bytes::Bytes;
-use quota_cluster::{Names, stream};
-use quota_replication::Message;
+use quota_replication::jetstream::{Names, stream};
+use quota_replication::protocol::Message;
 
 use super::testing::cluster::Cluster;
 

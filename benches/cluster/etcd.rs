@@ -10,7 +10,7 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
-use quota_load::{Answer, Kind, Talk, http};
+use quota_bench::load::{Answer, Kind, Talk, http};
 use serde_json::Value;
 
 use super::{

@@ -15,11 +15,11 @@ mod outages;
 mod rates;
 mod report;
 
-use quota_bench_support as support;
+use quota_bench as support;
 use std::{collections::BTreeMap, time::Duration};
 
 use outages::Fault;
-use quota_test_support as testing;
+use quota_testkit as testing;
 use rates::{Sent, System};
 use support::{
     disk,

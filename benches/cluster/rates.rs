@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, net::SocketAddr, path::Path, sync::Arc, thread, time::Duration};
 
-use quota_load::{Answer, Kind, Plan, Talk, http};
+use quota_bench::load::{Answer, Kind, Plan, Talk, http};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -146,7 +146,8 @@ pub fn measure(
             let cluster = etcd::start(directory);
             let of = |connections| {
                 let plan = plan(cluster.leader, connections, seconds);
-                let tally = quota_load::run(&plan, &CancellationToken::new(), etcd::PutTalk::new);
+                let tally =
+                    quota_bench::load::run(&plan, &CancellationToken::new(), etcd::PutTalk::new);
                 Measured::of(&tally.expect("it accepts connections"), seconds)
             };
             CONNECTIONS
@@ -205,7 +206,7 @@ fn reads(apis: &[&str], seconds: f64) -> Measured {
                             .into_bytes()
                             .into();
                     let talk = |_| ReadTalk(request.clone());
-                    let tally = quota_load::run(&plan, &CancellationToken::new(), talk);
+                    let tally = quota_bench::load::run(&plan, &CancellationToken::new(), talk);
                     Measured::of(&tally.expect("it accepts connections"), seconds)
                 })
             })

@@ -20,7 +20,7 @@ use quotad::intake::payload::{Content, Reader};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use quota_bench_support::world::{self, fold, footprint, uid};
+use quota_bench::world::{self, fold, footprint, uid};
 
 /// All cases, and how often each does what it measures.
 pub(super) const ALL: [(&str, u64); 10] = [

@@ -18,7 +18,7 @@ mod reviews;
 mod tls;
 
 use plan::{Bench, Case, System};
-use quota_bench_support as support;
+use quota_bench as support;
 use support::measured::Runs;
 
 fn main() {

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use quota_load::{Connect, Plan, Talk};
+use quota_bench::load::{Connect, Plan, Talk};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
@@ -333,7 +333,7 @@ impl Bench {
             rate: None,
             patience: Duration::from_secs(30),
         };
-        let tally = quota_load::run(&plan, &CancellationToken::new(), talk);
+        let tally = quota_bench::load::run(&plan, &CancellationToken::new(), talk);
         Measured::of(&tally.expect("it accepts connections"), self.seconds)
     }
 }

@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use quota_load::{
+use quota_bench::load::{
     Answer, Kind, Talk,
     render::{Random, UidText, uid},
 };

@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use quota_load::{
+use quota_bench::load::{
     Answer, Kind, Talk,
     render::{Random, UidText, uid},
 };
@@ -129,7 +129,7 @@ fn command(out: &mut Vec<u8>, words: &[&[u8]]) {
     out.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
     for word in words {
         out.push(b'$');
-        quota_load::render::append_number(out, word.len());
+        quota_bench::load::render::append_number(out, word.len());
         out.extend_from_slice(b"\r\n");
         out.extend_from_slice(word);
         out.extend_from_slice(b"\r\n");

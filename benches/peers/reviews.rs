@@ -7,7 +7,7 @@
 use std::{io, sync::Arc};
 
 use memchr::memmem;
-use quota_load::{
+use quota_bench::load::{
     Answer, Kind, Talk, http,
     render::{Random, append, append_number, uid},
 };

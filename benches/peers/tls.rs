@@ -8,7 +8,7 @@ use std::{
 };
 
 use axum::serve::Listener;
-use quota_load::Connect;
+use quota_bench::load::Connect;
 use rustls::{
     ClientConfig, RootCertStore, ServerConfig,
     crypto::ring,

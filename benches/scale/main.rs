@@ -14,7 +14,7 @@ mod serving;
 mod subject;
 mod tenants;
 
-use quota_bench_support as support;
+use quota_bench as support;
 use std::env;
 
 use subject::{Bench, Target};

@@ -1,11 +1,15 @@
 //! The HTTP API of Quota Ledger, as the daemon and its clients share it.
 //!
 //! [`wire`] has the types of requests and responses: the daemon and its clients use the same definitions. With the
-//! feature `http`, [`http`] is a client of the API; `examples/admission_hook.rs` is an example.
+//! feature `http`, [`http`] is a client of the API; `examples/admission_hook.rs` is an example. With the feature `tokens`,
+//! `tokens` is the tokens file. [`exit`] has the exit codes of all programs.
 
+pub mod exit;
 #[cfg(feature = "http")]
 pub mod http;
 pub mod paths;
 pub mod server;
 pub mod table;
+#[cfg(feature = "tokens")]
+pub mod tokens;
 pub mod wire;

@@ -1,6 +1,6 @@
 //! Checkpoint notes and keys.
 
-use quota_checkpoint::{
+use quota_journal::checkpoint::{
     key::{PrivateKey, PublicKey},
     note,
 };

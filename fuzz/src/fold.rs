@@ -2,7 +2,7 @@
 
 use arbitrary::{Result, Unstructured};
 use quota_core::{codec, state::State};
-use quota_histories::{listings::Listing, steps::Step, world::World};
+use quota_testkit::histories::{listings::Listing, steps::Step, world::World};
 
 /// Steps of one history.
 const STEPS_MAX: usize = 64;

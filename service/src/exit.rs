@@ -1,6 +1,6 @@
 //! The end of the daemon, as supervisors and scripts see it.
 
-pub use quota_exit::Exit;
+pub use quota_client::exit::Exit;
 
 /// Why the daemon cannot continue, and the exit code.
 #[derive(Debug, thiserror::Error)]

@@ -3,7 +3,7 @@
 use axum::{Extension, extract::State, response::Response};
 use http::StatusCode;
 use quota_client::wire::{HealRequest, RemoveRequest, ReplicatedLedger, TransferRequest};
-use quota_replication::LedgerId;
+use quota_replication::protocol::LedgerId;
 
 use super::{
     App, answer,

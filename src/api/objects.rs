@@ -15,9 +15,7 @@ use super::{
     page::{self, Params, Target, token},
     problem::Problem,
 };
-use crate::{
-    large::{Permit, Turn},
-};
+use crate::large::{Permit, Turn};
 
 /// Table places that are scanned while the state is locked once.
 const PLACES: u32 = 16_384;

@@ -19,5 +19,5 @@ pub use access::{Access, Scope};
 pub use authenticator::{Authenticator, Error, Follower};
 pub use layer::Admitted;
 pub use principal::Principal;
-pub use quota_tokens::{Certificate, File, FileError, Issued, Pattern, Role, Token, issue};
+pub use quota_client::tokens::{Certificate, File, FileError, Issued, Pattern, Role, Token, issue};
 pub(crate) use refusal::is_of_kubernetes;

@@ -26,8 +26,13 @@ struct Inner {
 }
 
 /// The principal of every caller where no token is needed.
-static ANONYMOUS: LazyLock<Principal> =
-    LazyLock::new(|| Principal::new(quota_tokens::ANONYMOUS, &Role::ALL, &[Pattern::all()]));
+static ANONYMOUS: LazyLock<Principal> = LazyLock::new(|| {
+    Principal::new(
+        quota_client::tokens::ANONYMOUS,
+        &Role::ALL,
+        &[Pattern::all()],
+    )
+});
 
 impl Principal {
     /// A principal that has these roles in these namespaces.
@@ -165,7 +170,7 @@ mod tests {
     #[test]
     fn who_is_not_known_is_anonymous() {
         let principal = Principal::of(&Extensions::new());
-        assert_eq!(*principal.name(), quota_tokens::ANONYMOUS);
+        assert_eq!(*principal.name(), quota_client::tokens::ANONYMOUS);
         assert!(Role::ALL.iter().all(|role| principal.may_everywhere(*role)));
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use http::{HeaderMap, header};
+use quota_client::tokens::PresentedToken;
 use quota_semantics::Timestamp;
-use quota_tokens::PresentedToken;
 
 use super::{Certificate, File, Principal, Token};
 use crate::metrics::AuthRefusal;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use quota_checkpoint::{Checkpoint, Extends, Notes, key::PrivateKey, note};
+use quota_journal::checkpoint::{Checkpoint, Extends, Notes, key::PrivateKey, note};
 use quota_journal::{FileReader, Reader as _};
 use tokio_util::sync::CancellationToken;
 

@@ -1,6 +1,6 @@
 use std::{path::Path, sync::Arc};
 
-use quota_checkpoint::{Checkpoint, Extends, key::PrivateKey, note};
+use quota_journal::checkpoint::{Checkpoint, Extends, key::PrivateKey, note};
 use quota_journal::{
     Batch, FileJournal, FileReader, Journal as _, Options, Reader as _, disk::RealDisk,
 };

@@ -1,6 +1,6 @@
 //! Preconditions on the NATS servers that hold a ledger.
 
-use quota_cluster::servers;
+use quota_replication::jetstream::servers;
 use quota_service::config::redact;
 
 use crate::config;

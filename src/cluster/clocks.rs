@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use quota_cluster::{Offset, since_boot};
-use quota_replication::Role;
+use quota_replication::jetstream::{Offset, since_boot};
+use quota_replication::protocol::Role;
 
 use super::{Cluster, DRAIN};
 use crate::metrics;

@@ -9,7 +9,7 @@ use axum::{
 };
 use bytes::Bytes;
 use http::{HeaderValue, Method, StatusCode, header, request::Parts};
-use quota_replication::NodeName;
+use quota_replication::protocol::NodeName;
 
 use super::{
     Cluster,

@@ -3,12 +3,12 @@
 use std::time::Instant;
 
 use futures::future::join_all;
-use quota_cluster::{
+use quota_journal::Durable;
+use quota_replication::jetstream::{
     stream::{self, Found},
     tail,
 };
-use quota_journal::Durable;
-use quota_replication::LedgerId;
+use quota_replication::protocol::LedgerId;
 
 use super::{AHEAD, Cluster, Error, checks};
 

@@ -17,12 +17,12 @@ use futures::future::join_all;
 use http::HeaderName;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use quota_cluster::BookmarkFile;
 use quota_journal::{
     BASE, BackedUp, DIRECTORIES, Durable, LOCK, Offline, Reader as _, WATERMARK,
     disk::{Disk, Lock, RealDisk},
 };
-use quota_replication::NodeName;
+use quota_replication::jetstream::BookmarkFile;
+use quota_replication::protocol::NodeName;
 use quota_service::health::Check;
 use tokio::sync::mpsc;
 

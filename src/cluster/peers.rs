@@ -14,7 +14,7 @@ use hyper::{
 };
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
-use quota_replication::NodeName;
+use quota_replication::protocol::NodeName;
 use rustls::pki_types::ServerName;
 use tokio::{
     io::{AsyncRead, AsyncWrite},

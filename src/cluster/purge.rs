@@ -6,8 +6,8 @@ use std::{
 };
 
 use quota_client::wire::ClusterNode;
-use quota_cluster::stream;
-use quota_replication::Role;
+use quota_replication::jetstream::stream;
+use quota_replication::protocol::Role;
 
 use super::{Cluster, Error};
 use crate::metrics;

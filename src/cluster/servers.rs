@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use http::Uri;
 use quota_client::wire::ClusterServer;
-use quota_cluster::{
+use quota_replication::jetstream::{
     servers::{self, Condition, Report},
     stream,
 };

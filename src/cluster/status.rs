@@ -6,8 +6,8 @@ use bytes::Bytes;
 use futures::future::join_all;
 use http::{HeaderMap, Method};
 use quota_client::wire::{self, ClusterNode, ReplicaEnd};
-use quota_cluster::wall;
-use quota_replication::NodeName;
+use quota_replication::jetstream::wall;
+use quota_replication::protocol::NodeName;
 
 use super::{
     Cluster, Obstacle,

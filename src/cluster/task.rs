@@ -6,9 +6,9 @@ use std::{
 };
 
 use anyhow::anyhow;
-use quota_cluster::{ApplyError, BookmarkFileError, Driver, Ended, Host, stream};
 use quota_journal::{Durable, StoredBatch};
-use quota_replication::{Position, Settings};
+use quota_replication::jetstream::{ApplyError, BookmarkFileError, Driver, Ended, Host, stream};
+use quota_replication::protocol::{Position, Settings};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 

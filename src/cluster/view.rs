@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use quota_journal::Durable;
-use quota_replication::{Counts, LedgerId, NodeName, Role};
+use quota_replication::protocol::{Counts, LedgerId, NodeName, Role};
 
 use super::{AHEAD, Cluster};
 

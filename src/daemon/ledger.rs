@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use quota_cluster::ReplicatedJournal;
 use quota_journal::{FileJournal, FileReader, Operation};
 use quota_ledger::replay;
+use quota_replication::jetstream::ReplicatedJournal;
 use tokio_util::sync::CancellationToken;
 
 use super::rules::policy;

@@ -34,7 +34,8 @@ const CHUNK_EVENTS: usize = 1024;
 // A batch that is about to be sealed, a chunk, and the event that filled it have to fit into one message of the
 // cluster.
 const _: () = assert!(
-    quota_cluster::BATCH_BYTES + CHUNK_BYTES + SIGHTING_MAX_BYTES < quota_cluster::PAYLOAD_MAX
+    quota_replication::jetstream::BATCH_BYTES + CHUNK_BYTES + SIGHTING_MAX_BYTES
+        < quota_replication::jetstream::PAYLOAD_MAX
 );
 
 /// Events that become entries in one batch.

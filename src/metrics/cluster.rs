@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use quota_cluster::servers::Condition;
-use quota_replication::{Counts, Role};
+use quota_replication::jetstream::servers::Condition;
+use quota_replication::protocol::{Counts, Role};
 use quota_service::metrics::Label as _;
 
 use super::{

@@ -9,12 +9,12 @@ use quota_core::{
     event::QuotaRecord,
     state::{Figure, GroupView, MemberView},
 };
-use quota_replication::{Counts, Role};
+use quota_replication::protocol::{Counts, Role};
 use quota_semantics::{
     Name, Timestamp, object::GroupResource, quantity::Quantity, quota::Spec, uid::Uid,
 };
 use quota_service::metrics::{Kind, Label as _};
-use quota_test_support::docs::documented;
+use quota_testkit::docs::documented;
 
 #[test]
 fn names_follow_the_conventions() {

@@ -7,10 +7,10 @@ use std::{
 };
 
 use parking_lot::RwLock;
-use quota_cluster::WallClock;
 use quota_core::{decide, state::State};
 use quota_journal::Journal;
 use quota_ledger::group_commit::{DUE_AT_ONCE, GroupCommit, SealedBatch};
+use quota_replication::jetstream::WallClock;
 
 use super::{
     Answer, DecisionContext, Options, Watermark,

@@ -10,13 +10,13 @@ use std::{
 
 use futures::{TryFutureExt as _, future::BoxFuture};
 use parking_lot::RwLock;
-use quota_cluster::WallClock;
 use quota_core::{
     decide::Policy,
     event::Sequence,
     state::{Image, State},
 };
 use quota_journal::Durable;
+use quota_replication::jetstream::WallClock;
 use quota_semantics::{Name, admission::Coverage};
 use quota_service::traces;
 use tokio::sync::{broadcast, watch};

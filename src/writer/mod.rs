@@ -20,10 +20,10 @@ mod watermark;
 use std::sync::{Arc, OnceLock, atomic::AtomicBool};
 
 use parking_lot::{Mutex, RwLock};
-use quota_cluster::{ReplicatedJournal, WallClock};
 use quota_core::{decide::Policy, state::State, transaction::WriteTransaction};
 use quota_journal::{Durable, Journal};
 use quota_ledger::group_commit::BATCH_BYTES;
+use quota_replication::jetstream::{ReplicatedJournal, WallClock};
 use quota_semantics::admission::Coverage;
 use tokio::{
     runtime::Handle,
@@ -168,7 +168,7 @@ pub fn start_following<J: Journal + 'static>(
 ) -> std::io::Result<(Ledger, Threads<ReplicatedJournal<J>>, Replica<J>)> {
     let parts = (state, journal, durable);
     let batching = Batching {
-        max_bytes: quota_cluster::BATCH_BYTES,
+        max_bytes: quota_replication::jetstream::BATCH_BYTES,
         own_max: 8,
         linger: Linger::new(true),
     };

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Weak, atomic::Ordering};
 
-use quota_cluster::{ApplyError, Handle, ReplicatedJournal};
 use quota_core::{codec, event::Entry, state::State};
 use quota_journal::{Durable, Journal, StoredBatch};
+use quota_replication::jetstream::{ApplyError, Handle, ReplicatedJournal};
 use quota_semantics::Span;
 use tokio::sync::mpsc;
 

@@ -9,7 +9,7 @@ mod names;
 mod owners;
 mod refusals;
 mod reviews;
-use quota_test_support as support;
+use quota_testkit as support;
 mod tenancy;
 mod tenants;
 mod tls;

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, process::Output};
 
-use quota_checkpoint::{key::PublicKey, note};
+use quota_journal::checkpoint::{key::PublicKey, note};
 use tempfile::TempDir;
 
 use super::{checkpoints::quotactl, observe, set_quota, support::quotad::Quotad, support::until};
@@ -79,7 +79,7 @@ async fn checkpoints_reach_a_directory_also_after_failures() {
     assert_eq!(quotad.stop().code(), Some(0));
 
     // The directory has what the file has, in the form that is signed.
-    let stored = quota_checkpoint::read_all(&path.join("checkpoints")).unwrap();
+    let stored = quota_journal::checkpoint::read_all(&path.join("checkpoints")).unwrap();
     let copies = fs::read_dir(path.join("copies")).unwrap();
     let mut copies: Vec<_> = copies.map(|entry| entry.unwrap().path()).collect();
     copies.sort();
@@ -149,7 +149,7 @@ fn checkpoints_that_contradict_each_other_or_the_ledger_are_told() {
     refused("first --ledger data", "does not extend");
 
     // The last one is before the others, as if the ledger had become shorter.
-    let stored = quota_checkpoint::read_all(&path.join("first")).unwrap();
+    let stored = quota_journal::checkpoint::read_all(&path.join("first")).unwrap();
     let (last, before) = stored.notes.split_last().unwrap();
     assert!(!before.is_empty());
     fs::write(

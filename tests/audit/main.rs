@@ -8,7 +8,7 @@ mod delivered;
 mod exported;
 mod groups;
 mod published;
-use quota_test_support as support;
+use quota_testkit as support;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;

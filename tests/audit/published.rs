@@ -4,8 +4,8 @@ use std::{fs, path::Path};
 
 use async_nats::jetstream::{self, stream};
 use futures::StreamExt as _;
-use quota_checkpoint::{key::PublicKey, note, read_all};
 use quota_core::event::Sequence;
+use quota_journal::checkpoint::{key::PublicKey, note, read_all};
 use tempfile::TempDir;
 
 use super::{

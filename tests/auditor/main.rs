@@ -5,7 +5,7 @@
 
 mod ledger;
 mod page;
-use quota_test_support as support;
+use quota_testkit as support;
 
 use std::{
     collections::BTreeSet,

@@ -13,7 +13,7 @@ use std::{
     sync::Arc,
 };
 
-use quota_test_support::{
+use quota_testkit::{
     certificates::{self, Authority, Pair, authority, signed},
     exchange::exchange,
     programs::create_token,

@@ -9,7 +9,7 @@ use std::{
     thread,
 };
 
-use quota_test_support::wait_until;
+use quota_testkit::wait_until;
 use rustix::{
     fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags},
     io::Errno,

@@ -2,12 +2,12 @@
 
 use std::{fs, time::Duration};
 
+use quota_client::tokens::{Pattern, Role, issue};
 use quota_client::{
     http::{Client, Error, Items, Options, Token, When},
     wire::*,
 };
 use quota_semantics::{quota::Manifest, resource::ResourceList, uid::Uid};
-use quota_tokens::{Pattern, Role, issue};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tempfile::TempDir;

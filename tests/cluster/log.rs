@@ -5,7 +5,7 @@ use std::pin::pin;
 use futures::{StreamExt as _, stream};
 use quota_core::{codec, state::State};
 use quota_journal::Hash;
-use quota_replication::Message;
+use quota_replication::protocol::Message;
 
 use crate::support::{
     nodes::{LOG, Nodes},

@@ -24,7 +24,7 @@ mod tails;
 mod tls;
 mod wrong_state;
 
-use quota_test_support as support;
+use quota_testkit as support;
 
 use std::{
     collections::HashSet,

@@ -9,5 +9,5 @@ mod calls;
 mod full;
 mod power;
 mod session;
-use quota_test_support as support;
+use quota_testkit as support;
 mod tape;

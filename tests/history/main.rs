@@ -5,7 +5,7 @@
 
 mod daemon;
 mod recording;
-use quota_test_support as support;
+use quota_testkit as support;
 
 use std::sync::Arc;
 

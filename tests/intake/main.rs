@@ -7,4 +7,4 @@ mod http;
 mod nats;
 mod process;
 
-use quota_test_support as support;
+use quota_testkit as support;

@@ -11,7 +11,7 @@ mod read;
 mod resume;
 mod server;
 mod strict;
-use quota_test_support as support;
+use quota_testkit as support;
 mod watch;
 mod wire;
 mod write;

@@ -18,7 +18,7 @@ use quota_journal::{Batch, Durable, Error, Journal};
 use quota_semantics::{
     Name, Period, Span, group, object::Footprint, quantity::Quantity, quota::Spec, uid::Uid,
 };
-use quota_test_support::exchange::exchange;
+use quota_testkit::exchange::exchange;
 use quotad::{
     auth::Principal,
     clock,

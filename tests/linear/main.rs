@@ -7,7 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod checkers;
-use quota_test_support as support;
+use quota_testkit as support;
 
 use std::{sync::atomic::Ordering, time::Duration};
 

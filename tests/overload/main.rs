@@ -6,7 +6,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use quota_test_support as support;
+use quota_testkit as support;
 
 mod attack;
 mod bodies;

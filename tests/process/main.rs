@@ -7,7 +7,7 @@ mod exposure;
 mod limits;
 mod shared;
 
-use quota_test_support as support;
+use quota_testkit as support;
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},

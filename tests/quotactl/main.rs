@@ -18,7 +18,7 @@ mod reports;
 mod secure;
 mod simulate;
 mod stub;
-use quota_test_support as support;
+use quota_testkit as support;
 mod token;
 mod transcripts;
 mod watching;

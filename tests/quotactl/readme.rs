@@ -130,7 +130,7 @@ case "${selected[*]}" in
 run) [ $release = yes ] && program=quotad ;;
 "run --bin quotactl") exec "$README_PROGRAMS/quotactl" "$@" ;;
 "run -p quota-bridge --bin quota-bridge") program=quota-bridge ;;
-"run -p fake-api") program=fake-api; set -- "$README_KUBERNETES" ;;
+"run -p quota-testkit --bin fake-api") program=fake-api; set -- "$README_KUBERNETES" ;;
 esac
 exec "$README_PROGRAMS/${program:?there is no such program: ${selected[*]}}" "$@" >>"$README_LOG" 2>&1
 "#;

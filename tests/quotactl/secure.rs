@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf, sync::Arc};
 
-use quota_test_support::certificates::{authority, signed};
+use quota_testkit::certificates::{authority, signed};
 use rustls::{
     RootCertStore, ServerConfig,
     crypto::ring::default_provider,

@@ -2,8 +2,8 @@
 
 use std::{fmt, path::Path, sync::Arc};
 
-use quota_checkpoint::Extends;
 use quota_core::{audit::Naive, codec, state::State};
+use quota_journal::checkpoint::Extends;
 use quota_journal::{
     BatchRef, Damage, Error, FileJournal, FileReader, Observer, Offline, Reader as _,
     disk::RealDisk,

@@ -6,12 +6,12 @@ use std::{
     sync::Arc,
 };
 
-use quota_checkpoint::{Checkpoint, key::PrivateKey, note};
 use quota_core::{
     codec::encode_entries,
     event::{Actor, DeadLetter, Entry, Event, Observed, QuotaRecord},
     state::State,
 };
+use quota_journal::checkpoint::{Checkpoint, key::PrivateKey, note};
 use quota_journal::{
     Batch, Durable, FileJournal, FileReader, Journal as _, Options, Reader as _, Retention,
     disk::RealDisk,

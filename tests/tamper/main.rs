@@ -8,7 +8,7 @@ mod check;
 mod checkpoints;
 mod ledger;
 mod mutation;
-use quota_test_support as support;
+use quota_testkit as support;
 
 use std::{
     collections::BTreeMap,

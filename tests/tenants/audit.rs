@@ -2,7 +2,7 @@
 
 use std::{fs, net::TcpStream, path::Path, sync::Arc};
 
-use quota_tokens::{File, Pattern, Role, issue};
+use quota_client::tokens::{File, Pattern, Role, issue};
 use rustls::{
     ClientConnection, StreamOwned,
     pki_types::ServerName,

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use quota_tokens::{Certificate, File, Pattern, Role};
+use quota_client::tokens::{Certificate, File, Pattern, Role};
 use rcgen::{DnType, SanType};
 use rustix::process::{Signal, kill_process};
 use rustls::{

@@ -16,7 +16,7 @@ mod place;
 mod producer;
 mod rounds;
 mod standing;
-use quota_test_support as support;
+use quota_testkit as support;
 
 use std::{
     path::Path,

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use quota_test_support::programs;
+use quota_testkit::programs;
 
 use std::{path::Path, path::PathBuf, process::Command};
 

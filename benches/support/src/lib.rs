@@ -1,10 +1,12 @@
-//! What the measurements share: the world that the core is measured with, processes, figures and their report.
+//! What the measurements share: the load generator, the world that the core is measured with, processes, figures and
+//! their report.
 //!
-//! Each function panics where a measurement cannot go on.
+//! Except for the load generator, each function panics where a measurement cannot go on.
 
 pub mod disk;
 pub mod document;
 pub mod events;
+pub mod load;
 pub mod machine;
 pub mod measured;
 pub mod process;
@@ -12,7 +14,7 @@ pub mod world;
 
 use std::{env, path::PathBuf, str::FromStr};
 
-pub use quota_test_support::programs;
+pub use quota_testkit::programs;
 
 /// Whether this was started to measure: cargo runs benches without `--bench` to see whether they start.
 pub fn is_wanted() -> bool {

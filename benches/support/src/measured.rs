@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, process::Command};
 
-use quota_load::Tally;
+use super::load::Tally;
 use serde_json::Value;
 
 /// What one run gave.

@@ -14,10 +14,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fake_api::{server, world::World};
 use quota_bridge::{discovery::Served, kind::Reader};
 use quota_semantics::{admission::Charging, object::GroupResource, quantity::Quantity};
-use quota_test_support::{nats, process::Program, programs, wait_for};
+use quota_testkit::fake_api::{server, world::World};
+use quota_testkit::{nats, process::Program, programs, wait_for};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

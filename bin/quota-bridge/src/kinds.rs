@@ -342,7 +342,7 @@ impl Kinds {
 
 #[cfg(test)]
 mod tests {
-    use fake_api::world::{Fault, Request, World};
+    use quota_testkit::fake_api::world::{Fault, Request, World};
     use serde_json::json;
     use tokio::sync::mpsc;
 

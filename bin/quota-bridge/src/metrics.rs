@@ -93,7 +93,7 @@ pub(crate) fn error(resource: &str, failure: &Failure) {
 #[cfg(test)]
 mod tests {
     use quota_service::metrics::Metric;
-    use quota_test_support::docs::documented;
+    use quota_testkit::docs::documented;
 
     use super::*;
 

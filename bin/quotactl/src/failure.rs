@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-pub(crate) use quota_exit::Exit;
+pub(crate) use quota_client::exit::Exit;
 
 use super::terminal_text::blank_controls;
 

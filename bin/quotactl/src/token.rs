@@ -2,8 +2,8 @@
 
 use std::{fs, io, path::Path};
 
+use quota_client::tokens::{File, Issued, Pattern};
 use quota_semantics::Timestamp;
-use quota_tokens::{File, Issued, Pattern};
 use serde::Serialize;
 
 use super::{
@@ -29,7 +29,7 @@ fn create(wanted: &CreateToken, output: &Output, scope: &Scope) -> Outcome {
     roles.sort();
     roles.dedup();
     let expires = wanted.expires.map(|period| now().plus(period.span()));
-    let issued = quota_tokens::issue(&wanted.principal, roles, namespaces(scope)?, expires)
+    let issued = quota_client::tokens::issue(&wanted.principal, roles, namespaces(scope)?, expires)
         .map_err(|error| Failure::general(error.to_string()))?;
     let record = File {
         tokens: vec![issued.record.clone()],
@@ -62,7 +62,7 @@ fn namespaces(scope: &Scope) -> Outcome<Vec<Pattern>> {
             .split(',')
             .map(|text| {
                 text.parse()
-                    .map_err(|error: quota_tokens::ParsePatternError| {
+                    .map_err(|error: quota_client::tokens::ParsePatternError| {
                         Failure::usage(error.to_string())
                     })
             })
@@ -170,7 +170,7 @@ struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    fn of_token(token: &'a quota_tokens::Token, now: Timestamp) -> Self {
+    fn of_token(token: &'a quota_client::tokens::Token, now: Timestamp) -> Self {
         let expires = token.expires;
         Self {
             kind: "Token",

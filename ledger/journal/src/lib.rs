@@ -9,6 +9,7 @@ mod backup;
 mod base;
 mod batch;
 mod beginnings;
+pub mod checkpoint;
 mod codec;
 mod compact;
 pub mod disk;

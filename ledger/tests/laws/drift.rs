@@ -9,12 +9,12 @@ use quota_core::{
     event::Observed,
     state::{ObjectView, State},
 };
-use quota_histories::{
+use quota_semantics::{Span, Timestamp, uid::Uid};
+use quota_testkit::histories::{
     steps::Step,
     things::{footprint, observed},
     world::World,
 };
-use quota_semantics::{Span, Timestamp, uid::Uid};
 
 use super::{fold, strategy::steps};
 

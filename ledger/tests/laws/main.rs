@@ -24,12 +24,12 @@ use quota_core::{
     event::{Entry, Event},
     state::{Holder, Part, State},
 };
-use quota_histories::{groups, steps::Step, world::World};
 use quota_semantics::{
     Timestamp,
     admission::{CheckedQuota, LimitKind},
     quantity::Quantity,
 };
+use quota_testkit::histories::{groups, steps::Step, world::World};
 
 use strategy::steps;
 

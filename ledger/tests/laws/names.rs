@@ -7,12 +7,12 @@ use quota_core::{
     decide::{Basis, Request, Sighting},
     event::Event,
 };
-use quota_histories::{
+use quota_semantics::{Name, object::Traits, quantity::Quantity, uid::Uid};
+use quota_testkit::histories::{
     steps::Step,
     things::{footprint, namespace, observed, reserve_request, seen},
     world::World,
 };
-use quota_semantics::{Name, object::Traits, quantity::Quantity, uid::Uid};
 
 const HARD: u64 = 6;
 
@@ -90,7 +90,10 @@ impl Cluster {
                 shown: None,
             });
         }
-        assert_eq!(quota_histories::groups::held(&cluster.world.state).len(), 1);
+        assert_eq!(
+            quota_testkit::histories::groups::held(&cluster.world.state).len(),
+            1
+        );
         cluster
     }
 

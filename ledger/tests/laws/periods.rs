@@ -11,8 +11,8 @@ use quota_core::{
         report::{By, Cell, Question, Report, Row, RowKey},
     },
 };
-use quota_histories::world::World;
 use quota_semantics::{Name, Span, Timestamp, quantity::Quantity, quota::scopes::scopes_of};
+use quota_testkit::histories::world::World;
 
 use super::{reread, strategy::steps};
 

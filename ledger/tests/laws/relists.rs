@@ -9,8 +9,8 @@ use quota_core::{
     state::State,
     transaction::{OpenBatch, WriteTransaction},
 };
-use quota_histories::things::{footprint, namespace, observed};
 use quota_semantics::{Name, Timestamp, uid::Uid};
+use quota_testkit::histories::things::{footprint, namespace, observed};
 
 /// A change in the cluster.
 #[derive(Clone, Debug)]

@@ -7,8 +7,8 @@ use quota_core::{
     event::{Entry, Event},
     state::{End, State},
 };
-use quota_histories::world::World;
 use quota_semantics::{Name, uid::Uid};
+use quota_testkit::histories::world::World;
 
 use super::{fold, reread, strategy::steps};
 

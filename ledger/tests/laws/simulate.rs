@@ -9,10 +9,10 @@ use quota_core::{
     simulate::{Candidates, NotReproducible, Outcome, Simulation, Subject},
     state::State,
 };
-use quota_histories::{steps::Step, things, world::World};
 use quota_semantics::{
     Name, quantity::Quantity, quota::spec::Spec, resource::ResourceList, uid::Uid,
 };
+use quota_testkit::histories::{steps::Step, things, world::World};
 
 use super::{fold, reread, strategy::steps};
 

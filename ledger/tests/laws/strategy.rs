@@ -1,7 +1,7 @@
 //! Random histories.
 
 use proptest::prelude::*;
-use quota_histories::{listings::Listing, steps::Step};
+use quota_testkit::histories::{listings::Listing, steps::Step};
 
 pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step(), 0..60)

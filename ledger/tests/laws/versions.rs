@@ -9,12 +9,12 @@ use quota_core::{
     decide::{Basis, Measure, Request, Sighting},
     state::State,
 };
-use quota_histories::{
+use quota_semantics::object::{Footprint, Traits};
+use quota_testkit::histories::{
     steps::Step,
     things::{footprint, namespace, observed, reserve_request, seen},
     world::World,
 };
-use quota_semantics::object::{Footprint, Traits};
 
 const HARD: u64 = 8;
 
@@ -146,7 +146,7 @@ impl Cluster {
             Act::Delete { name } => {
                 if let Some(stored) = self.stored.remove(&name) {
                     let deleted = Sighting::Deleted {
-                        uid: quota_histories::things::uid(stored.uid),
+                        uid: quota_testkit::histories::things::uid(stored.uid),
                         namespace: namespace(0),
                         quota: None,
                     };

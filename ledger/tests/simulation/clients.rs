@@ -11,7 +11,7 @@ use super::{
     settings::Settings,
     things::{footprint, namespace, reserve_request, spec, uid},
 };
-use quota_simulation::Random;
+use quota_testkit::simulation::Random;
 
 /// Objects are numbered, and a number fits into a byte.
 const OBJECTS: u8 = 240;

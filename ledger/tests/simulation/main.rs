@@ -1,5 +1,5 @@
 //! Simulation: the whole core on a simulated disk, clock, network and stream, from a seed. See `docs/simulation.md`, and
-//! `quota_simulation` for the settings.
+//! `quota_testkit::simulation` for the settings.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 #![allow(clippy::result_large_err, reason = "a job that is refused comes back")]
@@ -13,21 +13,21 @@ mod settle;
 mod stream;
 mod world;
 
-use quota_histories::things;
+use quota_testkit::histories::things;
 use world::World;
 
 /// Runs one seed, and prints everything that happens.
 #[test]
 fn one() {
-    quota_simulation::one::<World>();
+    quota_testkit::simulation::one::<World>();
 }
 
 #[test]
 fn the_same_seed_is_the_same_world() {
-    quota_simulation::repeat::<World>(100);
+    quota_testkit::simulation::repeat::<World>(100);
 }
 
 #[test]
 fn seeds() {
-    quota_simulation::seeds::<World>();
+    quota_testkit::simulation::seeds::<World>();
 }

@@ -15,7 +15,7 @@ use super::{
     settings::StreamFaults,
     stream::{Message, Stream},
 };
-use quota_simulation::{Random, Report};
+use quota_testkit::simulation::{Random, Report};
 
 pub(crate) const SOURCE: &str = "OBJECTS";
 

@@ -9,7 +9,7 @@ use quota_core::decide::Policy;
 use quota_journal::{Options, Retention};
 use quota_semantics::Span;
 
-use quota_simulation::Random;
+use quota_testkit::simulation::Random;
 
 pub(crate) const DIRECTORY: &str = "/var/ledger";
 const ARCHIVE: &str = "/srv/archive";

@@ -6,7 +6,7 @@ use quota_core::{decide::Sighting, event::Observed};
 use quota_semantics::{Name, Timestamp, object::Footprint};
 
 use super::things::{footprint, namespace, uid};
-use quota_simulation::Random;
+use quota_testkit::simulation::Random;
 
 /// A message: its sighting, or a payload that cannot be understood.
 #[derive(Clone, Debug)]

@@ -23,7 +23,7 @@ use super::{
     settings::Settings,
     stream::{Cluster, Stream},
 };
-use quota_simulation::{Random, Report};
+use quota_testkit::simulation::{Random, Report};
 use restart::is_simulated;
 
 /// The number of steps between comparisons of everything with the account.
@@ -88,7 +88,7 @@ const EXPECTED: &[&str] = &[
     "gap recorded",
 ];
 
-impl quota_simulation::World for World {
+impl quota_testkit::simulation::World for World {
     const EXPECTED: &'static [&'static str] = EXPECTED;
     const ENOUGH: u64 = 2_000;
     const KEPT: &'static str = include_str!("seeds.txt");

@@ -182,7 +182,7 @@ fn reference(schema: &str) -> Value {
 mod tests {
     use std::collections::BTreeSet;
 
-    use quota_test_support::docs::documented_page;
+    use quota_testkit::docs::documented_page;
 
     use super::*;
     use crate::api::routes::{document, routes};

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
 
-use quota_replication::NodeName;
+use quota_replication::protocol::NodeName;
 use serde::{Deserialize, Serialize};
 
 use quota_service::config::{Period, Size, blank};

@@ -1,6 +1,6 @@
 //! Dependencies between the keys `cluster.*`.
 
-use quota_replication::NodeName;
+use quota_replication::protocol::NodeName;
 use quota_service::{config::Finding, rules};
 
 use super::Config;

@@ -1,7 +1,7 @@
 use std::{fs, net::SocketAddr, path::PathBuf};
 
 use axum::Extension;
-use quota_test_support::certificates::{self, Authority, Pair, authority, signed_with};
+use quota_testkit::certificates::{self, Authority, Pair, authority, signed_with};
 use rcgen::{DnType, Issuer, KeyPair, SanType};
 use rustls::{
     ClientConfig,

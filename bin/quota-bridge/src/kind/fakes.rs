@@ -2,9 +2,9 @@
 
 use std::{num::NonZeroUsize, sync::Arc};
 
-use fake_api::{server, world::World};
 use quota_semantics::admission::Charging;
 use quota_service::config::Period;
+use quota_testkit::fake_api::{server, world::World};
 use tokio::{
     net::TcpListener,
     sync::{mpsc, watch},

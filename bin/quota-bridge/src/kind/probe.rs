@@ -317,8 +317,8 @@ impl Probe {
 mod tests {
     use std::slice;
 
-    use fake_api::world::{Fault, Request, World};
     use quota_semantics::object::GroupResource;
+    use quota_testkit::fake_api::world::{Fault, Request, World};
     use serde_json::json;
     use tokio::sync::watch;
 

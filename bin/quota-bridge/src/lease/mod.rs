@@ -336,11 +336,11 @@ fn micro_time() -> String {
 
 #[cfg(test)]
 mod tests {
-    use fake_api::{
+    use quota_service::config::Period;
+    use quota_testkit::fake_api::{
         server,
         world::{Fault, Request, World},
     };
-    use quota_service::config::Period;
 
     use super::*;
     use crate::kubernetes::Access;

@@ -19,8 +19,8 @@ mod watermarks;
 
 use std::time::Duration;
 
-use fake_api::{server, world};
-use quota_test_support::{nats, process, proxy, wait_for};
+use quota_testkit::fake_api::{server, world};
+use quota_testkit::{nats, process, proxy, wait_for};
 
 /// How long something may take that has to happen at some time.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);

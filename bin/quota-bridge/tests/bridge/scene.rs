@@ -8,7 +8,7 @@ use std::{
     time::Instant,
 };
 
-use quota_test_support::programs;
+use quota_testkit::programs;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;

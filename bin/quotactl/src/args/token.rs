@@ -7,8 +7,8 @@ use clap::{
     builder::{PossibleValuesParser, TypedValueParser},
 };
 
+use quota_client::tokens::Role;
 use quota_semantics::Period;
-use quota_tokens::Role;
 
 /// Commands for tokens.
 #[derive(Debug, Subcommand)]

@@ -14,7 +14,7 @@ use super::super::{
     failure::{Exit, Failure, Outcome},
     output::{Output, note},
 };
-use quota_checkpoint::{
+use quota_journal::checkpoint::{
     Checkpoint, Series, Stored,
     key::{PrivateKey, PublicKey},
     note as signed, read_all,

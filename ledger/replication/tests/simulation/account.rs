@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use quota_core::{codec, event::Event, state::State};
-use quota_replication::Message;
+use quota_replication::protocol::Message;
 
 use super::{
     clients::{HARD, amount},
     stream::Stream,
 };
-use quota_simulation::Report;
+use quota_testkit::simulation::Report;
 
 pub(crate) type Checked = Result<(), String>;
 

@@ -1,5 +1,5 @@
 //! Simulation: members of a cluster on a simulated stream and network, with simulated clocks and clients, from a seed.
-//! The state machine on top is the ledger's own. See `docs/simulation.md`, and `quota_simulation` for the settings.
+//! The state machine on top is the ledger's own. See `docs/simulation.md`, and `quota_testkit::simulation` for the settings.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -14,15 +14,15 @@ use world::World;
 /// Runs one seed, and prints everything that happens.
 #[test]
 fn one() {
-    quota_simulation::one::<World>();
+    quota_testkit::simulation::one::<World>();
 }
 
 #[test]
 fn the_same_seed_is_the_same_world() {
-    quota_simulation::repeat::<World>(50);
+    quota_testkit::simulation::repeat::<World>(50);
 }
 
 #[test]
 fn seeds() {
-    quota_simulation::seeds::<World>();
+    quota_testkit::simulation::seeds::<World>();
 }

@@ -11,7 +11,7 @@ use quota_core::{
 };
 use quota_journal::{Batch, Durable, Error, Journal, StoredBatch};
 use quota_ledger::group_commit::{Appended, GroupCommit, SealedBatch};
-use quota_replication::{Identity, Member, Millis, NodeName, Position, Role, Settings};
+use quota_replication::protocol::{Identity, Member, Millis, NodeName, Position, Role, Settings};
 use quota_semantics::Timestamp;
 
 use super::clients::{self, Answer, Job, Op, Said};

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use quota_replication::{Reply, Stored};
+use quota_replication::protocol::{Reply, Stored};
 
-use quota_simulation::Random;
+use quota_testkit::simulation::Random;
 
 /// The process that waits for a reply: its node, its life, and the sequence that it expected.
 pub(crate) type Origin = (usize, u64, u64);

@@ -11,7 +11,7 @@ use std::{
 };
 
 use quota_journal::{Hash, StoredBatch};
-use quota_replication::{
+use quota_replication::protocol::{
     Action, Bookmark, Identity, Kind, LedgerId, Message, NodeName, Position, Reply, Role,
 };
 use quota_semantics::Timestamp;
@@ -22,7 +22,7 @@ use super::{
     process::Process,
     stream::{Origin, Stream},
 };
-use quota_simulation::{Random, Report};
+use quota_testkit::simulation::{Random, Report};
 
 const NODES: usize = 3;
 const CLIENTS: usize = 4;
@@ -129,7 +129,7 @@ const EXPECTED: &[&str] = &[
     "expired",
 ];
 
-impl quota_simulation::World for World {
+impl quota_testkit::simulation::World for World {
     const EXPECTED: &'static [&'static str] = EXPECTED;
     const ENOUGH: u64 = 500;
 

@@ -1,6 +1,6 @@
 //! The tables of routes in the docs. `UPDATE_DOCS=1 cargo test --lib documented` updates them.
 
-use quota_test_support::docs::documented;
+use quota_testkit::docs::documented;
 
 use super::*;
 use crate::auth::{Access, Scope, is_of_kubernetes};

@@ -1,6 +1,6 @@
 //! Faults of nodes and of the stream.
 
-use quota_replication::{Bookmark, Position};
+use quota_replication::protocol::{Bookmark, Position};
 
 use super::{super::process::Process, Event, NODES, Node, World, name};
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use quota_journal::{Durable, StoredBatch};
-use quota_replication::Reply;
+use quota_replication::protocol::Reply;
 
 use super::{
     super::{

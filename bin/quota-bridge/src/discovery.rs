@@ -1,7 +1,5 @@
 //! Discovery: the kinds that an API server serves.
 
-mod older;
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
@@ -15,8 +13,7 @@ use crate::{
 };
 
 /// The `Accept` header with which `/api` and `/apis` answer with aggregated discovery.
-const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
-     application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
+const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// The freshness of a version whose resources are not certain.
 const STALE: &str = "Stale";
@@ -80,8 +77,6 @@ impl Discovered {
 /// Aggregated discovery: all groups in one response.
 #[derive(Deserialize)]
 struct GroupList {
-    kind: String,
-    #[serde(default)]
     items: Vec<Group>,
 }
 
@@ -142,7 +137,7 @@ struct ApiServiceSpec {
     service: Option<serde::de::IgnoredAny>,
 }
 
-/// Runs discovery. A server before Kubernetes 1.26 needs a request for each version of each group.
+/// Runs discovery.
 ///
 /// # Errors
 /// A request failed, or a response cannot be parsed.
@@ -151,10 +146,7 @@ pub async fn discover(client: &Client) -> Result<Discovered, Failure> {
     for path in ["/api", "/apis"] {
         let answer = client.get(path, ACCEPT).await?;
         let list: GroupList = json(&answer)?;
-        groups.extend(match list.kind.as_str() {
-            "APIGroupDiscoveryList" => list.items,
-            _ => older::groups(client, path, &answer).await?,
-        });
+        groups.extend(list.items);
     }
     let services = "/apis/apiregistration.k8s.io/v1/apiservices";
     let services = match client.get(services, crate::kubernetes::JSON).await {

@@ -140,22 +140,6 @@ fn a_kind_of_an_unusual_plural_counts_under_its_name() {
 }
 
 #[test]
-fn a_server_without_aggregated_discovery_is_asked_group_by_group() {
-    let scene = Scene::new();
-    scene.world.set_minor(20);
-    define(&scene);
-    widgets(&scene, "w", 5);
-    scene
-        .world
-        .plan("discovery", Request::Discovery, Fault::Status(503, 0), 4);
-    let bridge = scene.bridge(&["--resources.include=widgets.example.com"]);
-    until_ready(&bridge);
-    scene.settle();
-    widgets(&scene, "later", 2);
-    scene.settle();
-}
-
-#[test]
 fn discovery_that_fails_takes_no_kind_away() {
     let scene = Scene::new();
     define(&scene);

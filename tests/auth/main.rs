@@ -434,10 +434,16 @@ fn limits_are_simulated_by_who_may_set_them() {
         }
     }
     let (_, answer) = call(&daemon, team, "POST", "/v1/simulate", &asked("team-a"));
-    assert_eq!((&answer["refused"], &answer["identity"]["decisions"]), (&json!(1), &json!(1)));
+    assert_eq!(
+        (&answer["refused"], &answer["identity"]["decisions"]),
+        (&json!(1), &json!(1))
+    );
     let suggestions = "/v1/suggestions?from=2020-01-01T00:00:00Z";
     let of = |namespace: &str| format!("{suggestions}&namespace={namespace}");
-    assert_eq!(call(&daemon, reader, "GET", &of("team-a"), &Value::Null).0, 200);
+    assert_eq!(
+        call(&daemon, reader, "GET", &of("team-a"), &Value::Null).0,
+        200
+    );
     assert_eq!(call(&daemon, team, "GET", suggestions, &Value::Null).0, 403);
     stop(daemon, directory.path());
 }

@@ -388,3 +388,62 @@ fn certificates_are_principals() {
     assert_eq!(call(bridge, &reader, "GET", "/v1/entries", "").0, 200);
     assert_eq!(call(bridge, "qlt_a_b", "POST", "/v1/events", "").0, 401);
 }
+
+#[test]
+fn limits_are_simulated_by_who_may_set_them() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("tokens.toml");
+    let team = &create_token(&file, "--principal team --role admin,reserve -n team-a");
+    let reader = &create_token(&file, "--principal reader --role read -A");
+    let root = &create_token(&file, "--principal root --role admin -A");
+    let daemon = start(directory.path(), &[]);
+    let quotas = "/v1/namespaces/team-a/quotas/q";
+    assert_eq!(call(&daemon, team, "PUT", quotas, &quota()).0, 201);
+    let reservations = "/v1/namespaces/team-a/reservations";
+    let reserved = call(&daemon, team, "POST", reservations, &reservation("u1"));
+    assert_eq!(reserved.0, 201, "{reserved:?}");
+
+    let asked = |namespace: &str| {
+        let mut quota = quota();
+        quota["metadata"]["namespace"] = namespace.into();
+        quota["spec"]["hard"]["requests.cpu"] = "0".into();
+        json!({"from": "2020-01-01T00:00:00Z", "quotas": [quota]})
+    };
+    let group = json!({"from": "2020-01-01T00:00:00Z", "delete": [{"kind": "ClusterResourceQuota", "name": "g"}]});
+    let deletes = |namespace: &str| {
+        let name = json!({"kind": "ResourceQuota", "namespace": namespace, "name": "q"});
+        json!({"from": "2020-01-01T00:00:00Z", "delete": [name]})
+    };
+    let all = json!({"from": "2020-01-01T00:00:00Z"});
+    for (token, body, status) in [
+        (team, asked("team-a"), 200),
+        (team, deletes("team-a"), 200),
+        (team, asked("other"), 403),
+        (team, deletes("other"), 403),
+        (team, group.clone(), 403),
+        (team, all.clone(), 403),
+        (reader, asked("team-a"), 403),
+        (root, asked("other"), 200),
+        (root, group, 200),
+        (root, all, 200),
+    ] {
+        let (given, answer) = call(&daemon, token, "POST", "/v1/simulate", &body);
+        assert_eq!(given, status, "{body}: {answer}");
+        if status == 403 {
+            assert_eq!(answer["reason"], "Forbidden", "{answer}");
+        }
+    }
+    let (_, answer) = call(&daemon, team, "POST", "/v1/simulate", &asked("team-a"));
+    assert_eq!(
+        (&answer["refused"], &answer["identity"]["decisions"]),
+        (&json!(1), &json!(1))
+    );
+    let suggestions = "/v1/suggestions?from=2020-01-01T00:00:00Z";
+    let of = |namespace: &str| format!("{suggestions}&namespace={namespace}");
+    assert_eq!(
+        call(&daemon, reader, "GET", &of("team-a"), &Value::Null).0,
+        200
+    );
+    assert_eq!(call(&daemon, team, "GET", suggestions, &Value::Null).0, 403);
+    stop(daemon, directory.path());
+}

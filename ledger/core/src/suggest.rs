@@ -26,7 +26,7 @@ use quota_semantics::{
 const DAYS_MIN: usize = 5;
 
 /// Most days whose peaks are kept: the last ones.
-const DAYS_MAX: usize = 120;
+const DAYS_MAX: usize = 31;
 
 const DAY: i64 = 86_400_000_000_000;
 

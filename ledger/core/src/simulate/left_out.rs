@@ -97,10 +97,7 @@ impl LeftOut {
         let (Some(key), Some(state)) = (subject(event), state) else {
             return Effect::Same;
         };
-        let ends = match event {
-            Event::ObjectDeleted { .. } | Event::ObjectEnded(_) => true,
-            _ => false,
-        };
+        let ends = matches!(event, Event::ObjectDeleted { .. } | Event::ObjectEnded(_));
         match self.get(key) {
             None => Effect::Same,
             Some(Left::Out) => {

@@ -230,13 +230,6 @@ impl Simulation {
         Ok(simulation)
     }
 
-    /// The last entry that was taken; before the first one, the last entry before the period.
-    #[must_use]
-    pub fn sequence(&self) -> Sequence {
-        let last = self.last.as_ref().map(|entry| entry.sequence);
-        last.unwrap_or(self.recorded.head().sequence)
-    }
-
     /// Takes the next entry.
     ///
     /// # Errors
@@ -270,9 +263,13 @@ impl Simulation {
         let next_event = next.map(|next| &next.event);
         let namespace = entry.event.namespace();
         let mut is_refused = false;
-        if let Some(namespace) = namespace
-            && let Some(request) = PastRequest::of(entry, next_event, &self.recorded)
+        let is_grant = matches!(
+            entry.event,
+            Event::ReservationGranted(_) | Event::ReservationGrown { .. }
+        );
+        if let Some(namespace) = namespace.filter(|_| is_grant)
             && self.is_affected(namespace)
+            && let Some(request) = PastRequest::of(entry, next_event, &self.recorded)
         {
             let again = request.decide(&self.recorded, Deciding::All);
             again.map_err(|refusal| NotReproducible {

@@ -155,7 +155,9 @@ fn trends(session: &Session, namespace: &str) -> Vec<Suggestion> {
         session.client.get::<Suggestions>(&address).ok()
     };
     let answer = over(30).or_else(|| over(7));
-    answer.map(|answer| answer.content.items).unwrap_or_default()
+    answer
+        .map(|answer| answer.content.items)
+        .unwrap_or_default()
 }
 
 /// A share as a bar, which is full for shares above 1.

@@ -7,7 +7,8 @@ use quota_client::wire::{
     Cluster, CorrectionsAnswer, CorrectionsRequest, DeadLetter, Denial, DriftAnswer, DriftRequest,
     Entry, EventsAnswer, Explanation, Group, GroupUsage, GroupUsageHistory, HealRequest,
     NamespaceUsage, Object, Page, Problem, Quota, RelistAnswer, RelistRequest, RemoveRequest,
-    ReplicatedLedger, Report, Reservation, SimulateRequest, Simulation, Status, Suggestions, TransferRequest, Usage, UsageHistory, Verdict,
+    ReplicatedLedger, Report, Reservation, SimulateRequest, Simulation, Status, Suggestions,
+    TransferRequest, Usage, UsageHistory, Verdict,
 };
 use schemars::{Schema, generate::SchemaSettings, transform::RecursiveTransform};
 use serde_json::{Map, Value};

@@ -2,8 +2,8 @@
 
 use axum::{extract::State, response::Response};
 use quota_client::wire::{
-    Amounts, GroupUsageHistory, GroupUsagePoint, LimitPoint, QuotaPoint, Statistics, SumPoint,
-    UsageHistory, UsagePoint, UsageSummary,
+    Amounts, GroupUsageHistory, GroupUsagePoint, LimitPoint, QuotaPoint, SumPoint, UsageHistory,
+    UsagePoint, UsageSummary,
 };
 use quota_core::{
     event::{Entry, Sequence},
@@ -364,43 +364,55 @@ impl Changes for Figures {
     }
 }
 
+/// What an amount was in a part of a period, as far as there was such a limit.
+struct Statistics {
+    min: Amounts,
+    max: Amounts,
+    mean: Amounts,
+    last: Amounts,
+}
+
 fn sum(resource: Name, bucket: &Bucket) -> Option<SumPoint> {
-    let mut statistics = statistics(bucket)?;
-    for amounts in [
-        &mut statistics.min,
-        &mut statistics.max,
-        &mut statistics.mean,
-        &mut statistics.last,
-    ] {
-        amounts.hard = None;
-    }
+    // The limits of a namespace are those of its quotas.
+    let Statistics {
+        min,
+        max,
+        mean,
+        last,
+    } = statistics(bucket, None)?;
     Some(SumPoint {
         resource,
-        used: statistics.last.used.clone(),
-        reserved: statistics.last.reserved.clone(),
-        statistics,
+        used: last.used.clone(),
+        reserved: last.reserved.clone(),
+        min,
+        max,
+        mean,
+        last,
     })
 }
 
 fn limit(resource: Name, bucket: &Bucket) -> Option<LimitPoint> {
-    let statistics = statistics(bucket)?;
+    let Statistics {
+        min,
+        max,
+        mean,
+        last,
+    } = statistics(bucket, bucket.hard.as_ref())?;
     Some(LimitPoint {
         resource,
-        hard: statistics.last.hard.clone()?,
-        used: statistics.last.used.clone(),
-        reserved: statistics.last.reserved.clone(),
-        statistics,
+        hard: last.hard.clone()?,
+        used: last.used.clone(),
+        reserved: last.reserved.clone(),
+        min,
+        max,
+        mean,
+        last,
     })
 }
 
-fn statistics(bucket: &Bucket) -> Option<Statistics> {
-    let hard = bucket.hard.as_ref();
-    of_values(
-        bucket.used.as_ref()?,
-        bucket.reserved.as_ref()?,
-        bucket.taken.as_ref()?,
-        hard,
-    )
+fn statistics(bucket: &Bucket, hard: Option<&Values>) -> Option<Statistics> {
+    let (used, reserved) = (bucket.used.as_ref()?, bucket.reserved.as_ref()?);
+    Some(of_values(used, reserved, bucket.taken.as_ref()?, hard))
 }
 
 fn of_values(
@@ -408,19 +420,19 @@ fn of_values(
     reserved: &Values,
     taken: &Values,
     hard: Option<&Values>,
-) -> Option<Statistics> {
+) -> Statistics {
     let amounts = |of: fn(&Values) -> Quantity| Amounts {
         used: of(used),
         reserved: of(reserved),
         taken: of(taken),
         hard: hard.map(of),
     };
-    Some(Statistics {
+    Statistics {
         min: amounts(|values| values.min.clone()),
         max: amounts(|values| values.max.value.clone()),
         mean: amounts(|values| decimal(&values.mean)),
         last: amounts(|values| values.last.clone()),
-    })
+    }
 }
 
 /// The same number, to be written as a decimal.
@@ -437,9 +449,18 @@ fn summary_of(key: &Key, whole: Summary) -> Option<UsageSummary> {
     };
     let hard = whole.hard.filter(|_| quota.is_some());
     let [used95, reserved95, taken95, hard95] = whole.p95;
+    let Statistics {
+        min,
+        max,
+        mean,
+        last,
+    } = of_values(&used, &reserved, &taken, hard.as_ref());
     Some(UsageSummary {
         resource: key.resource.clone(),
-        statistics: of_values(&used, &reserved, &taken, hard.as_ref())?,
+        min,
+        max,
+        mean,
+        last,
         p95: Amounts {
             used: used95?,
             reserved: reserved95?,

@@ -124,10 +124,12 @@ async fn a_trend_is_the_share_at_each_point() {
         trend.is(200).body["namespaces"],
         json!(["full", "free", "half"])
     );
-    // At the first entry only the first quota was there.
     let points = trend.body["points"].as_array().unwrap();
     assert_eq!(points.len(), 1);
-    assert_eq!(points[0]["shares"], json!([null, null, 0.0]));
+    assert_eq!(points[0]["shares"], json!([1.0, null, 0.5]));
+    assert_eq!(points[0]["max"], json!([1.0, null, 0.5]));
+    // The first quota was there before anything counted.
+    assert_eq!(points[0]["min"][2], 0.0);
     let as_of = world.get("/v1/status").await.body["asOf"]["time"]
         .as_str()
         .unwrap()

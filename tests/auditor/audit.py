@@ -5,8 +5,8 @@
     audit.py answers PAGE ARCHIVE BACKUP < ANSWERS folds archive and backup, and compares what they amount to with
                                                    answers of /v1/namespaces/{namespace}/usage and of
                                                    /v1/groups/{name}/usage, one a line
-    audit.py report PAGE BACKUP < REPORT           integrates the entries of a backup that begins with the first one, and
-                                                   compares the result with an answer of /v1/report by namespace
+    audit.py report PAGE BACKUP < REPORTS          integrates the entries of a backup that begins with the first one, and
+                                                   compares the result with answers of /v1/report, one a line
 """
 
 import json
@@ -105,7 +105,7 @@ def report(page, backup):
     batches, before, _, _ = files.backup(backup)
     if before != files.NOTHING:
         raise Wrong("the backup does not begin with the first entry")
-    figures = reports.compare(Layouts(page), batches, json.load(sys.stdin), quantity)
+    figures = reports.compare(Layouts(page), batches, [json.loads(line) for line in sys.stdin], quantity)
     return {"figures": figures}
 
 

@@ -35,8 +35,15 @@ def amount(quantity):
     return Fraction(int.from_bytes(bytes(mantissa["is"]), "little", signed=True), 10 ** 9)
 
 
+KNOWN = {}
+
+
 def amounts(footprint):
-    return {name: amount(quantity) for name, quantity in footprint["resources"].items()}
+    """The amounts of a footprint, which never changes."""
+    if id(footprint) not in KNOWN:
+        of = {name: amount(quantity) for name, quantity in footprint["resources"].items()}
+        KNOWN[id(footprint)] = footprint, of
+    return KNOWN[id(footprint)][1]
 
 
 class Ledger:

@@ -166,7 +166,6 @@ fn a_report_of_the_recorded_history_is_what_an_auditor_integrates() {
     push(second);
     let to = time();
     push(rest);
-    let whole = lines.len();
     let beginning = quotad.get("/v1/status")["oldest"]["time"].clone();
     let end = time();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -183,16 +182,11 @@ fn a_report_of_the_recorded_history_is_what_an_auditor_integrates() {
     fs::write(&backup, response.body_mut().read_to_vec().unwrap()).unwrap();
     assert!(quotad.stop().success());
     let backup = backup.to_str().unwrap();
-    for report in &reports {
-        let said = report.to_string();
-        let audited = audit(&["report", backup], said.as_bytes()).unwrap();
-        assert!(
-            audited["figures"].as_u64() > Some(300),
-            "{whole}: {audited}"
-        );
-    }
+    let said = reports.each_ref().map(Value::to_string).join("\n");
+    let audited = audit(&["report", backup], said.as_bytes()).unwrap();
+    assert!(audited["figures"].as_u64() > Some(1000), "{audited}");
     // It does notice a wrong number.
-    let mut wrong = reports[2].clone();
+    let mut wrong = reports[1].clone();
     let resources = wrong["rows"][0]["resources"].as_object_mut().unwrap();
     let figures = resources.values_mut().next().unwrap();
     figures["consumed"] = "77.000000001".into();

@@ -9,6 +9,7 @@ from layout import Wrong, entries
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 BILLIONTH = Fraction(1, 10 ** 9)
 HOUR = 3600 * 10 ** 9
+NOTHING = (ZERO, ZERO, None)
 
 
 def instant(text):
@@ -25,7 +26,7 @@ class Curve:
     """A number as a step function: what it was from which time on, and by which entry."""
 
     def __init__(self, begin):
-        self.steps = [(begin, 0, (ZERO, ZERO, None))]
+        self.steps = [(begin, 0, NOTHING)]
 
     def set(self, time, sequence, value):
         if value == self.steps[-1][2]:
@@ -83,38 +84,66 @@ def levels(ledger, namespace):
     return {name: (*usage["resources"].get(name, (ZERO, ZERO)), hard.get(name)) for name in resources}
 
 
-def integrate(layouts, batches, begin, end):
-    """The rows of a report by namespace, and the entries of its period with the chain hashes of their batches."""
-    ledger, curves, grants, ends, before = Ledger(), {}, {}, [], 0
+class Period:
+    """What is integrated of a period, as its entries are folded."""
+
+    def __init__(self, begin, end):
+        self.begin, self.end, self.before = begin, end, 0
+        self.curves, self.grants, self.ends = {}, {}, []
+
+    def note(self, entry, chain_hash, changed):
+        time, sequence, event = entry["time"], entry["sequence"], entry["event"]
+        if time >= self.end:
+            return
+        if time < self.begin:
+            self.before = sequence
+        else:
+            self.ends = [*self.ends[:1], (sequence, chain_hash)]
+        for place, value in changed.items():
+            curve = self.curves.setdefault(place, Curve(self.begin))
+            curve.set(max(time, self.begin), sequence, value)
+        if event["one"] in ("ReservationGranted", "ReservationGrown") and time >= self.begin:
+            event = event.get("is", event)
+            for resource, asked in event["footprint"]["resources"].items():
+                if amount(asked) > 0:
+                    place = event["namespace"], resource
+                    self.grants[place] = self.grants.get(place, 0) + 1
+
+    def rows(self):
+        rows = {}
+        for place, curve in self.curves.items():
+            known = any(value != NOTHING for *_, value in curve.over(self.begin, self.end))
+            if known or place in self.grants:
+                figures = curve.figures(self.begin, self.end, self.before)
+                rows.setdefault(place[0], {})[place[1]] = {**figures, "grants": self.grants.get(place, 0)}
+        return rows
+
+
+def namespace_of(event):
+    """The namespace that an event is about, if it is about one alone."""
+    content = event.get("is", event)
+    content = content.get("object", content) if isinstance(content.get("object"), dict) else content
+    return content.get("namespace")
+
+
+def integrate(layouts, batches, periods):
+    """Folds the entries once for all periods."""
+    ledger, known = Ledger(), {}
+    end = max(period.end for period in periods)
     for batch in batches:
         for entry in entries(layouts, batch["first"], batch["count"], batch["payload"]):
             if entry["time"] >= end:
-                continue
+                return
             ledger.apply(entry)
-            event, time, sequence = entry["event"], entry["time"], entry["sequence"]
-            event = {**event, **event.get("is", {})} if isinstance(event.get("is", {}), dict) else event
-            if time < begin:
-                before = sequence
-            else:
-                ends = [*ends[:1], (sequence, batch["hash"].hex())]
-            of = event.get("object", event).get("namespace") if isinstance(event.get("object"), dict) else event.get("namespace")
+            of, changed = namespace_of(entry["event"]), {}
             for namespace in [of] if of else ledger.namespaces():
-                now = levels(ledger, namespace)
-                known = {resource for place, resource in curves if place == namespace}
-                for resource in known | set(now):
-                    curve = curves.setdefault((namespace, resource), Curve(begin))
-                    curve.set(max(time, begin), sequence, now.get(resource, (ZERO, ZERO, None)))
-            if event["one"] in ("ReservationGranted", "ReservationGrown") and time >= begin:
-                for resource, asked in event["footprint"]["resources"].items():
-                    if amount(asked) > 0:
-                        grants[of, resource] = grants.get((of, resource), 0) + 1
-    rows = {}
-    for (namespace, resource), curve in curves.items():
-        figures = curve.figures(begin, end, before)
-        known = any(value != (ZERO, ZERO, None) for *_, value in curve.over(begin, end))
-        if known or (namespace, resource) in grants:
-            rows.setdefault(namespace, {})[resource] = {**figures, "grants": grants.get((namespace, resource), 0)}
-    return rows, ends
+                now, before = levels(ledger, namespace), known.get(namespace, {})
+                for resource in set(now) | set(before):
+                    if now.get(resource, NOTHING) != before.get(resource, NOTHING):
+                        changed[namespace, resource] = now.get(resource, NOTHING)
+                known[namespace] = now
+            for period in periods:
+                period.note(entry, batch["hash"].hex(), changed)
 
 
 def answered(row, quantity):
@@ -129,21 +158,23 @@ def answered(row, quantity):
     return figures
 
 
-def compare(layouts, batches, report, quantity):
-    """Compares a report by namespace with the entries; counts the figures."""
-    begin, end = instant(report["from"]), instant(report["to"])
-    mine, ends = integrate(layouts, batches, begin, end)
-    said = [(report.get(f"{end}Sequence"), report.get(f"{end}Hash")) for end in ("first", "last")]
-    if [ends[0], ends[-1]] != said:
-        raise Wrong(f"report: its entries are {ends} and not {said}")
-    theirs = {row["key"]["namespace"]: row["resources"] for row in report["rows"]}
+def compare(layouts, batches, reports, quantity):
+    """Compares reports by namespace with the entries; counts the figures."""
+    periods = [Period(instant(report["from"]), instant(report["to"])) for report in reports]
+    integrate(layouts, batches, periods)
     count = 0
-    for namespace in set(mine) | set(theirs):
-        for resource in set(mine.get(namespace, {})) | set(theirs.get(namespace, {})):
-            own, other = mine.get(namespace, {}).get(resource), theirs.get(namespace, {}).get(resource)
-            found = other and answered(other, quantity)
-            # What was nothing all the time need not be said.
-            if own != found and not (own is None and not found["peak"] and found["hard"] is None):
-                raise Wrong(f"report of {namespace} and {resource}: {own} and not {found}")
-            count += len(own or {})
+    for report, period in zip(reports, periods):
+        said = [(report.get(f"{end}Sequence"), report.get(f"{end}Hash")) for end in ("first", "last")]
+        if [period.ends[0], period.ends[-1]] != said:
+            raise Wrong(f"report: its entries are {period.ends} and not {said}")
+        mine, theirs = period.rows(), {row["key"]["namespace"]: row["resources"] for row in report["rows"]}
+        for namespace in set(mine) | set(theirs):
+            own_of, their_of = mine.get(namespace, {}), theirs.get(namespace, {})
+            for resource in set(own_of) | set(their_of):
+                own, other = own_of.get(resource), their_of.get(resource)
+                found = other and answered(other, quantity)
+                # What was nothing all the time need not be said.
+                if own != found and not (own is None and not found["peak"] and found["hard"] is None):
+                    raise Wrong(f"report of {namespace} and {resource}: {own} and not {found}")
+                count += len(own or {})
     return count

@@ -32,7 +32,7 @@ pub(crate) use manifest::{Delete, DeleteWhat, Files, Reserve};
 pub(crate) use past::PastPeriod;
 pub(crate) use simulate::{Simulate, Suggest};
 pub(crate) use token::{CreateToken, Token};
-pub(crate) use view::{Describe, Explain, History, Report};
+pub(crate) use view::{Describe, Explain, History, ReportArgs};
 
 use manifest::amounts;
 
@@ -215,7 +215,7 @@ pub(crate) enum Online {
     /// is given.
     Report {
         #[command(flatten)]
-        report: Report,
+        report: ReportArgs,
         /// Only namespaces with these labels, as in `team=a`.
         #[arg(short = 'l', long, value_name = "SELECTOR")]
         selector: Option<String>,

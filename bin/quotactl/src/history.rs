@@ -127,21 +127,20 @@ fn lines<'p>(
 ) -> Vec<Line> {
     let count = points.len();
     let line = |whole: &UsageSummary| {
-        let statistics = &whole.statistics;
-        let mut mean = statistics.mean.taken.clone();
+        let mut mean = whole.mean.taken.clone();
         // Smaller parts than thousandths are of no use to a reader; `-o json` has them.
         mean.round_up(quota_semantics::quantity::Scale::Milli);
         Some(Line {
             quota: whole.quota.clone()?,
             resource: whole.resource.clone(),
             whole: [
-                statistics.min.taken.clone(),
-                statistics.max.taken.clone(),
-                mean.in_format(statistics.max.taken.format()),
+                whole.min.taken.clone(),
+                whole.max.taken.clone(),
+                mean.in_format(whole.max.taken.format()),
                 whole.p95.taken.clone(),
             ],
             now: None,
-            hard: statistics.last.hard.clone()?,
+            hard: whole.last.hard.clone()?,
             shares: vec![None; count],
             last: None,
         })
@@ -153,11 +152,10 @@ fn lines<'p>(
                 .iter_mut()
                 .find(|line| line.quota == quota && line.resource == limit.resource);
             let Some(line) = found else { continue };
-            let statistics = &limit.statistics;
-            line.shares[index] = share(&statistics.max, &limit.hard);
+            line.shares[index] = share(&limit.max, &limit.hard);
             if index + 1 == count {
-                line.now = Some(statistics.last.taken.clone());
-                line.last = share(&statistics.last, &limit.hard);
+                line.now = Some(limit.last.taken.clone());
+                line.last = share(&limit.last, &limit.hard);
             }
         }
     }

@@ -10,7 +10,7 @@ use quota_semantics::{Name, Span, quantity::Quantity};
 
 use super::{
     age,
-    args::Report as Args,
+    args::ReportArgs as Args,
     failure::Outcome,
     figures::percent,
     output::{Format, Output, note},

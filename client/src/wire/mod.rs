@@ -47,8 +47,7 @@ pub use simulation::{
 pub use status::{Caller, ClusterMember, KindWatermark, Source, Status};
 pub use usage::{
     Amounts, Fullest, GroupUsageHistory, GroupUsagePoint, LimitPoint, NamespaceUsage, QuotaPoint,
-    QuotaUsage, ResourceUsage, Statistics, SumPoint, Total, Usage, UsageHistory, UsagePoint,
-    UsageSummary,
+    QuotaUsage, ResourceUsage, SumPoint, Total, Usage, UsageHistory, UsagePoint, UsageSummary,
 };
 
 use quota_semantics::Timestamp;

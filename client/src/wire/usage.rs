@@ -163,9 +163,14 @@ pub struct SumPoint {
     pub used: Quantity,
     /// The last amount that pending reservations hold beyond `used`.
     pub reserved: Quantity,
-    /// Exact statistics.
-    #[serde(flatten)]
-    pub statistics: Statistics,
+    /// The least values in this part, as far as there was such a limit.
+    pub min: Amounts,
+    /// The largest values.
+    pub max: Amounts,
+    /// The means over time, as decimals.
+    pub mean: Amounts,
+    /// The last values.
+    pub last: Amounts,
 }
 
 /// The limits of a quota in a part of a period.
@@ -192,17 +197,7 @@ pub struct LimitPoint {
     pub used: Quantity,
     /// The last amount that pending reservations hold beyond `used`.
     pub reserved: Quantity,
-    /// Exact statistics.
-    #[serde(flatten)]
-    pub statistics: Statistics,
-}
-
-/// What an amount was in a part of a period, as far as there was such a limit. A value counts for as long as it lasted.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(inline))]
-pub struct Statistics {
-    /// The least values.
+    /// The least values in this part, as far as there was such a limit.
     pub min: Amounts,
     /// The largest values.
     pub max: Amounts,
@@ -238,9 +233,14 @@ pub struct UsageSummary {
     pub quota: Option<Name>,
     /// The resource.
     pub resource: Name,
-    /// Exact statistics.
-    #[serde(flatten)]
-    pub statistics: Statistics,
+    /// The least values in this part, as far as there was such a limit.
+    pub min: Amounts,
+    /// The largest values.
+    pub max: Amounts,
+    /// The means over time, as decimals.
+    pub mean: Amounts,
+    /// The last values.
+    pub last: Amounts,
     /// The least values that were not exceeded for more than 5 % of the time.
     pub p95: Amounts,
     /// The time at which the largest `taken` was first reached.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, value_parser};
 use quota_ledger::replay::Until;
 
-use super::Report;
+use super::ReportArgs;
 
 /// Commands for a ledger on disk, without a daemon.
 #[derive(Debug, Subcommand)]
@@ -67,7 +67,7 @@ pub(crate) enum Ledger {
         #[command(flatten)]
         place: LedgerPath,
         #[command(flatten)]
-        report: Report,
+        report: ReportArgs,
     },
     /// Show what other limits would have refused in the past.
     Simulate {

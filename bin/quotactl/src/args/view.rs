@@ -69,7 +69,7 @@ pub(crate) struct History {
 
 /// What was consumed in a period.
 #[derive(Args, Debug)]
-pub(crate) struct Report {
+pub(crate) struct ReportArgs {
     #[command(flatten)]
     pub(crate) period: PastPeriod,
     /// The subject of the rows: namespace, group, label:KEY, kind or workload.

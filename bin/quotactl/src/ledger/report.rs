@@ -17,7 +17,7 @@ use quota_semantics::{Name, Span};
 use super::{unfolded, unread};
 use crate::{
     age,
-    args::Report as Args,
+    args::ReportArgs as Args,
     failure::{Failure, Outcome},
     output::{Output, to_json},
     progress::Progress,

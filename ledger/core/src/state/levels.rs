@@ -1,7 +1,5 @@
 //! The numbers of namespaces, quotas and groups, and which of them an event may change.
 
-use std::collections::BTreeMap;
-
 use super::{
     State,
     chain::Link,
@@ -93,27 +91,33 @@ impl State {
         let Some(namespace) = self.namespaces.find(namespace) else {
             return Vec::new();
         };
-        let mut hard: BTreeMap<&Name, &Quantity> = BTreeMap::new();
+        // Sorted by name.
+        let mut hard: Vec<(&Name, &Quantity)> = Vec::new();
         for limits in self.whole_limits(namespace) {
+            if hard.is_empty() {
+                hard.extend(limits.iter());
+                continue;
+            }
             for (name, limit) in limits.iter() {
-                let least = hard.entry(name).or_insert(limit);
-                *least = (*least).min(limit);
+                match hard.binary_search_by_key(&name, |(name, _)| name) {
+                    Ok(at) => hard[at].1 = hard[at].1.min(limit),
+                    Err(at) => hard.insert(at, (name, limit)),
+                }
             }
         }
         let Sums { used, reserved, .. } = &*namespace.sums;
-        let mut names: Vec<&Name> = used.names().collect();
+        let mut names: Vec<&Name> = Vec::with_capacity(used.len() + hard.len());
+        names.extend(used.names());
         names.extend(reserved.names().filter(|name| used.get(name).is_none()));
         let is_counted = |name: &Name| used.get(name).is_some() || reserved.get(name).is_some();
-        let limited = hard.keys().filter(|name| !is_counted(name)).copied();
-        names.extend(limited);
+        let limited = hard.iter().map(|(name, _)| *name);
+        names.extend(limited.filter(|name| !is_counted(name)));
         names.sort_unstable();
         let level = |name: &Name| {
             let amount = |list: &ResourceList| list.get(name).cloned().unwrap_or_default();
-            Level::new(
-                amount(used),
-                amount(reserved),
-                hard.get(name).copied().cloned(),
-            )
+            let limit = hard.binary_search_by_key(&name, |(name, _)| name).ok();
+            let limit = limit.map(|at| hard[at].1.clone());
+            Level::new(amount(used), amount(reserved), limit)
         };
         names.into_iter().map(|name| (name, level(name))).collect()
     }

@@ -202,6 +202,12 @@ impl Meter {
         self.level = level;
     }
 
+    /// The present level.
+    #[must_use]
+    pub const fn level(&self) -> Option<&Level> {
+        self.level.as_ref()
+    }
+
     fn hold(&mut self, until: Timestamp) {
         let nanoseconds = nanoseconds(self.since.time, until);
         if nanoseconds == 0 {

@@ -145,7 +145,7 @@ impl Report {
             resources,
         } = question;
         let mut rows = Rows::new(period, &by, namespaces, resources);
-        rows.assign_all(state, member_of.as_ref());
+        rows.assign_all(state, member_of.as_ref(), None);
         let wanted = Wanted {
             sums: true,
             quotas: false,
@@ -223,10 +223,12 @@ impl Report {
         if !std::mem::take(&mut self.pending.is_open) {
             return;
         }
-        let member_of = self.member_of.as_ref();
+        let (member_of, tracker) = (self.member_of.as_ref(), Some(&self.tracker));
         match self.pending.relabelled.take() {
-            Some(Relabelled::One(namespace)) => self.rows.assign(state, &namespace, member_of),
-            Some(Relabelled::All) => self.rows.assign_all(state, member_of),
+            Some(Relabelled::One(namespace)) => {
+                self.rows.assign(state, &namespace, member_of, tracker);
+            }
+            Some(Relabelled::All) => self.rows.assign_all(state, member_of, tracker),
             None => {}
         }
         self.tracker.after(state, &mut self.rows);

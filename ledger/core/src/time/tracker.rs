@@ -166,6 +166,13 @@ impl Tracker {
         self.touched_groups = groups;
     }
 
+    /// The sums of a namespace as they were reported last, by resource.
+    pub(super) fn levels_of(&self, namespace: &str) -> impl Iterator<Item = (&Name, &Level)> {
+        let known = self.namespaces.get(namespace).into_iter();
+        let figures = known.flat_map(|known| &known.sums.0);
+        figures.filter_map(|figure| Some((&figure.key.resource, figure.level.as_ref()?)))
+    }
+
     fn renew_namespace(&mut self, state: &State, name: &Name, changes: &mut impl Changes) {
         if !(self.wanted.sums || self.wanted.quotas) || !(self.wanted.namespaces)(name) {
             return;

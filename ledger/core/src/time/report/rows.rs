@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hashbrown::HashMap;
 
 use super::{
-    super::{Changes, Key, Level, Measure, Meter, Moment, Percentile, Period, Subject},
+    super::{Changes, Key, Level, Measure, Meter, Moment, Percentile, Period, Subject, Tracker},
     By, Namespaces,
 };
 use crate::{event::Entry, state::State};
@@ -67,23 +67,15 @@ pub(super) struct Rows {
     label: Option<Name>,
     wanted: Namespaces,
     resources: Option<BTreeSet<Name>>,
-    members: HashMap<Name, Member>,
+    /// Whether each known namespace counts, and the row in which it does, if rows are made of namespaces.
+    members: HashMap<Name, Option<Option<RowKey>>>,
     rows: BTreeMap<RowKey, Vec<(Name, Open)>>,
     total: Vec<(Name, Open)>,
     at: Moment,
 }
 
-/// A namespace.
-#[derive(Default)]
-struct Member {
-    /// Whether it counts, and the row in which it does, if rows are made of namespaces.
-    place: Option<Option<RowKey>>,
-    levels: BTreeMap<Name, Level>,
-}
-
 /// One resource of a row, before the end of the period.
 pub(super) struct Open {
-    level: Level,
     meter: Meter,
     pub(super) grants: u64,
     pub(super) denials: u64,
@@ -123,19 +115,30 @@ impl Rows {
         };
     }
 
-    /// Decides again for all namespaces where they count.
-    pub(super) fn assign_all(&mut self, state: &State, member_of: Option<&Name>) {
+    /// Decides again for all namespaces where they count. `tracker` has what they count for.
+    pub(super) fn assign_all(
+        &mut self,
+        state: &State,
+        member_of: Option<&Name>,
+        tracker: Option<&Tracker>,
+    ) {
         let (mut names, _) = state.all_names();
         names.extend(self.members.keys().cloned());
         names.sort_unstable();
         names.dedup();
         for name in names {
-            self.assign(state, &name, member_of);
+            self.assign(state, &name, member_of, tracker);
         }
     }
 
     /// Decides again where a namespace counts, by its labels and groups.
-    pub(super) fn assign(&mut self, state: &State, name: &Name, member_of: Option<&Name>) {
+    pub(super) fn assign(
+        &mut self,
+        state: &State,
+        name: &Name,
+        member_of: Option<&Name>,
+        tracker: Option<&Tracker>,
+    ) {
         let record = state.observed_record(name);
         let is_member = member_of.is_none_or(|group| state.is_member(group, name));
         let place = (is_member && (self.wanted)(name, record)).then(|| {
@@ -149,15 +152,16 @@ impl Rows {
                 },
             })
         });
-        let member = self.members.entry(name.clone()).or_default();
-        if member.place == place {
+        let before = self.members.insert(name.clone(), place.clone()).flatten();
+        if before == place {
             return;
         }
-        let before = std::mem::replace(&mut member.place, place.clone());
-        let levels = member.levels.clone();
-        for (resource, level) in &levels {
-            self.shift_member(before.as_ref(), resource, Some(level), None);
-            self.shift_member(place.as_ref(), resource, None, Some(level));
+        let levels = tracker.into_iter().flat_map(|it| it.levels_of(name));
+        for (resource, level) in levels {
+            if self.shows(resource) {
+                self.shift_member(before.as_ref(), resource, Some(level), None);
+                self.shift_member(place.as_ref(), resource, None, Some(level));
+            }
         }
     }
 
@@ -184,8 +188,7 @@ impl Rows {
 
     /// Whether a namespace counts.
     pub(super) fn counts(&self, namespace: &str) -> bool {
-        let member = self.members.get(namespace);
-        member.is_some_and(|member| member.place.is_some())
+        self.members.get(namespace).is_some_and(Option::is_some)
     }
 
     fn shows(&self, resource: &Name) -> bool {
@@ -219,7 +222,7 @@ impl Rows {
         requested: &ResourceList,
         counter: fn(&mut Open) -> &mut u64,
     ) {
-        let Some(Some(place)) = self.members.get(namespace).map(|it| it.place.clone()) else {
+        let Some(Some(place)) = self.members.get(namespace).cloned() else {
             return;
         };
         let asked = requested.iter().filter(|(_, amount)| amount.is_positive());
@@ -286,7 +289,6 @@ impl Open {
         };
         meter.set(begin, Some(Level::default()));
         Self {
-            level: Level::default(),
             meter,
             grants: 0,
             denials: 0,
@@ -294,13 +296,14 @@ impl Open {
     }
 
     fn shift(&mut self, at: Moment, before: Option<&Level>, after: Option<&Level>) {
+        let mut level = self.meter.level().cloned().unwrap_or_default();
         if let Some(before) = before {
-            self.level.subtract(before);
+            level.subtract(before);
         }
         if let Some(after) = after {
-            self.level.add(after);
+            level.add(after);
         }
-        self.meter.set(at, Some(self.level.clone()));
+        self.meter.set(at, Some(level));
     }
 
     fn finish(self) -> Cell {
@@ -328,16 +331,7 @@ impl Changes for Rows {
                 if !self.shows(resource) {
                     return;
                 }
-                let member = self.members.entry(name.clone()).or_default();
-                match after {
-                    Some(level) => {
-                        member.levels.insert(resource.clone(), level.clone());
-                    }
-                    None => {
-                        member.levels.remove(resource);
-                    }
-                }
-                let place = member.place.clone();
+                let place = self.members.get(name).cloned().flatten();
                 self.shift_member(place.as_ref(), resource, before, after);
             }
             Subject::Group(name) => {

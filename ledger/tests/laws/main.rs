@@ -10,6 +10,7 @@ mod names;
 mod periods;
 mod relists;
 mod remembered;
+mod room;
 mod simulate;
 mod strategy;
 mod versions;

@@ -360,8 +360,7 @@ impl State {
                 true => (&share.used, &share.reserved, ResourceList::new(), None),
                 false => {
                     let load = overlay.load(groups, link.group);
-                    let mut aside = load.set_aside.clone();
-                    aside.subtract(&free[at]);
+                    let aside = load::aside(load, &free[at]);
                     let members = groups.members(link.group).len();
                     let shared = Shared {
                         members,

@@ -33,6 +33,7 @@ mod relists;
 mod reservations;
 mod reservations_view;
 mod ring;
+mod room;
 mod slab;
 mod sums;
 #[cfg(test)]
@@ -53,6 +54,7 @@ pub use progress::WatermarkView;
 pub use quotas_view::{CopiedQuota, QuotasView};
 pub use relisting::RelistView;
 pub use reservations_view::{ReservationsPage, ReservationsView};
+pub use room::{LimitView, LimitsView, Room, room};
 pub use tracked::{End, ReservationPlace, ReservationState};
 pub use view::{
     Figure, Holding, ObjectKey, ObjectView, QuotaView, ReservationStatus, ReservationView, Totals,

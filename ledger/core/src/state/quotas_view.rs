@@ -10,7 +10,7 @@ use super::{
     view::{Figure, QuotaView},
 };
 use crate::event::{QuotaRecord, Reservation};
-use quota_semantics::{Name, object::Footprint, quantity::Quantity, resource::ResourceList};
+use quota_semantics::{Name, group::Enforcement, object::Footprint, quantity::Quantity, resource::ResourceList};
 
 /// Most pending reservations of a namespace that are listed with each of its quotas.
 const HOLDS_MAX: usize = 200;
@@ -246,6 +246,17 @@ impl CopiedQuota {
     #[must_use]
     pub const fn owner(&self) -> &Name {
         &self.quota.owner
+    }
+
+    /// Whether it counts some objects only.
+    pub(super) fn is_scoped(&self) -> bool {
+        self.quota.is_scoped()
+    }
+
+    /// What follows if a request does not fit.
+    pub(super) fn enforcement(&self) -> Enforcement {
+        let extra = self.quota.extra.as_ref();
+        extra.map_or(Enforcement::Enforce, |extra| extra.extensions.enforcement)
     }
 
     /// Its numbers.

@@ -150,6 +150,14 @@ fn difference(after: &ResourceList, before: &ResourceList) -> ResourceList {
     change.without_zeros()
 }
 
+/// The amounts that are set aside in a group for others than an object for which `free` of it is set aside.
+#[must_use]
+pub fn aside(load: &Load, free: &ResourceList) -> ResourceList {
+    let mut aside = load.set_aside.clone();
+    aside.subtract(free);
+    aside
+}
+
 /// For each group of a chain, the unused guarantees of its descendants in the chain: set aside, but available to the
 /// object. In a chain children come before their parents.
 pub fn free<L: Loads>(loads: &L, chain: &[L::Id]) -> Vec<ResourceList> {

@@ -44,6 +44,7 @@ use quota_semantics::{
 
 pub(super) use adopted::mark;
 pub(in crate::state) use counting::count_changed;
+pub(super) use view::figure;
 pub use view::{CopiedGroup, GroupFigure, GroupView, MemberView, MembersView};
 
 /// Small, as the chunks of namespaces.
@@ -109,7 +110,7 @@ impl Group {
 }
 
 /// The limits of a group that apply.
-fn hard<'g>(
+pub(super) fn hard<'g>(
     record: &'g GroupRecord,
     overridden: Option<&'g Arc<ResourceList>>,
 ) -> &'g ResourceList {

@@ -36,6 +36,27 @@ pub struct GroupFigure {
     pub guaranteed_to_others: Quantity,
 }
 
+impl GroupFigure {
+    /// The remaining amount: negative if usage is over the limit.
+    #[must_use]
+    pub fn available(&self) -> Quantity {
+        let mut available = self.figure.hard.clone();
+        available.sub_assign(&self.taken());
+        available
+    }
+
+    /// The amount that counts against the limit.
+    #[must_use]
+    pub fn taken(&self) -> Quantity {
+        let mut taken = self.guaranteed_to_others.clone();
+        taken.add_assign(&self.figure.reserved);
+        if let Some(used) = &self.figure.used {
+            taken.add_assign(used);
+        }
+        taken
+    }
+}
+
 /// A group and its numbers.
 #[derive(Clone, Debug)]
 pub struct GroupView {
@@ -357,7 +378,7 @@ fn figures(hard: &ResourceList, sums: Option<&Sums>) -> Vec<Figure> {
     hard.iter().map(of).collect()
 }
 
-fn figure(
+pub(in crate::state) fn figure(
     resource: &Name,
     hard: &Quantity,
     sum_of_used: &ResourceList,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use quota_core::{
     event::QuotaRecord,
-    state::{Figure, GroupView, MemberView, State},
+    state::{Figure, GroupView, LimitView, MemberView, State, room},
 };
 use quota_journal::{FileReader, Retention};
 use quota_ledger::replay;
@@ -17,7 +17,7 @@ use crate::{
     config::{self, Config},
     enforcement::NotReported,
     fatal, intake,
-    metrics::{self, Part, QuotaSource, ReservationState},
+    metrics::{self, Part, QuotaSource, ReservationState, largest_share},
     writer::{Ledger, Unavailable},
 };
 
@@ -305,13 +305,28 @@ fn seconds(time: Timestamp) -> u64 {
 pub(crate) struct Quotas(pub Ledger);
 
 impl QuotaSource for Quotas {
-    fn visit(&self, visitor: &mut dyn FnMut(&QuotaRecord, &Name, &[Figure])) {
+    fn visit(&self, visitor: &mut dyn FnMut(&QuotaRecord, &Name, &[Figure], f64)) {
         let mut after = String::new();
         // One namespace per lock of the state, so that the scrape of many quotas does not delay the writer.
         while let Some(namespace) = self.0.peek(|state| next_namespace(state, &after)) {
-            let quotas = self.0.peek(|state| state.quotas_view(&namespace));
-            for quota in quotas.iter() {
-                visitor(quota.record(), quota.owner(), &quota.figures());
+            let limits = self.0.peek(|state| state.limits_view(&namespace));
+            let views: Vec<LimitView> = limits.views().collect();
+            let room = room(&views);
+            for quota in limits.quotas.iter() {
+                let figures = quota.figures();
+                let bound = figures.iter().filter_map(|figure| {
+                    let room = room.get(&figure.resource)?;
+                    Some((
+                        &room.figure.figure,
+                        room.figure.guaranteed_to_others.to_f64(),
+                    ))
+                });
+                visitor(
+                    quota.record(),
+                    quota.owner(),
+                    &figures,
+                    largest_share(bound),
+                );
             }
             after = namespace.to_string();
         }

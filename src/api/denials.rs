@@ -10,6 +10,7 @@ use super::{
     problem::Problem,
 };
 use crate::{
+    auth::Reader,
     denials::{Query, StoredDenial},
     large::{BYTES_PER_AMOUNT, Permit, Turn},
 };
@@ -21,28 +22,38 @@ pub(super) async fn list(
     Caller(actor): Caller,
     Params(query): Params<PageQuery>,
 ) -> Result<Response, Problem> {
-    page(app, &actor.principal, Some(namespace), &query).await
+    page(
+        app,
+        &actor.principal,
+        Some(namespace),
+        Reader::default(),
+        &query,
+    )
+    .await
 }
 
-/// `GET /v1/denials`: of all namespaces.
+/// `GET /v1/denials`: of all namespaces that the caller may read.
 pub(super) async fn list_all(
     State(app): State<App>,
+    reader: Reader,
     Caller(actor): Caller,
     Params(query): Params<PageQuery>,
 ) -> Result<Response, Problem> {
-    page(app, &actor.principal, None, &query).await
+    page(app, &actor.principal, None, reader, &query).await
 }
 
 async fn page(
     app: App,
     principal: &Name,
     namespace: Option<Name>,
+    reader: Reader,
     query: &PageQuery,
 ) -> Result<Response, Problem> {
     let permit = Permit::to_read(principal)?;
     let limit = query.limit(app.page)?;
     let query = Query {
         namespace,
+        reader,
         before: query.after()?,
         limit: limit + 1,
     };

@@ -13,6 +13,7 @@ use super::{
     history::{Namespaced, Order, Walk, walk},
     page::{self, PageQuery, Params, token},
     problem::Problem,
+    subjects::{self, Shown},
 };
 use crate::{
     auth::Principal,
@@ -53,6 +54,10 @@ pub(super) async fn list(
     let (Walk { found, next, .. }, turn) = walked.await?;
     let next = next.map(|next| token(&next)).transpose()?;
     let bytes: usize = found.iter().map(|entry| size::of_event(&entry.event)).sum();
+    let (found, turn) = match subjects::are_unnamed(found.iter()) {
+        true => subjects::named(&app, found, true, turn).await?,
+        false => (found.into_iter().map(Shown::plain).collect(), turn),
+    };
     let make = move |turn: &Turn| answer::large(turn, &app.page_of(found, next, head));
     let answer = permit.make(bytes / BYTES_PER_AMOUNT, make).await;
     // Until here the entries are in memory: the bound on readers is also a bound on them.

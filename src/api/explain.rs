@@ -1,18 +1,19 @@
 //! Lists the objects and reservations that make up a number.
 
 use axum::{extract::State, response::Response};
-use quota_client::wire::{Contribution, Explanation, Kind};
+use quota_client::wire::{Contribution, Explanation, GroupExplanation, Kind};
 use quota_core::{
     event::Sequence,
-    state::{self, Head, Holder, Part, PartKey, PartsView},
+    state::{self, GroupFigure, GroupPartsView, Head, Holder, Part, PartKey, PartsView},
 };
 use quota_semantics::{Name, Timestamp, quantity::Quantity, uid::Uid};
 use serde::Deserialize;
 
-use crate::large::Turn;
+use crate::{auth::Reader, large::Turn};
 
 use super::{
     App, Caller, answer,
+    groups::{Copied, MEMBERS_MAX},
     page::{self, Params, Target, token},
     past::{self, When},
     problem::{Problem, Reason},
@@ -34,6 +35,7 @@ pub(super) struct ExplainQuery {
 fn contribution(part: &Part) -> Contribution {
     let entry = part.entry();
     let of = |kind, uid: &Uid, resource: &str, name: &str, expiration_time| Contribution {
+        namespace: None,
         kind,
         uid: uid.clone(),
         resource: resource.into(),
@@ -138,6 +140,79 @@ pub(super) async fn explain(
                 next,
                 items: parts.iter().map(contribution).collect(),
                 as_of: answer::as_of(number.head),
+                lagging,
+            },
+        ))
+    };
+    past::answer(&app, &actor.principal, &when, view, objects, make).await?
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct GroupQuery {
+    /// The resource, as the group limits it.
+    resource: String,
+    at: Option<Timestamp>,
+    sequence: Option<Sequence>,
+    limit: Option<usize>,
+    #[serde(rename = "continue")]
+    after: Option<String>,
+}
+
+/// `GET /v1/groups/{name}/explain?resource=NAME`: the largest part first, of the namespaces that the caller may read.
+pub(super) async fn explain_group(
+    State(app): State<App>,
+    Target([name]): Target<1>,
+    reader: Reader,
+    Caller(actor): Caller,
+    Params(query): Params<GroupQuery>,
+) -> Result<Response, Problem> {
+    let limit = page::limit(query.limit, app.page)?;
+    let after: Option<PartKey> = page::after(query.after.as_deref())?;
+    let when = When {
+        at: query.at,
+        sequence: query.sequence,
+    };
+    let asked = (name.clone(), query.resource.clone());
+    let view = move |state: &state::State| {
+        let (group, resource) = &asked;
+        let copied = state.copied_group(group)?;
+        let is_shown =
+            reader.reads_all() || Copied::for_reader(state, copied.clone(), &reader).is_some();
+        let figures = copied.view().figures.into_iter().filter(|_| is_shown);
+        let figure = figures
+            .into_iter()
+            .find(|it| *it.figure.resource == **resource)?;
+        let reads = |namespace: &Name| reader.reads(namespace);
+        let parts = state.group_parts_view(group, resource, reads, MEMBERS_MAX)?;
+        Some((figure, parts, state.head()))
+    };
+    type Seen = Option<(GroupFigure, GroupPartsView, Head)>;
+    // All objects and reservations are read, but outside the lock of the state.
+    let objects = |seen: &Seen| seen.as_ref().map_or(0, |(_, parts, _)| parts.len());
+    let make = move |seen: Seen, lagging, turn: &Turn| {
+        let Some((limited, parts, head)) = seen else {
+            let detail = format!("group {name} not found, or it does not limit this");
+            return Err(Problem::new(Reason::NotFound, detail));
+        };
+        let mut found = parts.first(after.as_ref(), limit + 1, || turn.pause());
+        let next = page::cut(&mut found, limit, |(_, part)| token(&part.key()))?;
+        let items = found.iter().map(|(namespace, part)| Contribution {
+            namespace: Some(namespace.clone()),
+            ..contribution(part)
+        });
+        Ok(answer::large(
+            turn,
+            &GroupExplanation {
+                group: name,
+                resource: query.resource.into(),
+                hard: limited.figure.hard,
+                used: limited.figure.used.unwrap_or_default(),
+                reserved: limited.figure.reserved,
+                guaranteed_to_others: limited.guaranteed_to_others,
+                items: items.collect(),
+                namespaces_omitted: parts.omitted,
+                next,
+                as_of: answer::as_of(head),
                 lagging,
             },
         ))

@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::{App, problem::Problem, readers::Reading};
 use crate::{
-    auth::{Principal, Role},
+    auth::{self, Principal, Role},
     cpu_throttle,
 };
 
@@ -67,9 +67,10 @@ pub(super) struct Walk<T> {
     pub(super) last: Option<Sequence>,
 }
 
-/// Selects the entries of one namespace, or all, for a caller.
+/// Selects the entries of one namespace, or of all that the caller may read.
 pub(super) struct Namespaced {
     namespace: Option<String>,
+    reader: auth::Reader,
     sees_rejected: bool,
 }
 
@@ -77,14 +78,16 @@ impl Namespaced {
     pub(super) fn new(namespace: Option<String>, caller: &Principal) -> Self {
         Self {
             namespace: namespace.filter(|namespace| !namespace.is_empty()),
+            reader: auth::Reader::of(caller),
             sees_rejected: caller.may_everywhere(Role::Admin),
         }
     }
 
     pub(super) fn keeps(&self, entry: &Entry) -> bool {
-        self.namespace
-            .as_deref()
-            .is_none_or(|wanted| entry.event.namespace().is_some_and(|own| *own == *wanted))
+        let own = entry.event.namespace();
+        let is_wanted = |wanted: &str| own.is_some_and(|own| **own == *wanted);
+        self.namespace.as_deref().is_none_or(is_wanted)
+            && self.reader.reads(own.map_or("", |own| own))
     }
 
     /// The entry as the caller may see it. A rejected message may hold anything, so only administrators see its text.
@@ -119,6 +122,29 @@ pub(super) async fn walk<T: Send + 'static>(
         Ok((walk, turn))
     });
     walked.await.map_err(|error| Problem::internal(&error))?
+}
+
+/// Walks back from an entry, on a thread that may block, in a turn that the caller holds.
+pub(super) fn back<T>(
+    app: &App,
+    from: Sequence,
+    most: usize,
+    pick: impl FnMut(Entry) -> Option<T>,
+) -> Result<Vec<T>, Problem> {
+    match most {
+        0 => Ok(Vec::new()),
+        most => Ok(scan_back(&*app.reader, from, Search::new(most.into(), pick))?.found),
+    }
+}
+
+/// One entry, on a thread that may block, in a turn that the caller holds; none if it is not kept any more.
+pub(super) fn entry(app: &App, sequence: Sequence) -> Result<Option<Entry>, Problem> {
+    if sequence < app.reader.first_sequence() {
+        return Ok(None);
+    }
+    let search = Search::new(1.into(), Some);
+    let found = scan(&*app.reader, sequence, search)?.found;
+    Ok(found.into_iter().find(|entry| entry.sequence == sequence))
 }
 
 /// A walk that is under way.

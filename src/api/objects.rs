@@ -8,6 +8,7 @@ use quota_core::{
     event::Observed,
     state::{Head, ObjectKey, ObjectView, State as LedgerState},
 };
+use quota_semantics::Name;
 use serde::{Deserialize, de::DeserializeOwned};
 
 use super::{
@@ -15,7 +16,10 @@ use super::{
     page::{self, Params, Target, token},
     problem::Problem,
 };
-use crate::large::{Permit, Turn};
+use crate::{
+    auth::Reader,
+    large::{Permit, Turn},
+};
 
 /// Table places that are scanned while the state is locked once.
 const PLACES: u32 = 16_384;
@@ -117,10 +121,11 @@ pub(super) async fn list(
     Ok(permit.make(amounts, make).await)
 }
 
-/// `GET /v1/objects`: of all namespaces, in unspecified order. An object that exists throughout the paging is listed
+/// `GET /v1/objects`: of all namespaces that the caller may read, in unspecified order. An object that exists throughout the paging is listed
 /// exactly once. A page may be shorter than requested, or even empty, although more pages follow.
 pub(super) async fn list_all(
     State(app): State<App>,
+    reader: Reader,
     Caller(actor): Caller,
     Params(query): Params<ObjectsQuery>,
 ) -> Result<Response, Problem> {
@@ -128,7 +133,9 @@ pub(super) async fn list_all(
     let limit = page::limit(query.limit, app.page)?;
     let from: Option<u32> = query.after()?;
     let wanted = query.resource.as_deref();
-    let keep = |resource: &str| wanted.is_none_or(|wanted| wanted == resource);
+    let keep = |resource: &str, namespace: &Name| {
+        wanted.is_none_or(|wanted| wanted == resource) && reader.reads(namespace)
+    };
     let mut next = Some(from.unwrap_or(0));
     let mut objects = Vec::new();
     let before = app.ledger.before_peeks();

@@ -3,13 +3,14 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
 };
 
 use axum::{extract::State, response::Response};
-use quota_client::wire::{Fullest, NamespaceUsage};
+use quota_client::wire::{Fullest, NamespacePage, NamespaceUsage};
 use quota_core::{
-    event::{Entry, Sequence},
-    state::{self, Figure, Head, QuotasView},
+    event::{Entry, NamespaceRecord, Sequence},
+    state::{self, GroupFigure, Head, LimitView, LimitsView},
     time::{self, Buckets, Changes, Key, Level, Moment, Subject, Tracker, Values, Wanted},
 };
 use quota_ledger::period::Fold;
@@ -21,13 +22,16 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     App, Caller, answer,
-    page::{self, Page, Params, token},
+    page::{self, Params, token},
     past::{self, When},
-    problem::{FieldProblem, Problem},
+    problem::{FieldProblem, Problem, Reason},
     series::{FIGURES_MAX, Parts, SeriesQuery},
+    usage::Sight,
 };
 use crate::{
+    auth::{Principal, Reader},
     clock,
+    label_selector::LabelSelector,
     large::{Permit, Turn},
 };
 
@@ -35,9 +39,12 @@ use crate::{
 const LIMITS_AT_ONCE: usize = 10_000;
 
 #[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct OverviewQuery {
     /// Only namespaces whose names contain this text.
     search: Option<String>,
+    /// Only namespaces whose labels match.
+    label_selector: Option<String>,
     at: Option<Timestamp>,
     sequence: Option<Sequence>,
     limit: Option<usize>,
@@ -51,31 +58,50 @@ type FullnessOrder = (Reverse<Option<u64>>, Name);
 
 /// The data that is read of a namespace.
 struct NamespaceView {
-    quotas: QuotasView,
+    limits: LimitsView,
     reservations: usize,
+    observed: Option<Arc<NamespaceRecord>>,
 }
 
 impl NamespaceView {
     fn of(state: &state::State, namespace: &Name) -> Self {
         Self {
-            quotas: state.quotas_view(namespace),
+            limits: state.limits_view(namespace),
             reservations: state.pending_count_in(namespace),
+            observed: state.namespace_record(namespace).cloned(),
         }
     }
+}
+
+/// The labels of a namespace.
+pub(super) fn labels_of(record: &NamespaceRecord) -> BTreeMap<String, String> {
+    let labels = record.labels.iter();
+    labels
+        .map(|(key, value)| (key.to_string(), value.to_string()))
+        .collect()
 }
 
 /// The first namespaces after a position.
 struct Best {
     after: Option<FullnessOrder>,
     most: usize,
+    labels: LabelSelector,
+    /// The number of namespaces that were offered and match.
+    total: usize,
+    sight: Sight,
     found: BTreeMap<FullnessOrder, NamespaceUsage>,
 }
 
 impl Best {
     fn offer(&mut self, namespace: &Name, seen: &NamespaceView) {
-        let count = seen.quotas.len();
-        let fullest = fullest(&seen.quotas);
-        let rank = fullest.as_ref().map(|(share, _)| share.to_bits());
+        let observed = seen.observed.as_deref();
+        let labels = observed.map(labels_of).unwrap_or_default();
+        if !self.labels.is_empty() && !self.labels.matches(&labels) {
+            return;
+        }
+        self.total += 1;
+        let fullest = fullest(&seen.limits);
+        let rank = fullest.as_ref().map(|fullest| fullest.share.to_bits());
         let place = (Reverse(rank), namespace.clone());
         let is_full = self.found.len() == self.most;
         if self.after.as_ref().is_some_and(|after| place <= *after)
@@ -89,9 +115,10 @@ impl Best {
         }
         let shown = NamespaceUsage {
             namespace: namespace.clone(),
-            quotas: count,
+            labels,
+            quotas: seen.limits.quotas.len(),
             reservations: seen.reservations,
-            fullest: fullest.map(|(_, fullest)| fullest),
+            fullest: fullest.map(|fullest| fullest.shown(self.sight)),
         };
         self.found.insert(place, shown);
         if self.found.len() > self.most {
@@ -100,13 +127,9 @@ impl Best {
     }
 }
 
-/// The used share of a limit: infinite if the limit is zero.
-fn share(figure: &Figure) -> f64 {
-    let mut taken = figure.reserved.clone();
-    if let Some(used) = &figure.used {
-        taken.add_assign(used);
-    }
-    share_of(&taken, &figure.hard)
+/// The taken share of a limit: infinite if the limit is zero and something is taken.
+fn share(limit: &GroupFigure) -> f64 {
+    share_of(&limit.taken(), &limit.figure.hard)
 }
 
 fn share_of(taken: &Quantity, hard: &Quantity) -> f64 {
@@ -118,29 +141,62 @@ fn share_of(taken: &Quantity, hard: &Quantity) -> f64 {
     }
 }
 
-/// The limit with the largest used share, and that share.
-fn fullest(quotas: &QuotasView) -> Option<(f64, Fullest)> {
-    let limits = quotas.figures().flat_map(|(quota, figures)| {
-        let of = move |figure: Figure| (share(&figure), quota.name.clone(), figure);
-        figures.into_iter().map(of)
-    });
-    // The first among equals, so that the answer is stable.
-    let (share, quota, figure) =
-        limits.reduce(|best, next| if next.0 > best.0 { next } else { best })?;
-    let shown = Fullest {
-        quota,
-        resource: figure.resource,
-        hard: figure.hard,
-        used: figure.used.unwrap_or_default(),
-        reserved: figure.reserved,
-        share: Some(share).filter(|share| share.is_finite()),
+/// The limit of which the largest share is taken.
+struct FullestLimit {
+    limit: LimitView,
+    /// Its numbers, in its list.
+    place: usize,
+    share: f64,
+}
+
+impl FullestLimit {
+    /// A key to compare limits. Those that deny nothing come after all others.
+    const fn rank(&self) -> (bool, f64) {
+        (self.limit.is_enforced, self.share)
+    }
+
+    fn shown(mut self, sight: Sight) -> Fullest {
+        let is_seen = sight.sees(&self.limit);
+        let limit = self.limit.figures.swap_remove(self.place);
+        let available = limit.available();
+        let figure = limit.figure;
+        Fullest {
+            quota: self.limit.name,
+            kind: self.limit.kind,
+            resource: figure.resource,
+            hard: figure.hard,
+            used: is_seen.then(|| figure.used.unwrap_or_default()),
+            reserved: is_seen.then_some(figure.reserved),
+            available,
+            share: Some(self.share).filter(|share| share.is_finite()),
+        }
+    }
+}
+
+/// The fullest limit of a namespace.
+fn fullest(limits: &LimitsView) -> Option<FullestLimit> {
+    let of = |limit: LimitView| {
+        let shares = limit.figures.iter().map(share).enumerate();
+        // The first among equals, so that the answer is stable.
+        let (place, share) =
+            shares.reduce(|best, next| if next.1 > best.1 { next } else { best })?;
+        Some(FullestLimit {
+            limit,
+            place,
+            share,
+        })
     };
-    Some((share, shown))
+    let all = limits.views().filter_map(of);
+    all.reduce(|best, next| match next.rank() > best.rank() {
+        true => next,
+        false => best,
+    })
 }
 
 /// `GET /v1/usage`: the fullest first; of now, or `?at=TIME`, or `?sequence=N`
 pub(super) async fn list(
     State(app): State<App>,
+    principal: Principal,
     Caller(actor): Caller,
     Params(query): Params<OverviewQuery>,
 ) -> Result<Response, Problem> {
@@ -149,10 +205,15 @@ pub(super) async fn list(
     let mut best = Best {
         after: after.map(|(rank, name)| (Reverse(rank), name)),
         most: limit + 1,
+        labels: LabelSelector::parse(query.label_selector.as_deref().unwrap_or_default())
+            .map_err(|why| Problem::new(Reason::Malformed, why))?,
+        total: 0,
+        sight: Sight::of(&principal),
         found: BTreeMap::new(),
     };
     let search = query.search.unwrap_or_default();
-    let is_wanted = move |name: &Name| name.contains(&*search);
+    let reader = Reader::of(&principal);
+    let is_wanted = move |name: &Name| name.contains(&*search) && reader.reads(name);
     let (at, sequence) = (query.at, query.sequence);
     if at.is_none() && sequence.is_none() {
         let (as_of, lagging) = of_now(&app, &mut best, is_wanted).await?;
@@ -164,7 +225,7 @@ pub(super) async fn list(
         (seen.collect::<Vec<_>>(), state.head())
     };
     let amounts = |(seen, _): &(Vec<(Name, NamespaceView)>, Head)| {
-        let of = |(_, seen): &(Name, NamespaceView)| 1 + seen.quotas.amounts();
+        let of = |(_, seen): &(Name, NamespaceView)| 1 + seen.limits.amounts();
         seen.iter().map(of).sum()
     };
     let make = move |(seen, as_of): (Vec<(Name, NamespaceView)>, Head), lagging, turn: &Turn| {
@@ -184,8 +245,9 @@ fn page_of(best: Best, limit: usize, as_of: Head, lagging: bool) -> Result<Respo
     let next = page::cut(&mut found, limit, |((rank, name), _)| {
         token(&(rank.0, name))
     })?;
-    Ok(answer::ok(&Page {
+    Ok(answer::ok(&NamespacePage {
         items: found.into_iter().map(|(_, shown)| shown).collect(),
+        total: best.total,
         next,
         as_of: answer::as_of(as_of),
         lagging,
@@ -208,7 +270,7 @@ async fn of_now(
                 work += 1;
                 if is_wanted(name) {
                     let seen = NamespaceView::of(state, name);
-                    work += seen.quotas.amounts();
+                    work += seen.limits.amounts();
                     some.push((name.clone(), seen));
                 }
                 if work >= LIMITS_AT_ONCE {
@@ -239,7 +301,7 @@ pub(super) struct TrendQuery {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Trend<'a> {
-    namespaces: &'a [String],
+    namespaces: &'a [Name],
     step: String,
     points: Vec<Point>,
     as_of: Head,
@@ -247,8 +309,9 @@ struct Trend<'a> {
     lagging: bool,
 }
 
-/// The share of the fullest limit of each namespace in a part of the period, in the order of the request: the last, the
-/// least, the largest and the mean one. Null without a limit, and with usage of a limit of zero.
+/// The share of the fullest quota of each namespace in a part of the period, in the order of the request: the last, the
+/// least, the largest and the mean one. Null without a limit, with usage of a limit of zero, and for a namespace that the
+/// caller may not read.
 #[derive(Serialize)]
 struct Point {
     from: Timestamp,
@@ -272,9 +335,8 @@ struct Shares {
 }
 
 impl Fullness {
-    fn begin(state: &state::State, names: &[String], parts: &Parts) -> Self {
-        let names = names.iter().map(|name| Name::from(&**name));
-        let places: BTreeMap<Name, usize> = names.zip(0..).collect();
+    fn begin(state: &state::State, names: &[Name], parts: &Parts, reader: Reader) -> Self {
+        let places: BTreeMap<Name, usize> = names.iter().cloned().zip(0..).collect();
         let buckets = || Buckets::new(parts.period, parts.step.span());
         let mut shares = Shares {
             namespaces: places
@@ -286,7 +348,7 @@ impl Fullness {
         let wanted = Wanted {
             sums: false,
             quotas: true,
-            namespaces: Box::new(move |name| places.contains_key(name)),
+            namespaces: Box::new(move |name| places.contains_key(name) && reader.reads(name)),
             groups: None,
         };
         Self {
@@ -368,6 +430,7 @@ impl Changes for Shares {
 /// `GET /v1/usage/history?namespaces=A,B&from=TIME&to=TIME&step=DURATION`
 pub(super) async fn trend(
     State(app): State<App>,
+    reader: Reader,
     Caller(actor): Caller,
     Params(query): Params<TrendQuery>,
 ) -> Result<Response, Problem> {
@@ -375,7 +438,7 @@ pub(super) async fn trend(
     let count = named.clone().count();
     let mut seen = BTreeSet::new();
     let names = named.filter(|name| seen.insert(*name));
-    let names: Vec<String> = names.map(str::to_owned).collect();
+    let names: Vec<Name> = names.map(Name::from).collect();
     let series = SeriesQuery {
         from: query.from,
         to: query.to,
@@ -397,7 +460,7 @@ pub(super) async fn trend(
     let permit = Permit::of_past(&actor.principal);
     let begin = {
         let parts = parts.clone();
-        move |state: &state::State| Fullness::begin(state, &listed, &parts)
+        move |state: &state::State| Fullness::begin(state, &listed, &parts, reader.clone())
     };
     let (period, step) = (parts.period, parts.step.to_string());
     let make = move |fullness: Fullness, _: &state::State, _, _: &Turn| fullness.points(&parts);

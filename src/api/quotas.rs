@@ -32,6 +32,7 @@ use super::{
     replacing::{self, begin, is_no_edit, refuse_revival, refuse_stale, refused, take_from_path},
 };
 use crate::{
+    auth::Reader,
     label_selector::LabelSelector,
     large::{BYTES_PER_AMOUNT, Permit, Turn, make_sized},
     server::warn,
@@ -236,14 +237,61 @@ pub(super) async fn list(
     page(app, &actor, &query, Some(&namespace), after, key).await
 }
 
-/// `GET /v1/quotas`: by namespace and name. All numbers of a page are of one moment.
+/// `GET /v1/quotas`: by namespace and name, of the namespaces that the caller may read. All numbers of a page are of one
+/// moment, unless the caller may read some namespaces only.
 pub(super) async fn list_all(
     State(app): State<App>,
+    reader: Reader,
     Caller(actor): Caller,
     Params(query): Params<PageQuery>,
 ) -> Result<Response, Problem> {
     let key = |quota: &QuotaRecord| token(&(&*quota.namespace, &*quota.name));
-    page(app, &actor, &query, None, query.after()?, key).await
+    match reader.reads_all() {
+        true => page(app, &actor, &query, None, query.after()?, key).await,
+        false => page_of(app, &actor, &query, &reader, query.after()?, key).await,
+    }
+}
+
+/// As [`page`], of the namespaces that the caller may read. The state is locked for a few quotas at a time, since most may
+/// be of other namespaces. A page may be short although more pages follow.
+async fn page_of(
+    app: App,
+    actor: &Actor,
+    query: &PageQuery,
+    reader: &Reader,
+    mut after: Option<(String, String)>,
+    key: impl FnOnce(&QuotaRecord) -> Result<String, Problem>,
+) -> Result<Response, Problem> {
+    /// How often the state is locked for one page, and the amounts with which it is full.
+    const HOLDS: usize = 256;
+    const LISTED_AMOUNTS: usize = 10_000;
+    let permit = Permit::to_read(&actor.principal)?;
+    let (limit, labels) = (query.limit(app.page)?, query.labels()?);
+    let (mut found, mut first, mut last) = (QuotasView::default(), None, None);
+    for _ in 0..HOLDS {
+        let most = limit - found.len();
+        let page = app.ledger.read(|state| {
+            let after = after.as_ref();
+            let after = after.map(|(namespace, name)| (&**namespace, &**name));
+            (state.quotas_page(None, after, most), state.head())
+        });
+        let ((mut page, more), head) = page.await?;
+        first.get_or_insert(head);
+        last = page.records().next_back().filter(|_| more).cloned();
+        page.retain(|quota| reader.reads(&quota.namespace));
+        found.extend(page);
+        let Some(last) = &last else { break };
+        if found.len() == limit || amounts(&found) > LISTED_AMOUNTS {
+            break;
+        }
+        after = Some((last.namespace.to_string(), last.name.to_string()));
+        tokio::task::yield_now().await;
+    }
+    let next = last.map(|quota| key(&quota)).transpose()?;
+    let amounts = amounts(&found) + found.len() * labels.weight();
+    let head = first.unwrap_or_default();
+    let make = move |turn: &Turn| respond(turn, &app, &found, &labels, next, head);
+    Ok(permit.make(amounts, make).await)
 }
 
 /// The response with a page, made in the turn of the principal if it shows many amounts.

@@ -166,7 +166,15 @@ struct Subject {
     object: Option<Arc<Object>>,
 }
 
-impl ReserveRequest<'_> {
+impl<'a> ReserveRequest<'a> {
+    /// A request for an object.
+    pub(super) fn of_object(object: &'a RawValue) -> Self {
+        Self {
+            object: Some(object),
+            ..Self::default()
+        }
+    }
+
     /// The request for capacity. `fresh` is the uid to use if the request has none; without `fresh` the request must
     /// have one.
     ///
@@ -247,6 +255,11 @@ impl ReserveRequest<'_> {
             }
             _ => Err(Problem::invalid(causes)),
         }
+    }
+
+    /// The object, if the request has one.
+    pub(super) fn object(&self) -> Option<&str> {
+        self.object.map(RawValue::get)
     }
 
     fn measured(

@@ -13,14 +13,14 @@ use serde_json::Value;
 
 use super::{
     App, backup, batch, check, cluster, corrections, denials, drift, entries, events, explain,
-    groups, lifecycle, objects, openapi, overview, quotas, relist, report, reservations, rules,
-    series, simulate, status, suggest, usage, watch,
+    groups, lifecycle, namespaces, objects, openapi, overview, quotas, relist, report, reservations,
+    rules, series, simulate, status, suggest, usage, watch,
 };
 use crate::{
     auth::{
         Access::{Authenticated, Role},
         Role::{Admin, Ingest, Read, Reserve},
-        Scope::{Everywhere, Items, Path, Query},
+        Scope::{Everywhere, Items, Path, Query, Readable},
     },
     routes::{BodyLimit, Route, delete, get, post, put},
 };
@@ -87,12 +87,14 @@ fn table() -> Vec<Route<App>> {
         // This begins a ledger after the entries of this node.
         post("/v1/cluster/heal", Role(&[Admin], Everywhere), cluster::heal).of_node()
             .operation("healCluster", &[(201, "ClusterInitialised")]).sends("ClusterHeal").about("201: a stream that was removed, or has lost acknowledged messages, was recreated; the ledger in it continues this node's entries ([cluster](cluster.md#the-servers-have-lost-the-stream))"),
-        get("/v1/usage", Role(&[Read], Everywhere), overview::list)
-            .operation("listUsage", &[(200, "OverviewPage")]).query(&["search", "at", "sequence", "limit", "continue"]).about("list of the namespaces, the fullest first ([overview](#overview)); `search`, `at`, `sequence`"),
-        get("/v1/usage/history", Role(&[Read], Everywhere), overview::trend)
+        get("/v1/usage", Role(&[Read], Readable), overview::list)
+            .operation("listUsage", &[(200, "OverviewPage")]).query(&["search", "labelSelector", "at", "sequence", "limit", "continue"]).about("list of the namespaces, the fullest first ([overview](#overview)); `search`, `labelSelector`, `at`, `sequence`"),
+        get("/v1/usage/history", Role(&[Read], Readable), overview::trend)
             .operation("getTrend", &[(200, "Trend")]).query(&["namespaces!", "from!", "to", "step"]).about("how full namespaces were; `namespaces`, `from`, `to`, `step`"),
-        get("/v1/quotas", Role(&[Read], Everywhere), quotas::list_all)
+        get("/v1/quotas", Role(&[Read], Readable), quotas::list_all)
             .operation("listAllQuotas", &[(200, "QuotaPage")]).query(&["labelSelector", "limit", "continue"]).about("list of the quotas of all namespaces; `labelSelector`"),
+        get("/v1/namespaces/{namespace}", Role(&[Read], Path), namespaces::get)
+            .operation("getNamespace", &[(200, "Namespace")]).about("the labels of the namespace, and the groups that count it"),
         get("/v1/namespaces/{namespace}/quotas", Role(&[Read], Path), quotas::list)
             .operation("listQuotas", &[(200, "QuotaPage")]).query(&["labelSelector", "limit", "continue"]).about("list of quotas; `labelSelector`"),
         get("/v1/namespaces/{namespace}/quotas/{name}", Role(&[Read], Path), quotas::get)
@@ -101,20 +103,22 @@ fn table() -> Vec<Route<App>> {
             .operation("setQuota", &[(200, "Quota"), (201, "Quota")]).sends_as(JSON_OR_YAML, "QuotaInput").about("201, 200: the quota"),
         delete("/v1/namespaces/{namespace}/quotas/{name}", Role(&[Admin], Path), quotas::delete).idempotent()
             .operation("deleteQuota", &[(204, "")]).about("204"),
-        get("/v1/groups", Role(&[Read], Everywhere), groups::list)
-            .operation("listGroups", &[(200, "GroupPage")]).query(&["labelSelector", "limit", "continue"]).about("list of groups; members are counted, not named; `labelSelector`"),
-        get("/v1/groups/{name}", Role(&[Read], Everywhere), groups::get)
+        get("/v1/groups", Role(&[Read], Readable), groups::list)
+            .operation("listGroups", &[(200, "GroupPage")]).query(&["labelSelector", "at", "sequence", "limit", "continue"]).about("list of groups; members are counted, not named; `labelSelector`, `at`, `sequence`"),
+        get("/v1/groups/{name}", Role(&[Read], Readable), groups::get)
             .operation("getGroup", &[(200, "Group"), (304, "")]).about("200, 304: the group"),
         put("/v1/groups/{name}", Role(&[Admin], Everywhere), groups::put).idempotent()
             .operation("setGroup", &[(200, "Group"), (201, "Group")]).sends_as(JSON_OR_YAML, "GroupInput").about("201, 200: the group; typed fields, or a ClusterResourceQuota"),
         delete("/v1/groups/{name}", Role(&[Admin], Everywhere), groups::delete).idempotent()
             .operation("deleteGroup", &[(204, "")]).about("204"),
-        get("/v1/groups/{name}/usage", Role(&[Read], Everywhere), groups::usage)
+        get("/v1/groups/{name}/usage", Role(&[Read], Readable), groups::usage)
             .operation("getGroupUsage", &[(200, "GroupUsage")]).query(&["at", "sequence"]).about("what counts in the group, and what each member takes; `at`, `sequence`"),
         get("/v1/groups/{name}/usage/history", Role(&[Read], Everywhere), series::of_group)
             .operation("getGroupUsageHistory", &[(200, "GroupUsageSeries")]).query(&["from!", "to", "step"]).about("the usage over a period, in equal parts, with the members of each moment; `from`, `to`, `step`"),
         get("/v1/report", Role(&[Read], Items), report::report)
             .operation("getReport", &[(200, "Report")]).query(&["from!", "to", "by", "namespace", "group", "labelSelector", "resource"]).about("what was consumed in a period ([reports](reports.md)); `from`, `to`, `by`, and filters"),
+        get("/v1/groups/{name}/explain", Role(&[Read], Readable), explain::explain_group)
+            .operation("explainGroup", &[(200, "GroupExplanation")]).query(&["resource!", "at", "sequence", "limit", "continue"]).about("the objects and reservations of a number of the group, in all its namespaces ([audit](audit.md))"),
         get("/v1/namespaces/{namespace}/reservations", Role(&[Read, Reserve], Path), reservations::list)
             .operation("listReservations", &[(200, "ReservationPage")]).query(&["state", "at", "sequence", "limit", "continue"]).about("list of the pending ones, or of those in another `state`; `at`, `sequence`"),
         post("/v1/namespaces/{namespace}/reservations", Role(&[Reserve], Path), reservations::create).idempotent()
@@ -140,11 +144,11 @@ fn table() -> Vec<Route<App>> {
             .operation("explain", &[(200, "Explanation")]).query(&["resource!", "quota", "at", "sequence", "limit", "continue"]).about("the objects and reservations of a number ([audit](audit.md))"),
         get("/v1/namespaces/{namespace}/denials", Role(&[Read], Path), denials::list)
             .operation("listDenials", &[(200, "DenialPage")]).query(&["limit", "continue"]).about("the latest denials ([audit](audit.md))"),
-        get("/v1/denials", Role(&[Read], Everywhere), denials::list_all)
+        get("/v1/denials", Role(&[Read], Readable), denials::list_all)
             .operation("listAllDenials", &[(200, "DenialPage")]).query(&["limit", "continue"]).about("the latest denials of all namespaces"),
         get("/v1/namespaces/{namespace}/objects", Role(&[Read], Path), objects::list)
             .operation("listObjects", &[(200, "ObjectPage")]).query(&["resource", "limit", "continue"]).about("list of the counted objects, with their amounts; `resource`"),
-        get("/v1/objects", Role(&[Read], Everywhere), objects::list_all)
+        get("/v1/objects", Role(&[Read], Readable), objects::list_all)
             .operation("listAllObjects", &[(200, "ObjectPage")]).query(&["resource", "limit", "continue"]).about("list of the objects of all namespaces; `resource`"),
         get("/v1/suggestions", Role(&[Read], Query), suggest::suggest)
             .operation("listSuggestions", &[(200, "Suggestions")]).query(&["from!", "to", "percentile", "headroom", "namespace", "labelSelector"]).about("limits that fit what was taken in a period ([simulate](simulate.md)); `from`, `to`, `percentile`, `headroom`, `namespace`, `labelSelector`"),

@@ -61,6 +61,11 @@ pub(super) async fn status(State(app): State<App>, caller: Principal) -> Result<
                 .filter(|role| caller.has(*role))
                 .map(|role| role.as_str().to_owned())
                 .collect(),
+            namespaces: caller
+                .namespaces()
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
             reads_all_namespaces: caller.may_everywhere(Role::Read),
         },
         oldest: oldest_of(oldest.await.map(|(walk, _)| walk)),

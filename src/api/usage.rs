@@ -1,16 +1,16 @@
 //! Usage, and the limits that it counts against.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::collections::{BTreeMap, BTreeSet};
 
 use axum::{extract::State, response::Response};
-use quota_client::wire::{QuotaUsage, ResourceUsage, Total, Usage};
-use quota_core::{
-    event::QuotaRecord,
-    state::{Figure, Head, QuotasView, Totals},
-};
-use quota_semantics::{Name, quantity::Quantity, resource::ResourceList};
+use quota_client::wire::{BoundBy, QuotaUsage, ResourceUsage, Room, Total, Usage};
+use quota_core::state::{self, GroupFigure, Head, LimitView, LimitsView, Totals};
+use quota_semantics::{Name, admission::LimitKind, resource::ResourceList};
 
-use crate::large::Turn;
+use crate::{
+    auth::{Principal, Role},
+    large::Turn,
+};
 
 use super::{
     App, Caller, answer,
@@ -20,44 +20,78 @@ use super::{
 };
 
 /// A namespace's usage, as read from a state.
-pub(super) struct UsageView {
-    pub(super) totals: Totals,
-    pub(super) quotas: QuotasView,
-    pub(super) head: Head,
+struct UsageView {
+    totals: Totals,
+    limits: LimitsView,
+    head: Head,
 }
 
 impl UsageView {
-    pub(super) fn of(state: &quota_core::state::State, namespace: &str) -> Self {
+    fn of(state: &state::State, namespace: &Name) -> Self {
         Self {
             totals: state.totals(namespace),
-            quotas: state.quotas_view(namespace),
+            limits: state.limits_view(namespace),
             head: state.head(),
         }
     }
 
-    /// The sums of all resources that count or are limited, and what each limit leaves.
-    pub(super) fn sums_and_limits(&self, turn: &Turn) -> (Vec<Total>, Vec<QuotaUsage>) {
-        let limits = self.limits(turn);
-        let limited = limits.iter().flat_map(|quota| &quota.resources);
-        let sums = sums(&self.totals, limited.map(|limit| &limit.resource));
-        (sums, limits)
-    }
-
     /// The number of amounts that the answer lists.
-    pub(super) fn amounts(&self) -> usize {
-        self.totals.used.len() + self.totals.reserved.len() + self.quotas.amounts()
+    fn amounts(&self) -> usize {
+        self.totals.used.len() + self.totals.reserved.len() + self.limits.amounts()
     }
 
-    /// The quotas with their limits. There may be many.
-    fn limits(&self, turn: &Turn) -> Vec<QuotaUsage> {
-        let limits = |(record, figures): (&Arc<QuotaRecord>, Vec<Figure>)| {
-            turn.pause();
-            QuotaUsage {
-                name: record.name.clone(),
-                resources: figures.into_iter().map(limit).collect(),
-            }
-        };
-        self.quotas.figures().map(limits).collect()
+    /// The limits with their numbers. There may be many.
+    fn limits(&self, turn: &Turn) -> Vec<LimitView> {
+        self.limits.views().inspect(|_| turn.pause()).collect()
+    }
+
+    fn sums(&self, limits: &[LimitView]) -> Vec<Total> {
+        let limited = limits.iter().flat_map(|limit| &limit.figures);
+        sums(&self.totals, limited.map(|limit| &limit.figure.resource))
+    }
+}
+
+/// The limits of a namespace, as far as a caller may see them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sight {
+    reads_groups: bool,
+}
+
+impl Sight {
+    pub(super) fn of(principal: &Principal) -> Self {
+        Self {
+            reads_groups: principal.may_everywhere(Role::Read),
+        }
+    }
+
+    /// Whether the caller may see the amounts of a limit. Those of a group are amounts of other namespaces, too.
+    pub(super) const fn sees(self, limit: &LimitView) -> bool {
+        self.reads_groups || !limit.is_shared
+    }
+
+    fn room(self, limits: &[LimitView]) -> BTreeMap<Name, Room> {
+        let room = state::room(limits).into_iter();
+        let shown = room.map(|(resource, state::Room { bound_by, figure })| {
+            let room = Room {
+                available: figure.available(),
+                bound_by: self.bound_by(bound_by, figure),
+            };
+            (resource.clone(), room)
+        });
+        shown.collect()
+    }
+
+    fn bound_by(self, limit: &LimitView, of: &GroupFigure) -> BoundBy {
+        let seen = self.sees(limit).then_some(of);
+        let others = seen.map(|of| of.guaranteed_to_others.clone());
+        BoundBy {
+            kind: limit.kind,
+            name: limit.name.clone(),
+            hard: of.figure.hard.clone(),
+            used: seen.map(|of| of.figure.used.clone().unwrap_or_default()),
+            reserved: seen.map(|of| of.figure.reserved.clone()),
+            guaranteed_to_others: others.filter(|others| !others.is_zero()),
+        }
     }
 }
 
@@ -65,19 +99,22 @@ impl UsageView {
 pub(super) async fn usage(
     State(app): State<App>,
     Target([namespace]): Target<1>,
+    principal: Principal,
     Caller(actor): Caller,
     Params(when): Params<When>,
 ) -> Result<Response, Problem> {
     let name = namespace.clone();
-    let view = move |state: &quota_core::state::State| UsageView::of(state, &name);
+    let view = move |state: &state::State| UsageView::of(state, &name);
+    let sight = Sight::of(&principal);
     let make = move |seen: UsageView, lagging, turn: &Turn| {
-        let (resources, quotas) = seen.sums_and_limits(turn);
+        let limits = seen.limits(turn);
         answer::large(
             turn,
             &Usage {
                 namespace,
-                resources,
-                quotas,
+                resources: seen.sums(&limits),
+                room: sight.room(&limits),
+                quotas: quotas(limits),
                 as_of: answer::as_of(seen.head),
                 lagging,
             },
@@ -85,6 +122,17 @@ pub(super) async fn usage(
     };
     let amounts = UsageView::amounts;
     past::answer(&app, &actor.principal, &when, view, amounts, make).await
+}
+
+fn quotas(limits: Vec<LimitView>) -> Vec<QuotaUsage> {
+    let quotas = limits
+        .into_iter()
+        .filter(|limit| limit.kind == LimitKind::ResourceQuota);
+    let shown = quotas.map(|quota| QuotaUsage {
+        name: quota.name,
+        resources: quota.figures.into_iter().map(limit).collect(),
+    });
+    shown.collect()
 }
 
 fn sums<'a>(totals: &'a Totals, limited: impl Iterator<Item = &'a Name>) -> Vec<Total> {
@@ -99,21 +147,14 @@ fn sums<'a>(totals: &'a Totals, limited: impl Iterator<Item = &'a Name>) -> Vec<
     names.into_iter().map(sum).collect()
 }
 
-fn limit(figure: Figure) -> ResourceUsage {
-    let Figure {
-        resource,
-        hard,
-        used,
-        reserved,
-    } = figure;
-    let mut available = hard.clone();
-    available.sub_assign(used.as_ref().unwrap_or(&Quantity::ZERO));
-    available.sub_assign(&reserved);
+fn limit(limit: GroupFigure) -> ResourceUsage {
+    let available = limit.available();
+    let figure = limit.figure;
     ResourceUsage {
-        resource,
-        hard,
-        used,
-        reserved,
+        resource: figure.resource,
+        hard: figure.hard,
+        used: figure.used,
+        reserved: figure.reserved,
         available,
         guaranteed_to_others: None,
     }

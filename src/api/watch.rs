@@ -27,6 +27,7 @@ use super::{
     history::{Most, Namespaced, Order, walk},
     page::Params,
     problem::{Problem, Reason},
+    subjects::{self, Shown},
 };
 use crate::{auth::Principal, watches::Slot};
 
@@ -110,22 +111,22 @@ fn last_event(id: &http::HeaderValue) -> Result<Sequence, Problem> {
 
 /// What a watch sends.
 enum Item {
-    Entry(Entry),
+    Entry(Shown),
     /// The watch has sent all entries up to this one that its client wants.
     Position(Sequence),
 }
 
 impl Item {
     fn event(&self) -> sse::Event {
-        let entry = match self {
-            Self::Entry(entry) => entry,
+        let shown = match self {
+            Self::Entry(shown) => shown,
             // Without data it is no event, but moves the place to resume at.
             Self::Position(last) => return sse::Event::default().id(last.to_string()),
         };
         let event = sse::Event::default()
-            .id(entry.sequence.to_string())
-            .event(entry.event.name());
-        match in_microseconds(|| event.json_data(entry)) {
+            .id(shown.entry.sequence.to_string())
+            .event(shown.entry.event.name());
+        match in_microseconds(|| event.json_data(shown)) {
             Ok(event) => event,
             Err(_) => sse::Event::default().comment("an entry that cannot be shown"),
         }
@@ -175,9 +176,30 @@ impl Follower {
                 }
             };
             if !found.is_empty() {
-                return Some(found.into_iter().map(Item::Entry).collect());
+                return Some(
+                    self.named(found)
+                        .await
+                        .into_iter()
+                        .map(Item::Entry)
+                        .collect(),
+                );
             }
         }
+    }
+
+    /// Entries with the objects that they are about, as far as they are found soon.
+    async fn named(&self, entries: Vec<Entry>) -> Vec<Shown> {
+        let plain = |entries: Vec<Entry>| entries.into_iter().map(Shown::plain).collect();
+        if !subjects::are_unnamed(entries.iter()) {
+            return plain(entries);
+        }
+        let kept = entries.clone();
+        let named = async {
+            let turn = self.app.readers.turn(&self.actor.principal).await?;
+            subjects::named(&self.app, entries, false, turn).await
+        };
+        // Without the objects the entries are still true.
+        named.await.map_or_else(|_| plain(kept), |(named, _)| named)
     }
 
     /// Some wanted entries of a batch.

@@ -18,8 +18,10 @@ pub enum Access {
 pub enum Scope {
     /// In the namespace of the path.
     Path,
-    /// In the namespace of the query; without one, in all namespaces.
+    /// In the namespace of the query; without one, as [`Scope::Readable`].
     Query,
+    /// In any namespace: the answer is about those namespaces alone in which the caller has the role `read`.
+    Readable,
     /// In the namespace of each item of the body, which the handler checks; the router requires the role in any
     /// namespace.
     Items,

@@ -134,10 +134,13 @@ fn authorize(
         })
     };
     let namespaces = match scope {
-        Scope::Items if has_role() => return Ok(()),
-        Scope::Items | Scope::Everywhere => Vec::new(),
+        Scope::Items | Scope::Readable if has_role() => return Ok(()),
+        Scope::Items | Scope::Readable | Scope::Everywhere => Vec::new(),
         Scope::Path => namespace.map(str::to_owned).into_iter().collect(),
-        Scope::Query => of_query(parts),
+        Scope::Query => match of_query(parts) {
+            namespaces if namespaces.is_empty() && has_role() => return Ok(()),
+            namespaces => namespaces,
+        },
     };
     if namespaces.is_empty() && !may_everywhere() {
         return denied(None);

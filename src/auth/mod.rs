@@ -18,6 +18,6 @@ mod tests;
 pub use access::{Access, Scope};
 pub use authenticator::{Authenticator, Error, Follower};
 pub use layer::Admitted;
-pub use principal::Principal;
+pub use principal::{Principal, Reader};
 pub use quota_client::tokens::{Certificate, File, FileError, Issued, Pattern, Role, Token, issue};
 pub(crate) use refusal::is_of_kubernetes;

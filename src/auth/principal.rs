@@ -25,6 +25,40 @@ struct Inner {
     namespaces: Vec<Pattern>,
 }
 
+/// The namespaces that a caller may read.
+#[derive(Clone, Debug, Default)]
+pub struct Reader(Option<Principal>);
+
+impl Reader {
+    /// The namespaces that this principal may read.
+    #[must_use]
+    pub fn of(principal: &Principal) -> Self {
+        let reads_all = principal.may_everywhere(Role::Read);
+        Self((!reads_all).then(|| principal.clone()))
+    }
+
+    /// Whether these are all namespaces, and what is in none.
+    #[must_use]
+    pub const fn reads_all(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Whether the caller may read a namespace. The empty name stands for what is in none.
+    #[must_use]
+    pub fn reads(&self, namespace: &str) -> bool {
+        let principal = self.0.as_ref();
+        principal.is_none_or(|principal| principal.may(Role::Read, namespace))
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Reader {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(Self::of(&Principal::of(&parts.extensions)))
+    }
+}
+
 /// The principal of every caller where no token is needed.
 static ANONYMOUS: LazyLock<Principal> = LazyLock::new(|| {
     Principal::new(

@@ -32,6 +32,7 @@ use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
 use crate::{
+    auth::Reader,
     config::Config,
     log_limiter::{LogLimiter, shortened},
     metrics,
@@ -90,6 +91,8 @@ pub struct StoredDenial {
 pub struct Query {
     /// Only this namespace; none for all.
     pub namespace: Option<Name>,
+    /// Only namespaces that this caller may read.
+    pub reader: Reader,
     /// Only denials before this one; none to start at the latest.
     pub before: Option<u64>,
     /// Most denials to list.

@@ -42,6 +42,7 @@ impl Store {
         earlier
             .map(|(_, denial)| denial)
             .filter(|denial| namespace.is_none_or(|namespace| denial.namespace == *namespace))
+            .filter(|denial| query.reader.reads(&denial.namespace))
             .take(query.limit)
             .cloned()
             .collect()

@@ -99,6 +99,7 @@ const BOUNDS: Bounds = Bounds {
 fn ids(log: &DenialLog, namespace: Option<&str>, before: Option<u64>) -> Vec<u64> {
     let namespace = namespace.map(Into::into);
     let query = Query {
+        reader: crate::auth::Reader::default(),
         namespace,
         before,
         limit: 2,

@@ -4,7 +4,7 @@
 
 use axum::{extract::State, response::Response};
 use quota_core::state;
-use quota_semantics::{Name, group::selector::NAME_LABEL, quota::manifest::LAST_APPLIED};
+use quota_semantics::{Name, quota::manifest::LAST_APPLIED};
 use serde_json::{Value, json};
 
 use super::{
@@ -20,7 +20,7 @@ use super::{
     table::{self, Attachment},
 };
 use crate::{
-    api::groups::{Copied, MEMBERS_MAX},
+    api::groups::{Copied, MEMBERS_MAX, hide_names},
     auth::{Principal, Role},
     clock::now,
     large::{NAMES_AT_ONCE, Permit, Turn},
@@ -118,22 +118,10 @@ fn item(object: &Object, namespace: &str, shape: Shape, attachment: Attachment) 
 
 /// Removes what names namespaces that the caller may not read: values in the selector, and kubectl's copy of the
 /// manifest.
-fn hide_others(manifest: &mut Manifest, may_read: impl Fn(&str) -> bool) {
+pub(super) fn hide_others(manifest: &mut Manifest, may_read: impl Fn(&str) -> bool) {
     manifest.metadata_mut().annotations.remove(LAST_APPLIED);
-    let Manifest::Group(group) = manifest else {
-        return;
-    };
-    let Some(labels) = &mut group.spec.selector.labels else {
-        return;
-    };
-    let is_name = |key: &Name| **key == *NAME_LABEL;
-    labels
-        .match_labels
-        .retain(|key, value| !is_name(key) || may_read(value));
-    let of_names = labels.match_expressions.iter_mut();
-    for requirement in of_names.filter(|requirement| is_name(&requirement.key)) {
-        let values = requirement.values.iter();
-        requirement.values = values.filter(|name| may_read(name)).cloned().collect();
+    if let Manifest::Group(group) = manifest {
+        hide_names(&mut group.spec.selector, may_read);
     }
 }
 

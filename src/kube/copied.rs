@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     api::groups,
+    auth::Reader,
     large::{BYTES_PER_AMOUNT, Turn},
 };
 
@@ -83,29 +84,36 @@ pub(super) fn some_of(
             (Copied::Quotas(quotas), next)
         }
         Kind::Group => {
-            let (groups, more) = some_groups_of(state, &after.1, limit);
-            let last = groups.last().filter(|_| more);
-            let next = last.map(|last| Position(Name::default(), last.group.record.name.clone()));
+            let (groups, last) = some_groups_of(state, &after.1, limit, &scope.reader);
+            let next = last.map(|last| Position(Name::default(), last));
             (Copied::Groups(groups), next)
         }
     }
 }
 
-/// The groups after a name with their members, limited by `limit` and by their work; and whether there are more.
-fn some_groups_of(state: &state::State, after: &str, limit: usize) -> (Vec<groups::Copied>, bool) {
+/// The groups after a name that the caller may read, with their members, limited by `limit` and by their work; and the
+/// last of those that were looked at, if there are more.
+fn some_groups_of(
+    state: &state::State,
+    after: &str,
+    limit: usize,
+    reader: &Reader,
+) -> (Vec<groups::Copied>, Option<Name>) {
     let (page, more) = state.groups_page(after, limit);
     let mut copied = Vec::new();
-    let (mut places, mut amounts) = (0, 0);
+    let (mut places, mut amounts, mut last) = (0, 0, None);
     for group in page {
         if places > GROUP_PLACES || amounts > GROUP_AMOUNTS {
-            return (copied, true);
+            return (copied, last);
         }
-        places += 1;
-        if let Some(group) = groups::Copied::with(state, group) {
+        last = Some(group.record.name.clone());
+        // The members are looked at, whether the caller may read them or not.
+        places += 1 + if reader.reads_all() { 0 } else { group.members };
+        if let Some(group) = groups::Copied::for_reader(state, group, reader) {
             places += group.places();
             amounts += group.amounts();
             copied.push(group);
         }
     }
-    (copied, more)
+    (copied, last.filter(|_| more))
 }

@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 
 use super::{
-    NAMESPACE_KIND, NAMESPACES, RELEASE, VERSION, accept, applied,
+    NAMESPACE_KIND, NAMESPACES, RELEASE, VERSION, accept, applied, events,
     kind::{Kind, QUOTA_GROUP, QUOTA_GROUP_VERSION},
     services::{SERVICE_KIND, SERVICES},
 };
@@ -108,6 +108,10 @@ fn core() -> Value {
             "singularResource": "resourcequota", "verbs": QUOTA_VERBS, "shortNames": ["quota"],
             "categories": [ALL],
             "subresources": [{"subresource": "status", "responseKind": kind(Kind::Quota.name()), "verbs": ["get"]}],
+        },
+        {
+            "resource": events::PLURAL, "responseKind": kind(events::KIND), "scope": "Namespaced",
+            "singularResource": "event", "verbs": ["list"], "shortNames": ["ev"],
         },
         {
             "resource": SERVICES, "responseKind": kind(SERVICE_KIND), "scope": "Namespaced",

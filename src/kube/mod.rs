@@ -22,6 +22,7 @@ mod body;
 mod changes;
 mod copied;
 mod discovery;
+mod events;
 mod field_selector;
 mod fields;
 mod kind;

@@ -19,12 +19,14 @@ use super::{
     table::{self, Attachment},
 };
 use crate::{
+    auth::Reader,
     large::{NAMES_AT_ONCE, Turn},
     routes::Target,
 };
 
 pub(super) async fn list(
     extract::State(kube): extract::State<Kube>,
+    reader: Reader,
     Caller(actor): Caller,
     shape: Shape,
     params: Params,
@@ -37,7 +39,8 @@ pub(super) async fn list(
     let limit = params.limit();
     let permit = read_permit(&actor)?;
     let selected = Arc::new(move |name: &Name| {
-        fields.matches("", name)
+        reader.reads(name)
+            && fields.matches("", name)
             && labels.matches(&[(NAME_LABEL.to_owned(), name.to_string())].into())
     });
     let (mut names, mut version, mut after) = (Vec::new(), None, Name::from(&*params.after));

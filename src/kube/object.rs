@@ -19,6 +19,12 @@ use crate::{
     enforcement::Enforcement,
 };
 
+/// The annotation of a quota that says what its `status.used` is in this API.
+const USED: &str = "kubectl.quota-ledger.io/used";
+
+/// The used and the reserved amount. Without the annotation: the used amount.
+const WITH_RESERVED: &str = "with-reserved";
+
 /// A quota or group as this API serves it.
 #[derive(Clone, Debug)]
 pub(super) struct Object {
@@ -140,12 +146,30 @@ impl Object {
         let mut object = self.manifest.to_json()?;
         object["status"] = match (&self.numbers, &self.enforcement) {
             (Some(View::Quota(view)), Some(enforcement)) => {
-                to_json(&render::ResourceQuota::of(view, enforcement))?["status"].take()
+                let mut status =
+                    to_json(&render::ResourceQuota::of(view, enforcement))?["status"].take();
+                if self.counts_reserved_as_used() {
+                    let counted = |figure: &Figure| {
+                        let mut used = figure.used.clone()?;
+                        used.add_assign(&figure.reserved);
+                        Some(used)
+                    };
+                    status["used"] = to_json(&groups::numbers(&view.figures, counted))?;
+                }
+                status
             }
             (Some(View::Group(seen)), Some(enforcement)) => group_status(seen, enforcement)?,
             _ => self.status_without_numbers(),
         };
         Ok(object)
+    }
+
+    /// Whether `status.used` includes the reserved amounts, for `kubectl describe`, which shows nothing else.
+    fn counts_reserved_as_used(&self) -> bool {
+        let annotations = &self.manifest.metadata().annotations;
+        annotations
+            .get(USED)
+            .is_some_and(|value| value == WITH_RESERVED)
     }
 
     fn status_without_numbers(&self) -> Value {

@@ -14,6 +14,7 @@ use serde_json::{
 use super::{
     Kube,
     accept::Shape,
+    applied::hide_others,
     copied::{Copied, some_of},
     kind::Kind,
     object::Object,
@@ -108,7 +109,10 @@ impl Listing {
             for view in some.views(turn) {
                 turn.pause();
                 let work = view.work();
-                let object = kube.object(view, head);
+                let mut object = kube.object(view, head);
+                if !scope.reader.reads_all() && scope.kind == Kind::Group {
+                    hide_others(&mut object.manifest, |name| scope.reader.reads(name));
+                }
                 if !scope.labels.matches(object.labels()) {
                     continue;
                 }

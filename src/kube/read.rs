@@ -3,43 +3,60 @@
 use std::sync::Arc;
 
 use axum::{
-    Json,
-    extract::State,
+    Json, extract,
     response::{IntoResponse, Response},
 };
 use http::header;
-use quota_core::event::Actor;
+use quota_core::{event::Actor, state::State};
 use serde_json::Value;
 
 use super::{
     Caller, Kube,
     accept::Shape,
+    applied::hide_others,
+    kind::Kind,
     object::Object,
     page::Listing,
     params::Params,
-    resource::Key,
+    resource::{CopiedView, Key},
     scope::{Position, Scope},
     status::{Failure, Result},
     table, watch,
 };
 use crate::{
+    api::groups::Copied,
+    auth::Reader,
     clock::now,
     large::{Permit, Turn, make_sized},
     writer::Unavailable,
 };
 
 pub(super) async fn get(
-    State(kube): State<Kube>,
+    extract::State(kube): extract::State<Kube>,
     key: Key,
+    reader: Reader,
     Caller(actor): Caller,
     shape: Shape,
     params: Params,
 ) -> Result<Response> {
-    let (copied, head) = kube.read(|state| key.copied(state)).await?;
+    let copied = |state: &State| match key.kind {
+        Kind::Quota => key.copied(state),
+        Kind::Group => {
+            let group = state.copied_group(&key.name)?;
+            Copied::for_reader(state, group, &reader).map(CopiedView::Group)
+        }
+    };
+    let (copied, head) = kube.read(copied).await?;
     params.check_version(head)?;
     let copied = copied.ok_or_else(|| Failure::not_found(key.kind, &key.name))?;
     let amounts = copied.amounts();
-    let make = move |turn: &Turn| one(&kube.object(copied.view(turn), head), shape, &params);
+    let make = move |turn: &Turn| {
+        let mut object = kube.object(copied.view(turn), head);
+        if !reader.reads_all() && key.kind == Kind::Group {
+            hide_others(&mut object.manifest, |name| reader.reads(name));
+        }
+        one(&object, shape, &params)
+    };
     let made = make_sized(&actor.principal, amounts, make).await;
     made.map_err(|_| Unavailable::Overloaded)?
 }
@@ -69,14 +86,20 @@ fn one(object: &Object, shape: Shape, params: &Params) -> Result<Response> {
 
 /// A list, or a watch if the query requests one.
 pub(super) async fn list(
-    State(kube): State<Kube>,
+    extract::State(kube): extract::State<Kube>,
     path: Key,
+    reader: Reader,
     Caller(actor): Caller,
     shape: Shape,
     params: Params,
 ) -> Result<Response> {
-    let scope = Scope::new(&path, &params)?;
+    let scope = Scope::new(&path, &params, reader)?;
     if params.watch {
+        // Which groups a caller may read changes with their members.
+        if path.kind == Kind::Group && !scope.reader.reads_all() {
+            let message = "a watch of groups needs the role read in all namespaces";
+            return Err(Failure::forbidden(message));
+        }
         let actor: &Actor = &actor;
         return watch::watch(kube, actor, scope, shape, params).await;
     }

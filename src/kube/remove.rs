@@ -26,6 +26,7 @@ use super::{
     status::{Failure, Result},
 };
 use crate::{
+    auth::Reader,
     clock::now,
     large::{Permit, Turn},
     unread::in_plain_words,
@@ -54,7 +55,7 @@ pub(super) async fn delete_collection(
     body: Body,
 ) -> Result<Response> {
     let removal = Removal::new(kube.clone(), actor, &params, &body)?;
-    let scope = Arc::new(Scope::new(&path, &params)?);
+    let scope = Arc::new(Scope::new(&path, &params, Reader::default())?);
     let mut listing = Listing::new(path.kind, shape, &params)?;
     let (mut after, mut version) = (Some(Position::default()), None);
     let mut is_part_made = false;

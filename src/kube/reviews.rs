@@ -152,6 +152,7 @@ impl Rule {
         match self.access {
             Public | Authenticated => true,
             Access::Role(roles, scope) => roles.iter().any(|role| match (namespace, scope) {
+                ("", Scope::Readable) => principal.has(*role),
                 ("", _) | (_, Scope::Everywhere) => principal.may_everywhere(*role),
                 (namespace, _) => principal.may(*role, namespace),
             }),
@@ -340,7 +341,13 @@ mod tests {
                 !may(&reader, &action("team-b", verb, "resourcequotas")),
                 "{verb}"
             );
-            assert!(!may(&reader, &action("", verb, "resourcequotas")), "{verb}");
+            // A list over all namespaces is that of those that the caller may read.
+            let is_list = verb != "get";
+            assert_eq!(
+                may(&reader, &action("", verb, "resourcequotas")),
+                is_list,
+                "{verb}"
+            );
         }
         for verb in [
             "create",
@@ -366,7 +373,7 @@ mod tests {
             ));
         }
         assert!(may(&Principal::anonymous(), &action("", ANY, ANY)));
-        assert!(!may(&reader, &action("", "list", "namespaces")));
+        assert!(may(&reader, &action("", "list", "namespaces")));
         let one = Attributes {
             name: "team-a".to_owned(),
             ..action("", "get", "namespaces")
@@ -380,7 +387,7 @@ mod tests {
             &reader,
             &of_groups("team-a", "appliedclusterresourcequotas")
         ));
-        assert!(!may(&reader, &of_groups("team-a", "clusterresourcequotas")));
+        assert!(may(&reader, &of_groups("", "clusterresourcequotas")));
         assert!(may(
             &Principal::anonymous(),
             &of_groups("", "clusterresourcequotas")

@@ -4,14 +4,14 @@ use axum::response::{IntoResponse as _, Response};
 use http::Method;
 
 use super::{
-    Kube, applied, discovery, namespaces, openapi, read, remove, reviews, services,
+    Kube, applied, discovery, events, namespaces, openapi, read, remove, reviews, services,
     status::Failure, write,
 };
 use crate::{
     auth::{
         Access::{Authenticated, Role},
         Role::{Admin, Read},
-        Scope::{Everywhere, Path},
+        Scope::{Everywhere, Path, Readable},
         is_of_kubernetes,
     },
     router::Refused,
@@ -87,7 +87,7 @@ pub fn routes() -> Vec<Route<Kube>> {
         .about("OpenAPI schemas of the kinds, for kubectl"),
         get(
             "/api/v1/resourcequotas",
-            Role(&[Read], Everywhere),
+            Role(&[Read], Readable),
             read::list,
         )
         .about("list or watch of the quotas of all namespaces"),
@@ -101,6 +101,10 @@ pub fn routes() -> Vec<Route<Kube>> {
             .about("the quota; JSON, merge and strategic merge patches, server-side apply"),
         delete(QUOTA, Role(&[Admin], Path), remove::delete).about("the deleted quota"),
         get(QUOTA_STATUS, Role(&[Read], Path), read::get).about("the quota"),
+        get("/api/v1/events", Role(&[Read], Readable), events::list_all)
+            .about("list of the latest denials and of pending reservations, of all namespaces, as Events"),
+        get("/api/v1/namespaces/{namespace}/events", Role(&[Read], Path), events::list)
+            .about("the same of the namespace"),
         get("/api/v1/services", Authenticated, services::list)
             .about("an empty list, for `kubectl cluster-info`"),
         get(
@@ -109,23 +113,23 @@ pub fn routes() -> Vec<Route<Kube>> {
             services::list,
         )
         .about("the same"),
-        get(GROUPS, Role(&[Read], Everywhere), read::list).about("list or watch of groups"),
+        get(GROUPS, Role(&[Read], Readable), read::list).about("list or watch of groups"),
         post(GROUPS, Role(&[Admin], Everywhere), write::create).about("201: the group"),
         delete(GROUPS, Role(&[Admin], Everywhere), remove::delete_collection)
             .about("list of the deleted groups"),
-        get(GROUP, Role(&[Read], Everywhere), read::get).about("the group"),
+        get(GROUP, Role(&[Read], Readable), read::get).about("the group"),
         put(GROUP, Role(&[Admin], Everywhere), write::replace).about("the group"),
         patch(GROUP, Role(&[Admin], Everywhere), write::patch)
             .about("the group; JSON, merge and strategic merge patches, server-side apply"),
         delete(GROUP, Role(&[Admin], Everywhere), remove::delete).about("the deleted group"),
-        get(GROUP_STATUS, Role(&[Read], Everywhere), read::get).about("the group"),
+        get(GROUP_STATUS, Role(&[Read], Readable), read::get).about("the group"),
         get(APPLIED, Role(&[Read], Path), applied::list)
             .about("list of the groups that count the namespace, with the members that the caller may read"),
         get(APPLIED_GROUP, Role(&[Read], Path), applied::get)
             .about("one of them"),
         get(
             "/api/v1/namespaces",
-            Role(&[Read], Everywhere),
+            Role(&[Read], Readable),
             namespaces::list,
         )
         .about("list of the namespaces that the ledger knows"),

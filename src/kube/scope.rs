@@ -11,7 +11,7 @@ use super::{
     resource::Key,
     status::{Failure, Result},
 };
-use crate::label_selector::LabelSelector;
+use crate::{auth::Reader, label_selector::LabelSelector};
 
 /// Selects objects.
 #[derive(Clone, Debug)]
@@ -21,11 +21,13 @@ pub(super) struct Scope {
     pub(super) namespace: Option<Name>,
     pub(super) fields: FieldSelector,
     pub(super) labels: LabelSelector,
+    /// The namespaces that the caller may read: of a list of all namespaces, only the objects of these.
+    pub(super) reader: Reader,
 }
 
 impl Scope {
     /// The scope of a request for a collection.
-    pub(super) fn new(path: &Key, params: &Params) -> Result<Self> {
+    pub(super) fn new(path: &Key, params: &Params, reader: Reader) -> Result<Self> {
         let (fields, labels) = (params.fields()?, params.labels()?);
         let named = Some(&path.namespace).filter(|namespace| !namespace.is_empty());
         let namespace = match path.kind {
@@ -37,12 +39,15 @@ impl Scope {
             namespace,
             fields,
             labels,
+            reader,
         })
     }
 
-    /// Whether the scope may contain this object, regardless of its labels. The namespace of a group is empty.
+    /// Whether the scope may contain this object, regardless of its labels. The namespace of a group is empty; which groups
+    /// the caller may read depends on their members.
     pub(super) fn is_about(&self, kind: Kind, namespace: &str, name: &str) -> bool {
         self.kind == kind
+            && (kind == Kind::Group || self.reader.reads(namespace))
             && self.namespace.as_deref().is_none_or(|own| own == namespace)
             && self.fields.matches(namespace, name)
     }

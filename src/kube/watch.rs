@@ -294,7 +294,8 @@ impl Watch {
             let portion = changes.next(scope.kind, since, scope.namespace.as_ref())?;
             let is_wanted = |change: &Change| match change {
                 Change::Object(key) => scope.is_about(key.kind, &key.namespace, &key.name),
-                Change::Deleted | Change::All | Change::Figures(_) => true,
+                Change::Figures(namespace) => scope.reader.reads(namespace),
+                Change::Deleted | Change::All => true,
             };
             let changes = portion.changes.into_iter();
             all.extend(changes.filter(|(_, change)| is_wanted(change)));

@@ -28,6 +28,7 @@ pub use labels::{
     Part, Rejection, RelistRequest, Relisted, ReservationState, Source, StateLock,
 };
 pub use quotas::QuotaSource;
+pub(crate) use quotas::largest_share;
 pub use record::*;
 pub use requests::{decision_duration, decisions, http_request, state_lock};
 pub use table::*;

@@ -20,8 +20,9 @@ use crate::enforcement::NotReported;
 
 /// The source of quotas, read at each scrape.
 pub trait QuotaSource: Send + Sync {
-    /// Visits every quota, the principal that set it, and its numbers, always in the same order.
-    fn visit(&self, visitor: &mut dyn FnMut(&QuotaRecord, &Name, &[Figure]));
+    /// Visits every quota, the principal that set it, its numbers, and the share that is taken of the limits that bind
+    /// its resources, which may be those of a group; always in the same order.
+    fn visit(&self, visitor: &mut dyn FnMut(&QuotaRecord, &Name, &[Figure], f64));
 
     /// Whether the webhook checks requests against limits for this resource.
     fn covers(&self, resource: &str) -> bool;
@@ -47,7 +48,7 @@ pub(super) fn numbers(figure: &Figure) -> [f64; 3] {
 
 /// The largest share of a limit that is not available, given what of each limit is guaranteed to others. A limit of 0 is
 /// full.
-pub(super) fn largest_share<'a>(figures: impl Iterator<Item = (&'a Figure, f64)>) -> f64 {
+pub(crate) fn largest_share<'a>(figures: impl Iterator<Item = (&'a Figure, f64)>) -> f64 {
     let shares = figures.map(|(figure, guaranteed)| {
         let [hard, used, reserved] = numbers(figure);
         match hard > 0.0 {
@@ -68,13 +69,13 @@ pub(super) fn render(
     kinds: &mut NotReportedKinds,
 ) -> usize {
     let mut quotas = Vec::new();
-    source.visit(&mut |quota, owner, figures| {
+    source.visit(&mut |quota, owner, figures, bound| {
         kinds.note(source, figures);
         let open = not_enforced(source, figures).count();
         quotas.push(Candidate {
             principal: owner.clone(),
             namespace: quota.namespace.clone(),
-            fullness: largest_share(figures.iter().map(|figure| (figure, 0.0))),
+            fullness: largest_share(figures.iter().map(|figure| (figure, 0.0))).max(bound),
             series: 1 + KINDS.len() * figures.len() + open,
         });
     });
@@ -85,7 +86,7 @@ pub(super) fn render(
     let mut created = String::new();
     let mut open = String::new();
     let mut exported = exported.into_iter();
-    source.visit(&mut |quota, _, figures| {
+    source.visit(&mut |quota, _, figures, _| {
         // There may be more quotas than at the first visit.
         if exported.next().unwrap_or(left_out == 0) {
             write(&mut amounts, &mut created, quota, figures);

@@ -98,7 +98,7 @@ impl QuotaSource for Quotas {
         })
     }
 
-    fn visit(&self, visitor: &mut dyn FnMut(&QuotaRecord, &Name, &[Figure])) {
+    fn visit(&self, visitor: &mut dyn FnMut(&QuotaRecord, &Name, &[Figure], f64)) {
         for number in 0..self.0 {
             let figure = |resource: &str| Figure {
                 resource: resource.into(),
@@ -118,6 +118,7 @@ impl QuotaSource for Quotas {
                 &record,
                 &"admin".into(),
                 &[figure("requests.cpu"), figure("pods")],
+                0.0,
             );
         }
     }

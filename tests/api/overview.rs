@@ -50,7 +50,8 @@ async fn the_fullest_namespaces_come_first() {
     assert_eq!(names(all.is(200).items()), order);
     let shown = json!({
         "namespace": "half", "quotas": 1, "reservations": 1,
-        "fullest": {"quota": "q", "resource": "pods", "hard": "10", "used": "0", "reserved": "5", "share": 0.5},
+        "fullest": {"quota": "q", "kind": "ResourceQuota", "resource": "pods", "hard": "10", "used": "0", "reserved": "5",
+                    "available": "5", "share": 0.5},
     });
     assert_eq!(all.items()[2], shown);
     assert_eq!(all.items()[0]["fullest"]["share"], 1.5);
@@ -213,7 +214,8 @@ async fn the_status_tells_how_the_ledger_stands() {
     assert_eq!(status.body["caughtUp"], true);
     assert_eq!(status.body["lagging"], Value::Null);
     let caller = json!({
-        "principal": "anonymous", "roles": ["read", "reserve", "ingest", "admin"], "readsAllNamespaces": true,
+        "principal": "anonymous", "roles": ["read", "reserve", "ingest", "admin"], "namespaces": ["*"],
+        "readsAllNamespaces": true,
     });
     assert_eq!(status.body["caller"], caller);
     world

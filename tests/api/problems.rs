@@ -12,7 +12,7 @@ async fn paths_and_methods_that_are_not_there() {
     let world = World::new();
     world.get("/v2").await.is_refused(404, "NotFound");
     world
-        .get("/v1/namespaces/a")
+        .get("/v1/namespaces/a/nothing")
         .await
         .is_refused(404, "NotFound");
     let refused = world.delete(ALL).await;

@@ -219,3 +219,24 @@ async fn watches_are_counted_and_end_with_the_daemon() {
         .await
         .is_refused(400, "Malformed");
 }
+
+#[tokio::test]
+async fn a_watch_names_what_was_deleted() {
+    let world = World::new();
+    world.events(&[widget("w", 1, "3")]).await;
+    let mut watching = Watching::open(&world, "/v1/watch", None).await;
+    let mut gone = widget("w", 2, "3");
+    gone["type"] = "DELETED".into();
+    world.events(&[gone]).await;
+    loop {
+        let (_, event, data) = watching.next().await.unwrap();
+        if event == "ObjectDeleted" {
+            assert_eq!(data["subject"]["name"], "w");
+            assert_eq!(
+                data["subject"]["amounts"]["requests.example.com/units"],
+                "3"
+            );
+            break;
+        }
+    }
+}

@@ -15,6 +15,7 @@ use quota_core::{decide::Policy, state::State};
 use quota_journal::{FileJournal, Options, disk::RealDisk};
 use quotad::{
     api::{self, App, Parts, Sources},
+    auth::Principal,
     config::Config,
     intake::payload,
     router::Router,
@@ -147,12 +148,23 @@ impl World {
         headers: &[(&str, &str)],
         body: impl Into<Body>,
     ) -> Reply {
-        let verb: Method = method.parse().unwrap();
-        let mut request = Request::builder().method(&verb).uri(path);
+        let mut request = Request::builder().method(method).uri(path);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let request = request.body(body.into()).unwrap();
+        self.answer(request.body(body.into()).unwrap()).await
+    }
+
+    /// Reads as a principal.
+    pub(crate) async fn get_as(&self, principal: &Principal, path: &str) -> Reply {
+        let mut request = Request::get(path).body(Body::empty()).unwrap();
+        request.extensions_mut().insert(principal.clone());
+        self.answer(request).await
+    }
+
+    async fn answer(&self, request: Request<Body>) -> Reply {
+        let verb = request.method().clone();
+        let method = verb.as_str();
         let route = self.router.find(&verb, request.uri().path()).label();
         let (head, body) = self.send(request).await.into_parts();
         let body = body.collect().await.unwrap().to_bytes();

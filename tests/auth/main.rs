@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "where a test panics says what is wrong")]
 
+mod lists;
 mod rewritten;
 
 use std::{

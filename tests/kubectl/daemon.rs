@@ -79,3 +79,38 @@ fn rights_health_and_all_are_answered_as_an_api_server_does() {
     }
     assert!(daemon.stop().success());
 }
+
+#[test]
+fn denials_and_reservations_are_events() {
+    let directory = TempDir::new().unwrap();
+    let daemon = Quotad::start(directory.path(), &[]);
+    let quota = json!({"spec": {"hard": {"pods": "2"}}});
+    assert_eq!(daemon.put("/v1/namespaces/wire/quotas/q", &quota).0, 201);
+    for (name, pods, status) in [("held", "1", 201), ("large", "5", 403)] {
+        let holder = json!({"apiVersion": "v1", "kind": "Pod", "name": name, "uid": name});
+        let request = json!({"reservedBy": holder, "reserved": {"pods": pods}});
+        let path = "/v1/namespaces/wire/reservations";
+        assert_eq!(daemon.post(path, &request).0, status);
+    }
+    for kubectl in Kubectl::all_at(&daemon.api) {
+        let table = kubectl.prints(&["get", "events", "-n", "wire"]);
+        let row = |of: &str| {
+            let mut rows = table.lines();
+            rows.find(|row| row.contains(of))
+                .unwrap_or_else(|| panic!("no {of}: {table}"))
+        };
+        let denied = row("ExceedsHard");
+        for part in ["Warning", "/large", "exceeded quota: q, requested: pods=5"] {
+            assert!(denied.contains(part), "{denied}");
+        }
+        let held = row("Reserved");
+        for part in ["Normal", "pod/held", "pods=1 held until "] {
+            assert!(held.contains(part), "{held}");
+        }
+        let all = kubectl.prints(&["get", "events", "-A", "-o", "json"]);
+        let all: Value = serde_json::from_str(&all).unwrap();
+        assert_eq!(all["items"].as_array().unwrap().len(), 2);
+        assert_eq!(kubectl.prints(&["get", "events", "-n", "none"]), "");
+    }
+    assert!(daemon.stop().success());
+}

@@ -11,6 +11,7 @@ mod read;
 mod resume;
 mod server;
 mod strict;
+mod tenant;
 use quota_testkit as support;
 mod watch;
 mod wire;

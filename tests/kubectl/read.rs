@@ -176,6 +176,38 @@ requests.memory  0     8Gi
 }
 
 #[test]
+fn describe_shows_what_is_reserved_of_a_quota_that_says_so() {
+    let server = served();
+    for kubectl in Kubectl::all(&server) {
+        let used = |pods: &str| {
+            let described = kubectl.prints(&["describe", "quota", "rq", "-n", "wire"]);
+            let pods_row = ["pods", pods, "10"];
+            let words = |line: &str| line.split_whitespace().eq(pods_row);
+            assert!(described.lines().any(words), "{described}");
+        };
+        used("1");
+        let annotation = "kubectl.quota-ledger.io/used=with-reserved";
+        kubectl.prints(&["annotate", "quota", "rq", "-n", "wire", annotation]);
+        used("2");
+        let json = kubectl.prints(&["get", "quota", "rq", "-n", "wire", "-o", "json"]);
+        let json: Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(json["status"]["reserved"]["pods"], "1");
+        // The table has a column of its own.
+        let table = kubectl.prints(&["get", "quota", "rq", "-n", "wire"]);
+        assert!(table.contains("pods: 1/10"), "{table}");
+        kubectl.prints(&[
+            "annotate",
+            "quota",
+            "rq",
+            "-n",
+            "wire",
+            "kubectl.quota-ledger.io/used-",
+        ]);
+        used("1");
+    }
+}
+
+#[test]
 fn namespaces_are_readable() {
     let server = served();
     for kubectl in Kubectl::all(&server) {
@@ -211,12 +243,13 @@ fn discovery_names_what_there_is() {
         let table = kubectl.prints(&["api-resources", "--verbs=list", "--api-group="]);
         let expected = [
             ["NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND"],
+            ["events", "ev", "v1", "true", "Event"],
             ["namespaces", "ns", "v1", "false", "Namespace"],
             ["resourcequotas", "quota", "v1", "true", "ResourceQuota"],
         ];
         let table = cells(&table);
-        assert_eq!(table[..3], expected);
-        assert_eq!(table[3..], [["services", "v1", "true", "Service"]]);
+        assert_eq!(table[..4], expected);
+        assert_eq!(table[4..], [["services", "v1", "true", "Service"]]);
         let wide = kubectl.prints(&["api-resources", "--api-group=", "-o", "wide"]);
         let wide = wide
             .lines()

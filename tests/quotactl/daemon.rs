@@ -88,6 +88,17 @@ impl Daemon {
         out.lines().map(words).collect()
     }
 
+    /// The same ledger in another process.
+    pub(super) fn restarted(self) -> Self {
+        let directory = self.stop();
+        let quotad = Quotad::start(directory.path(), &[]);
+        Self {
+            url: quotad.api.clone(),
+            quotad,
+            directory,
+        }
+    }
+
     /// Stops it; the ledger stays.
     pub(super) fn stop(self) -> TempDir {
         assert_eq!(self.quotad.stop().code(), Some(0));
@@ -116,8 +127,8 @@ fn quotas_come_and_go() {
     assert!(wrong.err.contains("spec.hard[pods]"), "{}", wrong.err);
     let rows = daemon.rows("get quota -A");
     assert_eq!(
-        rows[1][..6],
-        ["team-a", "compute", "pods:", "0/3,", "requests.cpu:", "0/2"]
+        rows[1][..7],
+        ["team-a", "compute", "pods", "0%", "0", "0", "3"]
     );
     let rows = daemon.rows("describe quota compute -n team-a");
     assert!(

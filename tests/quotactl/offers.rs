@@ -59,9 +59,6 @@ fn a_reservation_is_made_for_an_object() {
     let stub = Stub::always(201, reservation("pending"));
     let pod =
         "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: a}\nspec: {containers: []}\n";
-    let without = run_with(&stub.url, "reserve -f -", pod);
-    assert_eq!(without.code, 2);
-    assert!(without.err.contains("no metadata.uid") && without.err.contains("hint: set --uid"));
     assert_eq!(
         run_with(&stub.url, "reserve -f - --uid u1 -o name", pod).code,
         0
@@ -85,8 +82,8 @@ fn a_denial_ends_with_10_and_shows_its_figures() {
         run.err,
         "error: exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2\n\
          hint: quotactl explain pods --quota q -n default shows what takes the room, quotactl denials -n default what was denied lately\n\
-         QUOTA   RESOURCE   REQUESTED   USED   RESERVED   HARD   AVAILABLE\n\
-         q       pods               1      1          1      2           0\n"
+         QUOTA   RESOURCE   REQUESTED   USED   OF IT RESERVED   HARD   AVAILABLE\n\
+         q       pods               1      2                1      2           0\n"
     );
 }
 

@@ -156,10 +156,10 @@ fn a_number_is_explained_by_what_makes_it() {
     let mut lines = out.lines();
     assert_eq!(
         lines.next(),
-        Some("requests.cpu of quota compute in team-a: 0 used + 1500m reserved of 2 (75%)")
+        Some("requests.cpu of quota compute in team-a: 0 used + 1.5 reserved of 2 (75%)")
     );
     let row: Vec<_> = lines.nth(1).unwrap().split_whitespace().collect();
-    assert_eq!(row[..5], ["reservation", "pods", "web", "1500m", "2"]);
+    assert_eq!(row[..5], ["reservation", "pods", "web", "1.5", "2"]);
     let out = daemon.done("explain pods -n team-a -o name", "");
     assert_eq!(out, "reservation/u1\n");
     assert_eq!(
@@ -194,7 +194,7 @@ fn denials_say_what_was_short_and_where_to_look() {
     assert_eq!(rows[1][1..4], ["team-a", "pods/api", "ExceedsHard"]);
     assert_eq!(
         rows[1][4..].join(" "),
-        "compute/requests.cpu: 1 wanted, 500m left"
+        "compute/requests.cpu: 1 wanted, 0.5 left"
     );
     assert_eq!(daemon.run("denials -n elsewhere", "").out, "");
     // What is used does not expire: the hint is another one.
@@ -233,7 +233,7 @@ fn history_is_a_line_for_each_limit() {
     let out = daemon.done("history requests.cpu -n team-a --since 10s --step 5s", "");
     let row = out.lines().nth(1).unwrap();
     assert!(row.starts_with("compute   requests.cpu"), "{out}");
-    assert!(row.ends_with("1500m   2000m    75%"), "{out}");
+    assert!(row.ends_with("1.5      2    75%"), "{out}");
     let points = daemon.done("history -n team-a --since 10s --step 5s -o json", "");
     let points: Value = serde_json::from_str(&points).unwrap();
     assert_eq!(points["points"].as_array().unwrap().len(), 2);

@@ -7,6 +7,7 @@ mod generate;
 mod get;
 mod ledger;
 mod manifest;
+mod moment;
 mod past;
 mod simulate;
 mod token;
@@ -25,14 +26,16 @@ pub(crate) use generate::{
     Alerts, Audit, AuditPart, Bridge, Certs, FailurePolicy, Generate, ServiceMonitor, Webhook,
 };
 pub(crate) use get::{
-    DeadLetters, Get, GetArgs, Named, Objects, Range, Reservations, UsageOf, When,
+    DeadLetters, DenialsOf, Get, GetArgs, GroupsOf, Named, NamespacesOf, Objects, Range,
+    Reservations, UsageOf, When,
 };
 pub(crate) use ledger::{Jobs, Ledger, LedgerPath, Signed};
-pub(crate) use manifest::{Delete, DeleteWhat, Files, Reserve};
+pub(crate) use manifest::{Check, Delete, DeleteWhat, Files, Reserve};
+pub(crate) use moment::{Beginning, Moment};
 pub(crate) use past::PastPeriod;
 pub(crate) use simulate::{Simulate, Suggest};
 pub(crate) use token::{CreateToken, Token};
-pub(crate) use view::{Describe, Explain, History, ReportArgs};
+pub(crate) use view::{Describe, Explain, History, ReportArgs, Top, TopOrder};
 
 use manifest::amounts;
 
@@ -54,6 +57,61 @@ pub(crate) struct Arguments {
     pub(crate) command: Command,
 }
 
+/// The commands by what they are for.
+const GROUPS: [(&str, &[&str]); 5] = [
+    (
+        "Look",
+        &[
+            "get", "describe", "explain", "denials", "top", "history", "status", "watch", "drift",
+            "version",
+        ],
+    ),
+    (
+        "Change",
+        &[
+            "apply", "diff", "delete", "check", "reserve", "extend", "commit", "release", "push",
+            "relist",
+        ],
+    ),
+    ("Prove", &["ledger", "checkpoint", "backup"]),
+    (
+        "Set up",
+        &["config", "token", "generate", "cluster", "completions"],
+    ),
+    ("Help", &["help"]),
+];
+
+/// The command line, with help that groups the commands.
+pub(crate) fn command() -> clap::Command {
+    let mut command = <Arguments as clap::CommandFactory>::command();
+    command.build();
+    let mut all: Vec<&clap::Command> = command.get_subcommands().collect();
+    let mut text = String::new();
+    let known = GROUPS.iter().map(|(title, names)| (*title, *names));
+    // A command that no group names is still shown.
+    for (title, names) in known.chain([("More", &[][..])]) {
+        let is_of = |it: &&&clap::Command| names.is_empty() || names.contains(&it.get_name());
+        let mut of: Vec<&clap::Command> = all.iter().filter(is_of).copied().collect();
+        of.retain(|it| !it.is_hide_set());
+        all.retain(|it| !of.iter().any(|shown| shown.get_name() == it.get_name()));
+        let place = |it: &&clap::Command| names.iter().position(|name| *name == it.get_name());
+        of.sort_by_key(place);
+        if of.is_empty() {
+            continue;
+        }
+        text.push_str(&format!("{title}:\n"));
+        for it in of {
+            let about = it.get_about().map(ToString::to_string).unwrap_or_default();
+            text.push_str(&format!("  {:<12} {about}\n", it.get_name()));
+        }
+        text.push('\n');
+    }
+    let template = format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{text}Common options:\n{{options}}{{after-help}}"
+    );
+    <Arguments as clap::CommandFactory>::command().help_template(template)
+}
+
 impl Command {
     /// Whether the command writes files with the content of the ledger.
     pub(crate) const fn copies_the_ledger(&self) -> bool {
@@ -68,7 +126,7 @@ impl Command {
 
 /// The options of every command.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Global options")]
+#[command(next_help_heading = "Common options")]
 pub(crate) struct Global {
     /// The daemon's API [default: http://127.0.0.1:8480].
     #[arg(long, global = true, value_name = "URL", env = "QUOTACTL_SERVER")]
@@ -195,20 +253,9 @@ pub(crate) enum Online {
     /// Explain a number by the objects and reservations behind it, the largest first.
     Explain(Explain),
     /// Show the latest denials and their reasons; of all namespaces unless one is given.
-    Denials {
-        /// The maximum number of denials.
-        #[arg(long, value_name = "N", default_value = "50", value_parser = at_least_one)]
-        limit: usize,
-    },
+    Denials(DenialsOf),
     /// Show the fullest namespaces; of one that is given, its limits.
-    Top {
-        /// The maximum number of results.
-        #[arg(long, value_name = "N", default_value = "20", value_parser = at_least_one)]
-        limit: usize,
-        /// Also namespaces without limits.
-        #[arg(long)]
-        all: bool,
-    },
+    Top(Top),
     /// Show usage over time: a line for each limit.
     History(History),
     /// Report what was consumed in a period: by namespace, group, label, kind or workload; of all namespaces unless one
@@ -246,8 +293,8 @@ pub(crate) enum Online {
     /// Delete quotas or groups.
     #[command(arg_required_else_help = true)]
     Delete(Delete),
-    /// Check whether objects or reservations would fit, without reserving anything.
-    Check(Files),
+    /// Check whether objects or reservations would fit, without reserving anything; of workloads also the pods.
+    Check(Check),
     /// Reserve capacity for an object.
     Reserve(Reserve),
     /// Give a pending reservation more time.
@@ -295,9 +342,9 @@ pub(crate) enum Online {
     },
     /// Print ledger entries as they become durable; of all namespaces unless one is given.
     Watch {
-        /// The sequence of the first entry to print [default: entries from now on].
-        #[arg(long, value_name = "SEQUENCE")]
-        from: Option<u64>,
+        /// The first entry to print: its sequence, or a time [default: entries from now on].
+        #[arg(long, value_name = "SEQUENCE|TIME", visible_alias = "since")]
+        from: Option<Beginning>,
     },
 }
 

@@ -31,6 +31,8 @@ pub(crate) struct Client {
     /// Makes each call once: the user at the terminal decides about a retry.
     once: api::Client,
     patient: api::Client,
+    /// Whether failures show all figures.
+    wide: bool,
 }
 
 /// The response to a query.
@@ -62,11 +64,15 @@ impl Reply {
 
 impl Client {
     /// A client for a connection.
-    pub(crate) fn new(connection: &Connection) -> Outcome<Self> {
+    pub(crate) fn new(connection: &Connection, wide: bool) -> Outcome<Self> {
         let once = api::Client::new(&connection.server, connection.options.clone());
         let once = once.map_err(|error| problem::failure(&error, None))?;
         let patient = once.with_retry(PATIENT);
-        Ok(Self { once, patient })
+        Ok(Self {
+            once,
+            patient,
+            wide,
+        })
     }
 
     /// Sends a `GET` request. Returns the response typed, too.
@@ -157,7 +163,10 @@ impl Client {
         if let Some(content_type) = content_type {
             call = call.body(content_type, body.to_vec());
         }
-        reply(self.once.send(&call), address)
+        reply(self.once.send(&call), address).map_err(|failure| match self.wide {
+            true => failure.widened(),
+            false => failure,
+        })
     }
 
     /// Sends one piece of a sequence. The call is idempotent, so it is retried while the daemon is busy.

@@ -148,7 +148,7 @@ fn names(ask: impl FnOnce(&Client, &str) -> Outcome<Vec<String>>) -> Vec<Complet
         global.timeout = Period::from_secs(PATIENCE_SECONDS);
         let file = config::read(&global).ok()?;
         let connection = Connection::resolve(&global, &file).ok()?;
-        let client = Client::new(&connection).ok()?;
+        let client = Client::new(&connection, false).ok()?;
         let namespace = connection.namespace.as_deref().unwrap_or("default");
         ask(&client, namespace).ok()
     };

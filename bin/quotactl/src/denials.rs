@@ -1,30 +1,79 @@
 //! `denials`: the latest denials and their reasons.
 
 use quota_client::http::Address;
-use quota_client::table::beside;
 use quota_client::wire::{CheckedQuota, Denial, Page};
+use quota_semantics::Timestamp;
+use serde_json::Value;
 
 use super::{
-    age, client::Answer, failure::Outcome, figures::left_of, output::note, session::Session,
+    age,
+    args::{DenialsOf, Moment},
+    client::{Answer, read},
+    failure::Outcome,
+    figures::{is_exceeded, left_of, limit_name},
+    get::{Item, List},
+    output::note,
+    session::Session,
     table::Table,
+    unit::beside,
 };
 
 /// Shows the latest denials, newest first.
-pub(crate) fn run(session: &Session, limit: usize) -> Outcome {
-    let filter = session.scope.filter();
-    let answer = fetch(session, filter, limit)?;
-    let denials = answer.content.items;
+pub(crate) fn run(session: &Session, args: &DenialsOf) -> Outcome {
+    let json = args.fetch(session)?;
+    let denials = read::<Page<Denial>>(&json)?.items;
     if denials.is_empty() {
-        note("No denials found");
+        args.note_empty(session);
     }
     session.output.answer(
-        &answer.json,
-        || {
-            let name = |denial: &Denial| format!("denial/{}", denial.id);
-            denials.iter().map(name).collect()
-        },
-        |wide| table(&denials, filter.is_none(), wide),
+        &json,
+        || denials.iter().map(|denial| args.name(denial)).collect(),
+        |wide| args.table(session, &denials, wide),
     )
+}
+
+impl Item for Denial {
+    fn identity(&self) -> String {
+        self.id.to_string()
+    }
+}
+
+impl List for DenialsOf {
+    type Item = Denial;
+
+    fn fetch(&self, session: &Session) -> Outcome<Value> {
+        let address = Address::list(session.scope.filter(), "denials");
+        // Denials of a time may be behind many later ones.
+        let limit = (self.since.is_none() && self.to.is_none()).then_some(self.limit);
+        let mut answer = session.client.list_json(&address, limit)?;
+        if let Some(denials) = answer.get_mut("items").and_then(Value::as_array_mut) {
+            let is_within = |denial: &Value| {
+                let time = denial["time"].as_str().and_then(|time| time.parse().ok());
+                let time: Timestamp = time.unwrap_or(Timestamp::EPOCH);
+                self.since.is_none_or(|Moment(since)| since <= time)
+                    && self.to.is_none_or(|Moment(to)| time <= to)
+            };
+            denials.retain(is_within);
+            denials.truncate(self.limit);
+        }
+        Ok(answer)
+    }
+
+    fn name(&self, denial: &Denial) -> String {
+        format!("denial/{}", denial.id)
+    }
+
+    fn table(&self, session: &Session, denials: &[Denial], wide: bool) -> Table {
+        table(denials, session.scope.filter().is_none(), wide)
+    }
+
+    fn note_empty(&self, _: &Session) {
+        note("No denials found");
+    }
+
+    fn watched<'s>(&self, session: &'s Session) -> Option<&'s str> {
+        session.scope.filter()
+    }
 }
 
 /// The latest denials of a namespace, or of all.
@@ -54,7 +103,7 @@ pub(crate) fn table(denials: &[Denial], all: bool, wide: bool) -> Table {
             (true, "AGE", &|it| age::span(now.since(it.time))),
             (all, "NAMESPACE", &|it| it.namespace.to_string()),
             (true, "OBJECT", &name),
-            (true, "REASON", &|it| it.reason.to_string()),
+            (true, "?REASON", &|it| it.reason.to_string()),
             (true, "SHORT OF", &|it| short_of(&it.quotas)),
             (wide, "ACTOR", &actor),
             (wide, "UID", &|it| it.object.uid.to_string()),
@@ -69,13 +118,13 @@ fn short_of(quotas: &[CheckedQuota]) -> String {
     for quota in quotas {
         for limit in &quota.resources {
             let left = left_of(limit);
-            if !limit.requested.is_zero() && left < limit.requested {
+            if is_exceeded(limit) {
                 parts.push(format!(
                     "{}/{}: {} wanted, {} left",
-                    quota.name,
+                    limit_name(quota.kind, &quota.name),
                     limit.resource,
-                    beside(Some(&limit.requested), &limit.hard),
-                    beside(Some(&left), &limit.hard)
+                    beside(&limit.resource, &limit.requested, &limit.hard),
+                    beside(&limit.resource, &left, &limit.hard)
                 ));
             }
         }

@@ -33,7 +33,23 @@ impl EntryColumns {
         if name.is_empty() {
             name = field("quota");
         }
-        let subject = match (field("resource"), name.is_empty()) {
+        let mut resource = field("resource");
+        let mut detail = detail(event);
+        if let Some(found) = &entry.subject {
+            (name, resource) = (found.name.to_string(), found.resource.to_string());
+            if name.is_empty() {
+                name.clone_from(&uid);
+            }
+            let has_amounts = ["footprint", "resources"]
+                .iter()
+                .any(|it| event.contains_key(*it));
+            if !has_amounts {
+                detail = format!("{} {detail}", found.amounts.pretty())
+                    .trim()
+                    .to_owned();
+            }
+        }
+        let subject = match (resource, name.is_empty()) {
             (resource, false) if !resource.is_empty() => format!("{resource}/{name}"),
             (_, false) => name,
             (_, true) if !uid.is_empty() => uid,
@@ -48,7 +64,7 @@ impl EntryColumns {
             event: entry.event_type().to_owned(),
             namespace: field("namespace"),
             subject,
-            detail: detail(event),
+            detail,
             actor: actor.user.as_ref().unwrap_or(&actor.principal).to_string(),
             reason: actor.reason.as_deref().unwrap_or_default().to_owned(),
         }

@@ -1,21 +1,38 @@
 //! `explain`: the objects and reservations behind a number.
 
 use quota_client::http::Address;
-use quota_client::table::beside;
-use quota_client::wire::{Contribution, Explanation, Kind};
+use quota_client::wire::{Contribution, Explanation, GroupExplanation, Kind, Usage};
+use quota_semantics::{Name, quantity::Quantity};
 
 use super::{
     age,
     args::Explain,
-    failure::Outcome,
+    failure::{Exit, Failure, Outcome},
     figures::{percent, share},
+    output::note,
     session::Session,
     table::Table,
     terminal_text::one_line,
+    unit::beside,
 };
+
+/// Names that any namespace may have.
+const USUAL: [&str; 8] = [
+    "pods",
+    "requests.cpu",
+    "requests.memory",
+    "limits.cpu",
+    "limits.memory",
+    "services",
+    "persistentvolumeclaims",
+    "requests.storage",
+];
 
 /// Shows the sums of a resource, then the objects and reservations behind them.
 pub(crate) fn run(session: &Session, args: &Explain) -> Outcome {
+    if let Some(name) = &args.group {
+        return group(session, name, args);
+    }
     let namespace = session.scope.of_one("an explanation")?;
     let address = Address::in_namespace(namespace, ["explain"])
         .with("resource", &args.resource)
@@ -25,14 +42,132 @@ pub(crate) fn run(session: &Session, args: &Explain) -> Outcome {
         .list::<Explanation>(&args.when.of(address), Some(args.limit))?;
     let explained = answer.content;
     session.note_lag(explained.lagging);
-    if !session.output.is_structured() && !session.output.is_names() {
+    if explained.items.is_empty() && explained.hard.is_none() {
+        refuse_unknown(session, namespace, args)?;
+    }
+    if session.output.is_table() {
         session.output.line(one_line(&summary(&explained)))?;
     }
     session.output.answer(
         &answer.json,
         || explained.items.iter().map(name).collect(),
-        |wide| table(&explained, wide),
+        |wide| {
+            let of = explained.hard.as_ref().unwrap_or(&explained.used);
+            table(&explained.items, (&*explained.resource, of), wide)
+        },
     )
+}
+
+/// Shows a number of a group, then the objects and reservations behind it in all its namespaces.
+fn group(session: &Session, name: &str, args: &Explain) -> Outcome {
+    let address = Address::of(["v1", "groups", name, "explain"]).with("resource", &args.resource);
+    let address = args.when.of(address);
+    let answer = session
+        .client
+        .list::<GroupExplanation>(&address, Some(args.limit))?;
+    let explained = answer.content;
+    session.note_lag(explained.lagging);
+    if session.output.is_table() {
+        session
+            .output
+            .line(one_line(&summary_of_group(&explained)))?;
+        if explained.namespaces_omitted > 0 {
+            note(format!(
+                "and {} more namespaces",
+                explained.namespaces_omitted
+            ));
+        }
+    }
+    session.output.answer(
+        &answer.json,
+        || explained.items.iter().map(self::name).collect(),
+        |wide| {
+            let of = (&*explained.resource, &explained.hard);
+            table(&explained.items, of, wide)
+        },
+    )
+}
+
+/// As in `pods of group company: 4 used + 1 reserved of 5 (100%)`.
+fn summary_of_group(explained: &GroupExplanation) -> String {
+    let GroupExplanation {
+        group,
+        resource,
+        hard,
+        used,
+        reserved,
+        guaranteed_to_others: others,
+        ..
+    } = explained;
+    let show = |amount| beside(resource, amount, hard);
+    let guaranteed = match others.is_zero() {
+        true => String::new(),
+        false => format!(" + {} guaranteed to others", show(others)),
+    };
+    let mut taken = used.clone();
+    taken.add_assign(others);
+    let share = percent(share(hard, &taken, reserved));
+    format!(
+        "{resource} of group {group}: {} used + {} reserved{guaranteed} of {} ({share})",
+        show(used),
+        show(reserved),
+        show(hard)
+    )
+}
+
+/// Fails if nothing counts or limits a resource of this name, and nothing could.
+fn refuse_unknown(session: &Session, namespace: &str, args: &Explain) -> Outcome {
+    let address = args.when.of(Address::in_namespace(namespace, ["usage"]));
+    let usage = session.client.get::<Usage>(&address)?.content;
+    let limited = usage.quotas.iter().flat_map(|quota| &quota.resources);
+    let limited = limited.map(|limit| &limit.resource);
+    let counted = usage.resources.iter().map(|sum| &sum.resource);
+    let mut names: Vec<&str> = limited
+        .chain(counted)
+        .chain(usage.room.keys())
+        .map(|it| &**it)
+        .collect();
+    names.extend(USUAL);
+    if names.contains(&&*args.resource) {
+        return Ok(());
+    }
+    let failure = Failure::new(
+        Exit::NotFound,
+        format!(
+            "unknown resource {}: nothing counts or limits it in {namespace}",
+            args.resource
+        ),
+    );
+    Err(match closest(&args.resource, &names) {
+        Some(meant) => failure.hint(format!("did you mean {meant}?")),
+        None => failure.hint("quotactl get usage --all shows the resources that there are"),
+    })
+}
+
+/// The name that is nearest to a mistyped one, if any is near.
+fn closest<'a>(typed: &str, names: &[&'a str]) -> Option<&'a str> {
+    let distances = names.iter().map(|name| (distance(typed, name), *name));
+    let (distance, name) = distances.min_by_key(|(distance, _)| *distance)?;
+    (distance <= 2 || distance * 4 <= typed.len()).then_some(name)
+}
+
+/// The number of letters to insert, remove, replace or swap with the next one.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut rows = vec![(0..=b.len()).collect::<Vec<_>>()];
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let replaced = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut least = replaced.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                least = least.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(least);
+        }
+        rows.push(row);
+    }
+    rows[a.len()][b.len()]
 }
 
 fn name(part: &Contribution) -> String {
@@ -59,17 +194,18 @@ fn summary(explained: &Explanation) -> String {
         .unwrap_or_default();
     let limit = hard.as_ref().map(|hard| {
         let share = percent(share(hard, used, reserved));
-        format!(" of {} ({share})", hard.exact())
+        format!(" of {} ({share})", beside(resource, hard, hard))
     });
     format!(
         "{resource}{of} in {namespace}: {} used + {} reserved{}",
-        beside(Some(used), hard.as_ref().unwrap_or(used)),
-        beside(Some(reserved), hard.as_ref().unwrap_or(used)),
+        beside(resource, used, hard.as_ref().unwrap_or(used)),
+        beside(resource, reserved, hard.as_ref().unwrap_or(used)),
         limit.unwrap_or_default()
     )
 }
 
-fn table(explained: &Explanation, wide: bool) -> Table {
+/// Parts of an amount as a table; `of` is the resource and an amount in whose unit they are shown.
+fn table(parts: &[Contribution], (resource, of): (&str, &Quantity), wide: bool) -> Table {
     let now = age::now();
     let kind = |part: &Contribution| match part.kind {
         Kind::Object => "object".to_owned(),
@@ -80,21 +216,40 @@ fn table(explained: &Explanation, wide: bool) -> Table {
         Some(time) => age::left(time, now),
         None => "-".to_owned(),
     };
+    let namespace = |part: &Contribution| {
+        let namespace = part.namespace.as_ref();
+        namespace.map(Name::to_string).unwrap_or_default()
+    };
+    let has_namespaces = parts.iter().any(|part| part.namespace.is_some());
     Table::of(
-        &explained.items,
+        parts,
         &[
+            (has_namespaces, "NAMESPACE", &namespace),
             (true, "KIND", &kind),
             (true, "RESOURCE", &|it| it.resource.to_string()),
             (true, "NAME", &|it| it.name.to_string()),
-            (true, ">AMOUNT", &|it| {
-                beside(
-                    Some(&it.amount),
-                    explained.hard.as_ref().unwrap_or(&it.amount),
-                )
-            }),
-            (true, ">ENTRY", &|it| it.sequence.to_string()),
-            (true, "EXPIRES", &expires),
+            (true, ">AMOUNT", &|it| beside(resource, &it.amount, of)),
+            (true, "?>ENTRY", &|it| it.sequence.to_string()),
+            (true, "?EXPIRES", &expires),
             (wide, "UID", &|it| it.uid.to_string()),
         ],
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mistyped_resource_is_answered_with_the_one_meant() {
+        let names = ["pods", "requests.cpu", "requests.memory"];
+        for (typed, meant) in [
+            ("pdos", Some("pods")),
+            ("request.cpu", Some("requests.cpu")),
+            ("requests.memroy", Some("requests.memory")),
+            ("widgets.example.com", None),
+        ] {
+            assert_eq!(closest(typed, &names), meant, "{typed}");
+        }
+    }
 }

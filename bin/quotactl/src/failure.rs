@@ -17,6 +17,8 @@ pub(crate) struct Failure {
     pub(crate) hints: Vec<String>,
     /// Lines to print after the message: the figures of a denial.
     pub(crate) figures: Option<String>,
+    /// The lines for `-o wide`, if there are more.
+    pub(crate) wide: Option<String>,
     /// The reason why the same request may succeed later; none if it will not.
     pub(crate) transient: Option<Transient>,
 }
@@ -41,6 +43,7 @@ impl Failure {
             message: message.into(),
             hints: Vec::new(),
             figures: None,
+            wide: None,
             transient: None,
         }
     }
@@ -68,6 +71,12 @@ impl Failure {
     /// The same failure with a further hint.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
+        self
+    }
+
+    /// The same failure with all figures.
+    pub(crate) fn widened(mut self) -> Self {
+        self.figures = self.wide.take().or(self.figures);
         self
     }
 

@@ -1,11 +1,15 @@
-//! Figures of quotas: the available amount, and the used share of a limit.
+//! Figures of quotas: the available amount, and the taken share of a limit.
 
-use quota_client::wire::{CheckedLimit, CheckedQuota, QuotaUsage, ResourceUsage, Total};
-use quota_semantics::quantity::Quantity;
+use std::collections::BTreeMap;
+
+use quota_client::wire::{
+    BoundBy, CheckedLimit, CheckedQuota, LimitKind, QuotaUsage, ResourceUsage, Room, Total, Usage,
+};
+use quota_semantics::{Name, quantity::Quantity};
 
 use super::{
-    table::{Table, Text},
-    unit::{alone, in_one_unit},
+    table::Table,
+    unit::{Units, alone},
 };
 
 /// The remaining amount of a limit; negative if usage exceeds the limit.
@@ -16,13 +20,27 @@ pub(crate) fn available(hard: &Quantity, used: &Quantity, reserved: &Quantity) -
     available
 }
 
-/// The remaining amount of a limit in a decision: amounts guaranteed to others are not available.
-pub(crate) fn left_of(limit: &CheckedLimit) -> Quantity {
-    let mut left = available(&limit.hard, &limit.used, &limit.reserved);
+/// The amount that counts against a limit in a decision, as Kubernetes' message says it: what is reserved and what is
+/// guaranteed to others count, too.
+fn counted(limit: &CheckedLimit) -> Quantity {
+    let mut counted = limit.used.clone();
+    counted.add_assign(&limit.reserved);
     if let Some(others) = &limit.guaranteed_to_others {
-        left.sub_assign(others);
+        counted.add_assign(others);
     }
+    counted
+}
+
+/// The remaining amount of a limit in a decision.
+pub(crate) fn left_of(limit: &CheckedLimit) -> Quantity {
+    let mut left = limit.hard.clone();
+    left.sub_assign(&counted(limit));
     left
+}
+
+/// Whether a decision requested more than a limit leaves.
+pub(crate) fn is_exceeded(limit: &CheckedLimit) -> bool {
+    limit.requested.is_positive() && left_of(limit) < limit.requested
 }
 
 /// The used share of a limit: infinite if the limit is zero and usage is not.
@@ -37,114 +55,253 @@ pub(crate) fn share(hard: &Quantity, used: &Quantity, reserved: &Quantity) -> f6
     }
 }
 
-/// A share as a percentage, for tables: only a full limit shows 100%.
+/// A share as a percentage, rounded down as on the page: only a full limit shows 100%. What is taken of nothing has none.
 pub(crate) fn percent(share: f64) -> String {
-    let rounded = (share * 100.0).round();
-    let shown = if share < 1.0 {
-        rounded.min(99.0)
-    } else {
-        rounded
-    };
-    format!("{shown:.0}%")
+    match share.is_finite() {
+        true => format!("{:.0}%", (share * 100.0 + 1e-9).floor()),
+        false => "over".to_owned(),
+    }
 }
 
-/// The quotas that a decision checked, as a table; none if there are none.
-pub(crate) fn checked_quotas(quotas: &[CheckedQuota]) -> Option<Table> {
-    let limits = || quotas.iter().flat_map(|quota| &quota.resources);
+/// The limits of a decision that are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rows {
+    /// Those that failed; if none did, all.
+    Failed,
+    /// All, those that failed first.
+    All,
+}
+
+/// The limits that a decision checked, as a table; none if there are none. `USED` is what Kubernetes' message calls so.
+pub(crate) fn checked_quotas(quotas: &[CheckedQuota], rows: Rows) -> Option<Table> {
+    let limits = quotas.iter().flat_map(|quota| {
+        let resources = quota.resources.iter();
+        resources.map(move |limit| (quota, limit))
+    });
+    let mut limits: Vec<_> = limits.collect();
+    limits.sort_by_key(|(_, limit)| !is_exceeded(limit));
+    let failed = limits
+        .iter()
+        .filter(|(_, limit)| is_exceeded(limit))
+        .count();
+    if rows == Rows::Failed && failed > 0 {
+        limits.truncate(failed);
+    }
     let others = |limit: &CheckedLimit| limit.guaranteed_to_others.clone().unwrap_or_default();
-    let guarantees = limits().any(|limit| !others(limit).is_zero());
-    let mut titles = vec!["QUOTA", "RESOURCE", ">REQUESTED", ">USED", ">RESERVED"];
-    titles.extend(guarantees.then_some(">FOR OTHERS"));
+    let reservations = limits.iter().any(|(_, limit)| !limit.reserved.is_zero());
+    let guarantees = limits.iter().any(|(_, limit)| !others(limit).is_zero());
+    let mut titles = vec!["QUOTA", "RESOURCE", ">REQUESTED", ">USED"];
+    titles.extend(reservations.then_some("?>OF IT RESERVED"));
+    titles.extend(guarantees.then_some("?>OF IT FOR OTHERS"));
     titles.extend([">HARD", ">AVAILABLE"]);
     let mut table = Table::new(&titles);
-    for quota in quotas {
-        for limit in &quota.resources {
-            let (left, others) = (left_of(limit), others(limit));
-            let [hard, requested, used, reserved, others, left] = in_one_unit([
-                &limit.hard,
-                &limit.requested,
-                &limit.used,
-                &limit.reserved,
-                &others,
-                &left,
-            ]);
-            let (quota, resource) = (quota.name.to_string(), limit.resource.to_string());
-            let (quota, resource) = (quota.into(), resource.into());
-            let mut row: Vec<Text> = vec![quota, resource, requested, used, reserved];
-            row.extend(guarantees.then_some(others));
-            row.extend([hard, left]);
-            table.row(row);
-        }
+    let units = Units::of(
+        limits
+            .iter()
+            .map(|(_, limit)| (&*limit.resource, &limit.hard)),
+    );
+    for (quota, limit) in limits {
+        let [counted, left, others] = [counted(limit), left_of(limit), others(limit)];
+        let show = |amount| units.show(&limit.resource, amount);
+        let quota = limit_name(quota.kind, &quota.name);
+        let mut row = vec![
+            quota,
+            limit.resource.to_string(),
+            show(&limit.requested),
+            show(&counted),
+        ];
+        row.extend(reservations.then(|| show(&limit.reserved)));
+        row.extend(guarantees.then(|| show(&others)));
+        row.extend([show(&limit.hard), show(&left)]);
+        table.row(row);
     }
     (!table.is_empty()).then_some(table)
 }
 
-/// The limits of quotas, each with its used amount and its used share: the fullest first.
-pub(crate) fn fullest(quotas: &[QuotaUsage]) -> Vec<(&QuotaUsage, &ResourceUsage, Quantity, f64)> {
-    let limits = quotas
-        .iter()
-        .flat_map(|quota| quota.resources.iter().map(move |limit| (quota, limit)));
-    let figures = limits.map(|(quota, limit)| {
-        let used = limit.used.clone().unwrap_or_default();
-        let share = share(&limit.hard, &used, &limit.reserved);
-        (quota, limit, used, share)
-    });
-    let mut figures: Vec<_> = figures.collect();
-    figures.sort_by(|(.., a), (.., b)| b.total_cmp(a));
-    figures
+/// A limit as it is named beside others: `group/NAME` for a group.
+pub(crate) fn limit_name(kind: LimitKind, name: &str) -> String {
+    match kind {
+        LimitKind::ResourceQuota => name.to_owned(),
+        LimitKind::ClusterResourceQuota => format!("group/{name}"),
+    }
 }
 
-/// Usage as a table: for each namespace the figures of each quota, the fullest limit first; then the sums, including
-/// resources without a limit, if they are requested or the namespace has no quota.
-pub(crate) fn usage_table<'a>(
-    usages: impl IntoIterator<Item = (&'a str, &'a [Total], &'a [QuotaUsage])>,
-    all: bool,
-    sums: bool,
-) -> Table {
+/// The usage of a namespace.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NamespaceFigures<'a> {
+    pub(crate) namespace: &'a str,
+    pub(crate) totals: &'a [Total],
+    pub(crate) quotas: &'a [QuotaUsage],
+    pub(crate) room: &'a BTreeMap<Name, Room>,
+}
+
+impl<'a> From<&'a Usage> for NamespaceFigures<'a> {
+    fn from(usage: &'a Usage) -> Self {
+        Self {
+            namespace: &usage.namespace,
+            totals: &usage.resources,
+            quotas: &usage.quotas,
+            room: &usage.room,
+        }
+    }
+}
+
+/// A limit of a namespace: of a quota, or of a group that leaves less than the quotas do.
+#[derive(Clone, Debug)]
+pub(crate) struct LimitFigures<'a> {
+    /// The quota or group.
+    pub(crate) limit: String,
+    pub(crate) resource: &'a Name,
+    pub(crate) hard: &'a Quantity,
+    /// None: the amounts of other namespaces, which the caller may not see, count as well.
+    pub(crate) taken: Option<[&'a Quantity; 2]>,
+    /// The amount that can be reserved.
+    pub(crate) available: &'a Quantity,
+    /// The taken share of the limit.
+    pub(crate) share: f64,
+    /// Another quota or group that leaves less.
+    pub(crate) bound_by: Option<String>,
+}
+
+impl LimitFigures<'_> {
+    /// The amounts for a table: hard, used, reserved, available.
+    pub(crate) fn amounts(&self, units: Units) -> [String; 4] {
+        let show = |amount| units.show(self.resource, amount);
+        let [used, reserved] = match self.taken {
+            Some(taken) => taken.map(show),
+            None => ["-", "-"].map(str::to_owned),
+        };
+        [show(self.hard), used, reserved, show(self.available)]
+    }
+}
+
+/// The units for a table of limits.
+pub(crate) fn units_of<'a, 'b: 'a>(
+    limits: impl IntoIterator<Item = &'a LimitFigures<'b>>,
+) -> Units {
+    let limits = limits.into_iter();
+    Units::of(limits.map(|limit| (&**limit.resource, limit.hard)))
+}
+
+/// The limits of a namespace, the fullest first.
+pub(crate) fn fullest<'a>(
+    quotas: &'a [QuotaUsage],
+    room: &'a BTreeMap<Name, Room>,
+) -> Vec<LimitFigures<'a>> {
+    let of_quotas = quotas.iter().flat_map(|quota| {
+        let resources = quota.resources.iter();
+        resources.map(move |limit| of_quota(quota, limit, room))
+    });
+    let of_groups = room.iter().filter(|(_, room)| {
+        let BoundBy { kind, .. } = room.bound_by;
+        kind == LimitKind::ClusterResourceQuota
+    });
+    let of_groups = of_groups.map(|(resource, room)| of_group(resource, room));
+    let mut limits: Vec<_> = of_quotas.chain(of_groups).collect();
+    limits.sort_by(|a, b| b.share.total_cmp(&a.share));
+    limits
+}
+
+fn of_quota<'a>(
+    quota: &QuotaUsage,
+    limit: &'a ResourceUsage,
+    room: &'a BTreeMap<Name, Room>,
+) -> LimitFigures<'a> {
+    let used = limit.used.as_ref().unwrap_or(&Quantity::ZERO);
+    let least = room.get(&limit.resource);
+    let least = least.filter(|room| room.available < limit.available);
+    LimitFigures {
+        limit: quota.name.to_string(),
+        resource: &limit.resource,
+        hard: &limit.hard,
+        taken: Some([used, &limit.reserved]),
+        available: least.map_or(&limit.available, |room| &room.available),
+        share: share(&limit.hard, used, &limit.reserved),
+        bound_by: least.map(|room| limit_name(room.bound_by.kind, &room.bound_by.name)),
+    }
+}
+
+fn of_group<'a>(resource: &'a Name, room: &'a Room) -> LimitFigures<'a> {
+    let BoundBy {
+        kind,
+        name,
+        hard,
+        used,
+        reserved,
+        ..
+    } = &room.bound_by;
+    let mut taken = hard.clone();
+    taken.sub_assign(&room.available);
+    let seen = used.as_ref().zip(reserved.as_ref());
+    LimitFigures {
+        limit: limit_name(*kind, name),
+        resource,
+        hard,
+        taken: seen.map(|(used, reserved)| [used, reserved]),
+        available: &room.available,
+        share: share(hard, &taken, &Quantity::ZERO),
+        bound_by: None,
+    }
+}
+
+/// Usage as a table: for each namespace the figures of each limit, the fullest first; then the sums, including resources
+/// without a limit, if they are requested or the namespace has no limit. What leaves less than a limit is named.
+pub(crate) fn usage_table(usages: &[NamespaceFigures<'_>], all: bool, sums: bool) -> Table {
+    let limits: Vec<_> = usages
+        .iter()
+        .map(|usage| fullest(usage.quotas, usage.room))
+        .collect();
+    let is_bound = limits
+        .iter()
+        .flatten()
+        .any(|limit| limit.bound_by.is_some());
     let mut titles = vec![
         "QUOTA",
         "RESOURCE",
-        ">HARD",
+        "?>HARD",
         ">USED",
-        ">RESERVED",
+        "?>RESERVED",
         ">AVAILABLE",
         ">USE%",
     ];
+    titles.extend(is_bound.then_some("BOUND BY"));
     if all {
         titles.insert(0, "NAMESPACE");
     }
     let mut table = Table::new(&titles);
-    for (namespace, totals, quotas) in usages {
-        let mut add = |cells: [Text; 7]| {
-            let namespace = all.then(|| namespace.into());
-            table.row(namespace.into_iter().chain(cells));
+    let units = units_of(limits.iter().flatten());
+    for (usage, limits) in usages.iter().zip(limits) {
+        let mut add = |cells: [String; 7], bound_by: Option<String>| {
+            let namespace = all.then(|| usage.namespace.to_owned());
+            let bound_by = is_bound.then(|| bound_by.unwrap_or_else(|| "-".to_owned()));
+            table.row(namespace.into_iter().chain(cells).chain(bound_by));
         };
-        for (quota, limit, used, share) in fullest(quotas) {
-            let available = available(&limit.hard, &used, &limit.reserved);
-            let [hard, used, reserved, available] =
-                in_one_unit([&limit.hard, &used, &limit.reserved, &available]);
-            add([
-                quota.name.to_string().into(),
-                limit.resource.to_string().into(),
+        let sums = sums || limits.is_empty();
+        for limit in limits {
+            let [hard, used, reserved, available] = limit.amounts(units);
+            let cells = [
+                limit.limit,
+                limit.resource.to_string(),
                 hard,
                 used,
                 reserved,
                 available,
-                percent(share).into(),
-            ]);
+                percent(limit.share),
+            ];
+            add(cells, limit.bound_by);
         }
-        let sums = sums || quotas.is_empty();
-        for sum in totals.iter().filter(|_| sums) {
-            let none = || "-".into();
-            add([
+        for sum in usage.totals.iter().filter(|_| sums) {
+            let none = || "-".to_owned();
+            let cells = [
                 none(),
-                sum.resource.to_string().into(),
+                sum.resource.to_string(),
                 none(),
-                alone(&sum.used),
-                alone(&sum.reserved),
+                alone(&sum.resource, &sum.used),
+                alone(&sum.resource, &sum.reserved),
                 none(),
                 none(),
-            ]);
+            ];
+            add(cells, None);
         }
     }
     table
@@ -152,8 +309,6 @@ pub(crate) fn usage_table<'a>(
 
 #[cfg(test)]
 mod tests {
-    use quota_client::wire::Usage;
-
     use super::*;
 
     fn amounts(texts: [&str; 3]) -> [Quantity; 3] {
@@ -163,7 +318,7 @@ mod tests {
     #[test]
     fn only_a_full_limit_shows_a_hundred_percent() {
         let shown = [0.0, 0.0977, 0.996, 1.0, 1.3].map(percent);
-        assert_eq!(shown, ["0%", "10%", "99%", "100%", "130%"]);
+        assert_eq!(shown, ["0%", "9%", "99%", "100%", "130%"]);
     }
 
     #[test]
@@ -172,7 +327,7 @@ mod tests {
             (["2", "2500m", "500m"], "-1", "150%"),
             (["1Gi", "256Mi", "256Mi"], "512Mi", "50%"),
             (["0", "0", "0"], "0", "0%"),
-            (["0", "1", "0"], "-1", "inf%"),
+            (["0", "1", "0"], "-1", "over"),
         ] {
             let [hard, used, reserved] = amounts(figures);
             assert_eq!(available(&hard, &used, &reserved).to_string(), left);
@@ -190,12 +345,38 @@ mod tests {
             "asOf": {"sequence": 1, "time": "2026-11-20T10:00:00Z"}
         }))
         .unwrap();
-        let usages = [(&*usage.namespace, &*usage.resources, &*usage.quotas)];
+        let usages = [NamespaceFigures::from(&usage)];
         assert_eq!(
-            usage_table(usages, true, true).render(true),
+            usage_table(&usages, true, true).render(true),
             "NAMESPACE   QUOTA   RESOURCE   HARD   USED   RESERVED   AVAILABLE   USE%\n\
              a           q       pods          2      3          1          -2   200%\n\
              a           -       pods          -      3          1           -      -"
+        );
+    }
+
+    #[test]
+    fn a_limit_says_what_leaves_less() {
+        let usage: Usage = serde_json::from_value(serde_json::json!({
+            "namespace": "a", "resources": [],
+            "quotas": [{"name": "q", "resources": [
+                {"resource": "pods", "hard": "20", "used": "5", "reserved": "0", "available": "15"},
+                {"resource": "services", "hard": "2", "used": "1", "reserved": "0", "available": "1"}]}],
+            "room": {
+                "pods": {"available": "0", "boundBy": {"kind": "ClusterResourceQuota", "name": "all", "hard": "5",
+                    "used": "4", "reserved": "1"}},
+                "secrets": {"available": "1", "boundBy": {"kind": "ClusterResourceQuota", "name": "g", "hard": "4"}},
+                "services": {"available": "1", "boundBy": {"kind": "ResourceQuota", "name": "q", "hard": "2",
+                    "used": "1", "reserved": "0"}}},
+            "asOf": {"sequence": 1, "time": "2026-11-20T10:00:00Z"}
+        }))
+        .unwrap();
+        assert_eq!(
+            usage_table(&[NamespaceFigures::from(&usage)], false, false).render(true),
+            "QUOTA       RESOURCE   HARD   USED   RESERVED   AVAILABLE   USE%   BOUND BY\n\
+             group/all   pods          5      4          1           0   100%   -\n\
+             group/g     secrets       4      -          -           1    75%   -\n\
+             q           services      2      1          0           1    50%   -\n\
+             q           pods         20      5          0           0    25%   group/all"
         );
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use quota_client::{
     http::Address,
-    table::{GROUP_COLUMNS, beside},
+    table::GROUP_COLUMNS,
     wire::{Group, GroupUsage, ResourceUsage},
 };
 use quota_semantics::{
@@ -18,9 +18,9 @@ use super::{
     failure::Outcome,
     figures::{percent, share},
     session::Session,
-    table::{Table, Text},
+    table::Table,
     terminal_text::one_line,
-    unit::in_one_unit,
+    unit::{self, Units},
 };
 
 /// The kind of a group in names and messages.
@@ -118,36 +118,36 @@ fn limits(group: &Group, usage: &GroupUsage) -> Table {
         ">FOR OTHERS",
         ">AVAILABLE",
         ">USE%",
-        ">SOFT",
-        ">GUARANTEED",
+        "?>SOFT",
+        "?>GUARANTEED",
     ]);
-    let own = |list: &ResourceList, limit: &ResourceUsage| {
-        let amount = list.get(&limit.resource);
-        amount.map_or_else(|| "-".to_owned(), |_| beside(amount, &limit.hard))
-    };
+    let units = Units::of(
+        usage
+            .resources
+            .iter()
+            .map(|limit| (&*limit.resource, &limit.hard)),
+    );
     for limit in &usage.resources {
         let used = limit.used.clone().unwrap_or_default();
         let for_others = limit.guaranteed_to_others.clone().unwrap_or_default();
         // Of a group that limits each namespace alone: what the fullest one has taken.
         let mut taken = limit.hard.clone();
         taken.sub_assign(&limit.available);
-        let [hard, used, reserved, for_others, available] = in_one_unit([
-            &limit.hard,
-            &used,
-            &limit.reserved,
-            &for_others,
-            &limit.available,
-        ]);
-        let row: [Text; 9] = [
-            limit.resource.to_string().into(),
-            hard,
-            used,
-            reserved,
-            for_others,
-            available,
-            percent(share(&limit.hard, &taken, &Quantity::ZERO)).into(),
-            own(&group.soft, limit).into(),
-            own(&group.guaranteed, limit).into(),
+        let show = |amount: &Quantity| units.show(&limit.resource, amount);
+        let own = |list: &ResourceList| {
+            let amount = list.get(&limit.resource);
+            amount.map_or_else(|| "-".to_owned(), show)
+        };
+        let row = [
+            limit.resource.to_string(),
+            show(&limit.hard),
+            show(&used),
+            show(&limit.reserved),
+            show(&for_others),
+            show(&limit.available),
+            percent(share(&limit.hard, &taken, &Quantity::ZERO)),
+            own(&group.soft),
+            own(&group.guaranteed),
         ];
         table.row(row);
     }
@@ -180,7 +180,7 @@ fn amounts(list: &ResourceList, limits: &[ResourceUsage]) -> String {
     let cells = cells.map(|(resource, amount)| {
         let limit = limits.iter().find(|limit| limit.resource == *resource);
         let hard = limit.map_or(amount, |limit| &limit.hard);
-        format!("{resource}: {}", beside(Some(amount), hard))
+        format!("{resource}: {}", unit::beside(resource, amount, hard))
     });
     cells.collect::<Vec<_>>().join(", ")
 }

@@ -14,7 +14,7 @@ use super::{
     figures::percent,
     session::Session,
     table::{Table, Text},
-    unit::in_one_unit,
+    unit::Units,
 };
 
 /// The number of points of a line, if no step is requested.
@@ -170,23 +170,21 @@ fn table(lines: &[Line]) -> Table {
     let mut table = Table::new(&[
         "QUOTA", "RESOURCE", "TAKEN", ">MIN", ">MAX", ">MEAN", ">P95", ">NOW", ">HARD", ">USE%",
     ]);
+    let units = Units::of(lines.iter().map(|line| (&*line.resource, &line.hard)));
     for line in lines {
-        let [min, max, mean, p95] = &line.whole;
-        let now = line.now.as_ref().unwrap_or(&line.hard);
-        let [hard, min, max, p95, now] = in_one_unit([&line.hard, min, max, p95, now]);
+        let show = |amount| units.show(&line.resource, amount);
+        let [min, max, mean, p95] = line.whole.each_ref().map(show);
+        let now = line.now.as_ref().map_or_else(|| "-".to_owned(), show);
         table.row([
             line.quota.to_string().into(),
             line.resource.to_string().into(),
             Text::with_short(spark(&line.shares), Some(spark(&fewer(&line.shares)))),
-            min,
-            max,
-            super::unit::alone(mean),
-            p95,
-            match &line.now {
-                Some(_) => now,
-                None => "-".into(),
-            },
-            hard,
+            min.into(),
+            max.into(),
+            mean.into(),
+            p95.into(),
+            now.into(),
+            show(&line.hard).into(),
             line.last.map_or_else(|| "-".to_owned(), percent).into(),
         ]);
     }

@@ -51,7 +51,7 @@ pub use ledger::import_from;
 
 use std::{ffi::OsString, process::ExitCode};
 
-use clap::{ArgMatches, CommandFactory, FromArgMatches, parser::ValueSource};
+use clap::{ArgMatches, FromArgMatches, parser::ValueSource};
 use rustix::fs::Mode;
 
 use self::{
@@ -101,7 +101,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn parse(
     arguments: impl IntoIterator<Item = OsString>,
 ) -> Result<(Arguments, ArgMatches), clap::Error> {
-    let matches = Arguments::command().try_get_matches_from(arguments)?;
+    let matches = args::command().try_get_matches_from(arguments)?;
     let mut arguments = Arguments::from_arg_matches(&matches)?;
     arguments.global = arguments.global.without_empty();
     Ok((arguments, matches))
@@ -120,7 +120,9 @@ fn act(arguments: &Arguments, matches: &ArgMatches) -> Outcome {
             config::run(command, global, &output, |name| is_flag(matches, name))
         }
         Command::Checkpoint(command) => checkpoint::run(command, &output),
-        Command::Generate(command) => generate::run(command, &output),
+        Command::Generate(command) => generate::run(command, &output, || {
+            Connection::resolve(global, &config::read(global)?)
+        }),
         Command::Ledger(command) => ledger::run(command, &output, &scope(global, matches)),
         Command::Token(command) => token::run(command, &output, &scope(global, matches)),
         Command::Online(command) => online(&session(global, matches, output)?, command),
@@ -130,7 +132,7 @@ fn act(arguments: &Arguments, matches: &ArgMatches) -> Outcome {
 fn session(global: &Global, matches: &ArgMatches, output: Output) -> Outcome<Session> {
     let connection = Connection::resolve(global, &config::read(global)?)?;
     Ok(Session {
-        client: Client::new(&connection)?,
+        client: Client::new(&connection, output.is_wide())?,
         output,
         scope: Scope {
             given: connection.namespace,
@@ -167,8 +169,8 @@ fn online(session: &Session, command: &Online) -> Outcome {
             describe::namespace(session, name.as_deref())
         }
         Online::Explain(args) => explain::run(session, args),
-        Online::Denials { limit } => denials::run(session, *limit),
-        Online::Top { limit, all } => top::run(session, *limit, *all),
+        Online::Denials(args) => denials::run(session, args),
+        Online::Top(args) => top::run(session, args),
         Online::History(args) => history::run(session, args),
         Online::Report { report, selector } => report::run(session, report, selector.as_deref()),
         Online::Status => status::run(session),
@@ -178,7 +180,7 @@ fn online(session: &Session, command: &Online) -> Outcome {
         Online::Simulate(args) => simulate::run(session, args),
         Online::Suggest(args) => suggest::run(session, args),
         Online::Delete(what) => apply::delete(session, what),
-        Online::Check(files) => check::run(session, &files.files),
+        Online::Check(args) => check::run(session, args),
         Online::Reserve(args) => reservation::reserve(session, args),
         Online::Extend { uid, ttl } => reservation::extend(session, uid, *ttl),
         Online::Commit { uid, request } => reservation::commit(session, uid, request.as_ref()),
@@ -187,7 +189,10 @@ fn online(session: &Session, command: &Online) -> Outcome {
         Online::Push { file } => push::run(session, file),
         Online::Relist { resource } => relist::run(session, resource),
         Online::Cluster(command) => cluster::run(session, command),
-        Online::Watch { from } => watch::run(session, *from),
+        Online::Watch { from } => {
+            let from = from.map(|from| watch::sequence_of(session, from));
+            watch::run(session, from.transpose()?)
+        }
     }
 }
 

@@ -18,13 +18,16 @@ use super::{
 pub(crate) fn everywhere(
     session: &Session,
     when: When,
+    selector: Option<&str>,
     mut ask: impl FnMut(&str) -> Outcome<Value>,
 ) -> Outcome<Value> {
     let mut names = BTreeSet::new();
     // That of the first page: later namespaces may be missing.
     let mut as_of = None;
     let (mut lagging, mut pages) = (false, 0);
-    let address = when.of(Address::of(["v1", "usage"]));
+    let address = when
+        .of(Address::of(["v1", "usage"]))
+        .with_some("labelSelector", selector);
     session
         .client
         .walk(&address, |page: Page<NamespaceUsage>| {
@@ -34,7 +37,7 @@ pub(crate) fn everywhere(
             names.extend(page.items.into_iter().map(|usage| usage.namespace));
             Ok(())
         })?;
-    if pages > 1 && when.is_now() {
+    if pages > 1 && when.is_now() && selector.is_none() {
         // The pages have the fullest first: one that fills up in between is on none of them. Quotas are listed by name.
         let quotas = Address::of(["v1", "quotas"]);
         session.client.walk(&quotas, |page: Page<Quota<'static>>| {

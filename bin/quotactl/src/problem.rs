@@ -10,7 +10,7 @@ use quota_client::{
 use super::{
     age,
     failure::{Exit, Failure, Transient},
-    figures,
+    figures::{self, Rows},
 };
 
 /// The failure for an error of the client. `namespace`: the namespace of the request.
@@ -21,11 +21,10 @@ pub(crate) fn failure(error: &Error, namespace: Option<&str>) -> Failure {
     let problem = &refusal.problem;
     let mut failure = Failure::new(exit(error), refusal.to_string());
     if matches!(error, Error::Denied(_)) {
-        failure.figures = problem
-            .quotas
-            .as_deref()
-            .and_then(figures::checked_quotas)
-            .map(|table| table.render(true));
+        let quotas = problem.quotas.as_deref().unwrap_or_default();
+        let table = |rows| figures::checked_quotas(quotas, rows).map(|table| table.render(true));
+        failure.figures = table(Rows::Failed);
+        failure.wide = table(Rows::All);
     } else if problem.errors.len() > 1 {
         failure.message = problem.title.clone().into_owned();
         let line = |error: &FieldProblem| format!("  {}: {}", error.field, error.message);
@@ -117,9 +116,7 @@ fn short_of(problem: &Problem, namespace: Option<&str>) -> Option<String> {
         let resources = quota.resources.iter();
         resources.map(move |limit| (quota, limit))
     });
-    let (quota, limit) = limits.find(|(_, limit)| {
-        !limit.requested.is_zero() && figures::left_of(limit) < limit.requested
-    })?;
+    let (quota, limit) = limits.find(|(_, limit)| figures::is_exceeded(limit))?;
     let (resource, name) = (&limit.resource, &quota.name);
     let of = namespace
         .map(|name| format!(" -n {name}"))
@@ -195,8 +192,8 @@ mod tests {
             "error: exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2\n\
              hint: pending reservations expire and make room in 0s, at 2020-01-01T00:00:00Z\n\
              hint: quotactl explain pods --quota q -n a shows what takes the room, quotactl denials -n a what was denied lately\n\
-             QUOTA   RESOURCE   REQUESTED   USED   RESERVED   HARD   AVAILABLE\n\
-             q       pods               1      1          1      2           0"
+             QUOTA   RESOURCE   REQUESTED   USED   OF IT RESERVED   HARD   AVAILABLE\n\
+             q       pods               1      2                1      2           0"
         );
     }
 
@@ -226,8 +223,8 @@ mod tests {
             failure.to_string(),
             "error: no\n\
              hint: quotactl describe group g shows which namespaces take the room, quotactl denials -n a what was denied lately\n\
-             QUOTA   RESOURCE   REQUESTED   USED   RESERVED   FOR OTHERS   HARD   AVAILABLE\n\
-             g       pods               1      4          1            4      9           0"
+             QUOTA     RESOURCE   REQUESTED   USED   OF IT RESERVED   OF IT FOR OTHERS   HARD   AVAILABLE\n\
+             group/g   pods               1      9                1                  4      9           0"
         );
     }
 

@@ -104,7 +104,7 @@ fn table(report: &Report, is_wide: bool) -> Table {
     let mut table = Table::with_titles(titles);
     let mut add = |key: Vec<String>, resource: &Name, it: &ReportFigures| {
         let dash = || Text::from("-");
-        let amount = |amount: &Quantity| alone(amount);
+        let amount = |amount: &Quantity| Text::from(alone(resource, amount));
         let cells = [
             resource.to_string().into(),
             hours(resource, &it.consumed).into(),

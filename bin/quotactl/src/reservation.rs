@@ -22,10 +22,11 @@ use super::{
 
 /// `reserve`.
 pub(crate) fn reserve(session: &Session, args: &Reserve) -> Outcome {
-    if let (Some(request), Some(uid)) = (&args.request, &args.uid) {
+    if let Some(request) = &args.request {
+        let uid = args.uid.clone().map_or_else(fresh_uid, Ok)?;
         let request = ReserveRequest {
             ttl: args.ttl,
-            ..ReserveRequest::of_amounts(holder_of(args, uid), request.clone())
+            ..ReserveRequest::of_amounts(holder_of(args, &uid), request.clone())
         };
         return ask(session, session.scope.of_one("a reservation")?, &request);
     }
@@ -41,7 +42,7 @@ pub(crate) fn reserve(session: &Session, args: &Reserve) -> Outcome {
         let one = || -> Outcome {
             let (namespace, mut body) = body_of(session, document, uid.as_deref())?;
             if text(&body, "/reservedBy/uid").is_empty() {
-                return Err(Failure::usage("the object has no metadata.uid").hint("set --uid"));
+                body["reservedBy"]["uid"] = fresh_uid()?.to_string().into();
             }
             if let Some(ttl) = args.ttl {
                 body["ttl"] = ttl.to_string().into();
@@ -50,6 +51,16 @@ pub(crate) fn reserve(session: &Session, args: &Reserve) -> Outcome {
         };
         one().map_err(|failure| failure.about(place))
     })
+}
+
+/// A uid for an object that has none yet.
+fn fresh_uid() -> Outcome<Uid> {
+    let bytes = quota_client::tokens::random_bytes::<16>();
+    let mut bytes = bytes.map_err(|error| Failure::general(error.to_string()))?;
+    // Version 4 of RFC 9562: random.
+    bytes[6] = (bytes[6] & 0x0f) | 0x40;
+    bytes[8] = (bytes[8] & 0x3f) | 0x80;
+    Ok(Uid::from_uuid(bytes))
 }
 
 /// Namespace and body of the request for a document, which is a request itself, or the object to reserve for.

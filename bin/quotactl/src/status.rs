@@ -40,10 +40,12 @@ fn summary(server: &str, status: &Status) -> Vec<String> {
     let now = age::now();
     let caller = &status.caller;
     let reads = caller.roles.iter().any(|role| role == "read");
+    let namespaces = caller.namespaces.join(", ");
     let place = match (caller.reads_all_namespaces, reads) {
-        (true, _) => "reads all namespaces",
-        (_, true) => "reads some namespaces",
-        (..) => "reads nothing",
+        (true, _) => "reads all namespaces".to_owned(),
+        (_, true) if !namespaces.is_empty() => format!("reads the namespaces {namespaces}"),
+        (_, true) => "reads some namespaces".to_owned(),
+        (..) => "reads nothing".to_owned(),
     };
     let no_grants = status.no_grants.as_ref().map(|why| format!("no: {why}"));
     let grants = match (status.caught_up, status.disk_low, status.lagging) {

@@ -1,115 +1,159 @@
 //! `top`: the fullest namespaces or limits.
 
+use std::cmp::Reverse;
+
 use quota_client::http::Address;
-use quota_client::wire::{NamespaceUsage, Page, Suggestion, Suggestions, Usage};
+use quota_client::wire::{NamespacePage, NamespaceUsage, Suggestion, Suggestions, Usage};
+use serde_json::Value;
 
 use super::{
     age,
+    args::{Top, TopOrder},
+    client::read,
     failure::Outcome,
-    figures::{fullest, percent},
+    figures::{fullest, limit_name, percent, units_of},
     output::note,
     session::Session,
     simulate::days,
     suggest::full_in,
-    table::{Table, Text},
-    unit::in_one_unit,
+    table::Table,
+    unit::Units,
 };
 
 /// The width of a bar, in characters.
 const BAR: usize = 10;
 
 /// Shows the fullest namespaces, or the fullest limits of one.
-pub(crate) fn run(session: &Session, limit: usize, all: bool) -> Outcome {
+pub(crate) fn run(session: &Session, args: &Top) -> Outcome {
     match session.scope.filter() {
-        None => namespaces(session, limit, all),
-        Some(namespace) => limits(session, namespace, limit),
+        None => namespaces(session, args),
+        Some(namespace) => limits(session, namespace, args),
     }
 }
 
-fn namespaces(session: &Session, limit: usize, all: bool) -> Outcome {
+/// Whether a share is at least the minimum.
+fn is_enough(share: f64, args: &Top) -> bool {
+    args.min.is_none_or(|min| share * 100.0 >= min)
+}
+
+fn share_of(usage: &NamespaceUsage) -> Option<f64> {
+    let fullest = usage.fullest.as_ref()?;
+    Some(fullest.share.unwrap_or(f64::INFINITY))
+}
+
+fn namespaces(session: &Session, args: &Top) -> Outcome {
     let address = Address::of(["v1", "usage"]);
-    let answer = session
-        .client
-        .list::<Page<NamespaceUsage>>(&address, Some(limit))?;
-    let mut found = answer.content.items;
-    found.retain(|usage| all || usage.fullest.is_some());
+    let address = args
+        .when
+        .of(address.with_some("labelSelector", args.selector.as_ref()));
+    // The daemon sorts by fullness.
+    let limit = (args.sort == TopOrder::Use).then_some(args.limit);
+    let mut json = session.client.list_json(&address, limit)?;
+    let page: NamespacePage = read(&json)?;
+    let total = page.total;
+    session.note_lag(page.lagging);
+    let is_wanted = |usage: &NamespaceUsage| match share_of(usage) {
+        Some(share) => is_enough(share, args),
+        None => args.all && args.min.is_none(),
+    };
+    let mut found: Vec<_> = page.items.into_iter().zip(items_of(&json)).collect();
+    found.retain(|(usage, _)| is_wanted(usage));
+    match args.sort {
+        TopOrder::Use => {}
+        TopOrder::Name => found.sort_by(|(a, _), (b, _)| a.namespace.cmp(&b.namespace)),
+        TopOrder::Pending => found.sort_by_key(|(usage, _)| Reverse(usage.reservations)),
+    }
+    found.truncate(args.limit);
+    let (found, items): (Vec<NamespaceUsage>, Vec<Value>) = found.into_iter().unzip();
+    json["items"] = items.into();
     if found.is_empty() {
         note("No resources found");
+    } else if found.len() < total && !session.output.is_structured() {
+        note(format!("{} of {total} namespaces", found.len()));
     }
-    session.note_lag(answer.content.lagging);
     let name = |usage: &NamespaceUsage| format!("namespace/{}", usage.namespace);
     session.output.answer(
-        &answer.json,
+        &json,
         || found.iter().map(name).collect(),
         |_| {
             let mut table = Table::new(&[
                 "NAMESPACE",
                 ">USE%",
-                "",
+                "?",
                 "FULLEST",
                 ">USED",
-                ">RESERVED",
+                "?>RESERVED",
                 ">HARD",
-                ">PENDING",
+                ">AVAILABLE",
+                "?>PENDING",
             ]);
+            let limits = found.iter().filter_map(|usage| usage.fullest.as_ref());
+            let units = Units::of(limits.map(|limit| (&*limit.resource, &limit.hard)));
             for usage in &found {
-                table.row(namespace_row(usage));
+                table.row(namespace_row(usage, units));
             }
             table
         },
     )
 }
 
-fn namespace_row(usage: &NamespaceUsage) -> [Text; 8] {
-    let pending = usage.reservations.to_string().into();
-    let namespace = usage.namespace.to_string().into();
+fn namespace_row(usage: &NamespaceUsage, units: Units) -> [String; 9] {
+    let pending = usage.reservations.to_string();
+    let namespace = usage.namespace.to_string();
+    let none = || "-".to_owned();
     let Some(fullest) = &usage.fullest else {
-        let none = || "-".into();
-        return [
-            namespace,
-            none(),
-            none(),
-            none(),
-            none(),
-            none(),
-            none(),
-            pending,
-        ];
+        let [a, b, c, d, e, f, g] = [(); 7].map(|()| none());
+        return [namespace, a, b, c, d, e, f, g, pending];
     };
     let share = fullest.share.unwrap_or(f64::INFINITY);
-    let [hard, used, reserved] = in_one_unit([&fullest.hard, &fullest.used, &fullest.reserved]);
+    let show = |amount| units.show(&fullest.resource, amount);
+    let limit = limit_name(fullest.kind, &fullest.quota);
     [
         namespace,
-        percent(share).into(),
-        bar(share).into(),
-        format!("{}/{}", fullest.quota, fullest.resource).into(),
-        used,
-        reserved,
-        hard,
+        percent(share),
+        bar(share),
+        format!("{limit}/{}", fullest.resource),
+        fullest.used.as_ref().map_or_else(none, show),
+        fullest.reserved.as_ref().map_or_else(none, show),
+        show(&fullest.hard),
+        show(&fullest.available),
         pending,
     ]
 }
 
-fn limits(session: &Session, namespace: &str, most: usize) -> Outcome {
-    let address = Address::in_namespace(namespace, ["usage"]);
+/// The items of a list as received.
+fn items_of(json: &Value) -> Vec<Value> {
+    let items = json["items"].as_array();
+    items.cloned().unwrap_or_default()
+}
+
+fn limits(session: &Session, namespace: &str, args: &Top) -> Outcome {
+    let address = args.when.of(Address::in_namespace(namespace, ["usage"]));
     let answer = session.client.get::<Usage>(&address)?;
     let usage = answer.content;
     session.note_lag(usage.lagging);
-    let mut limits = fullest(&usage.quotas);
+    let mut limits = fullest(&usage.quotas, &usage.room);
     if limits.is_empty() {
         session.note_empty();
     }
-    limits.truncate(most);
-    let trends = match session.output.is_structured() || session.output.is_names() {
-        true => Vec::new(),
-        false => trends(session, namespace),
+    let all = limits.len();
+    limits.retain(|limit| is_enough(limit.share, args));
+    if args.sort == TopOrder::Name {
+        limits.sort_by(|a, b| (&a.limit, a.resource).cmp(&(&b.limit, b.resource)));
+    }
+    limits.truncate(args.limit);
+    if limits.len() < all && !session.output.is_structured() {
+        note(format!("{} of {all} limits", limits.len()));
+    }
+    let trends = match session.output.is_table() && args.when.is_now() {
+        false => Vec::new(),
+        true => trends(session, namespace),
     };
     session.output.answer(
         &answer.json,
         || {
             let limits = limits.iter();
-            let names =
-                limits.map(|(quota, limit, ..)| format!("{}/{}", quota.name, limit.resource));
+            let names = limits.map(|limit| format!("{}/{}", limit.limit, limit.resource));
             names.collect()
         },
         |_| {
@@ -117,27 +161,33 @@ fn limits(session: &Session, namespace: &str, most: usize) -> Outcome {
                 "QUOTA",
                 "RESOURCE",
                 ">USE%",
-                "",
+                "?",
                 ">USED",
-                ">RESERVED",
+                "?>RESERVED",
                 ">HARD",
+                ">AVAILABLE",
                 ">FULL IN",
+                "BOUND BY",
             ]);
-            for (quota, limit, used, share) in &limits {
+            let units = units_of(&limits);
+            for limit in &limits {
                 let trend = trends
                     .iter()
-                    .find(|it| it.name == quota.name && it.resource == limit.resource);
+                    .find(|it| *it.name == *limit.limit && it.resource == *limit.resource);
                 let left = trend.and_then(|it| it.full_in_seconds).map(full_in);
-                let [hard, used, reserved] = in_one_unit([&limit.hard, used, &limit.reserved]);
+                let [hard, used, reserved, available] = limit.amounts(units);
+                let bound_by = limit.bound_by.as_deref().unwrap_or("-");
                 table.row([
-                    quota.name.to_string().into(),
-                    limit.resource.to_string().into(),
-                    percent(*share).into(),
-                    bar(*share).into(),
+                    limit.limit.clone(),
+                    limit.resource.to_string(),
+                    percent(limit.share),
+                    bar(limit.share),
                     used,
                     reserved,
                     hard,
-                    left.unwrap_or_default().into(),
+                    available,
+                    left.unwrap_or_default(),
+                    bound_by.to_owned(),
                 ]);
             }
             table

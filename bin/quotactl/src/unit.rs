@@ -1,12 +1,12 @@
-//! Amounts in a common unit.
+//! Amounts for people, by one rule for all views: CPU in cores, bytes with one binary suffix for all of a table, counts
+//! plain. At most three decimals; `~` marks what is rounded. `-o json` has the exact amounts.
 
-use quota_client::table::beside;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use quota_semantics::quantity::{Format, Quantity};
 
-use super::table::Text;
-
-/// Suffixes from the largest unit to the smallest, each with its value in billionths.
-const BINARY: [(&str, i128); 7] = [
+/// Suffixes of bytes from the largest to the smallest, each with its value in billionths.
+const BYTES: [(&str, i128); 7] = [
     ("Ei", NANOS << 60),
     ("Pi", NANOS << 50),
     ("Ti", NANOS << 40),
@@ -15,100 +15,113 @@ const BINARY: [(&str, i128); 7] = [
     ("Ki", NANOS << 10),
     ("", NANOS),
 ];
-const DECIMAL: [(&str, i128); 10] = [
-    ("E", NANOS * 1_000_000_000_000_000_000),
-    ("P", NANOS * 1_000_000_000_000_000),
-    ("T", NANOS * 1_000_000_000_000),
-    ("G", NANOS * 1_000_000_000),
-    ("M", NANOS * 1_000_000),
-    ("k", NANOS * 1_000),
-    ("", NANOS),
-    ("m", NANOS / 1_000),
-    ("u", NANOS / 1_000_000),
-    ("n", 1),
-];
 const NANOS: i128 = 1_000_000_000;
 
-/// The largest amount that is converted to another unit: Kubernetes parses larger ones with a binary suffix as this
-/// amount.
+/// The largest amount that is converted: Kubernetes parses larger ones with a binary suffix as this amount. Larger ones are
+/// shown as they are written.
 const CONVERTED_MAX: i128 = (i64::MAX as i128) * NANOS;
 
-/// The length in characters above which an exact amount has a short form, too.
-const LETTERS_MAX: usize = 8;
+/// Whether amounts are shown exactly, in canonical form: set once, before anything is printed, for programs that read
+/// tables.
+static EXACT: AtomicBool = AtomicBool::new(false);
 
-/// Amounts in a common unit: the largest in which all of them are whole, but none larger than the unit of the first
-/// amount, the limit. Without such a unit each amount has its own one in the family of the limit. Long amounts have a short form, rounded, in the
-/// unit of the limit.
-pub(crate) fn in_one_unit<const N: usize>(amounts: [&Quantity; N]) -> [Text; N] {
-    let Some(first) = amounts.first().copied() else {
-        return amounts.map(alone);
-    };
-    let own = || amounts.map(|amount| beside(Some(amount), first).into());
-    let nanos = amounts.map(|amount| nanos(amount).unwrap_or(i128::MAX));
-    if nanos.iter().any(|nanos| nanos.abs() > CONVERTED_MAX) {
-        return own();
+/// Shows all amounts of this process exactly.
+pub(crate) fn show_exact() {
+    EXACT.store(true, Ordering::Relaxed);
+}
+
+/// The units of a table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Units {
+    bytes: (&'static str, i128),
+}
+
+impl Units {
+    /// The units for these amounts, which are the limits of a table if it has any: the largest suffix in which the smallest
+    /// of them has a first or second digit (`0.5Gi` and not `512Mi` beside `1Gi`).
+    pub(crate) fn of<'a>(amounts: impl IntoIterator<Item = (&'a str, &'a Quantity)>) -> Self {
+        let bytes = amounts
+            .into_iter()
+            .filter(|(resource, amount)| is_bytes(resource, amount));
+        let least = bytes
+            .filter_map(|(_, amount)| nanos(amount))
+            .map(i128::abs)
+            .filter(|amount| *amount > 0)
+            .min();
+        let fits = |(_, unit): &(&str, i128)| least.is_some_and(|least| least >= unit / 10);
+        let unit = BYTES.into_iter().find(fits);
+        Self {
+            bytes: unit.unwrap_or(("", NANOS)),
+        }
     }
-    let units = units_of(first);
-    let limit = first.exact().to_string();
-    let suffix = limit.trim_start_matches(|c: char| !c.is_ascii_alphabetic());
-    let mut units = units.iter().skip_while(|(name, _)| *name != suffix);
-    let largest = units.clone().next();
-    let fits = |(_, unit): &&(&str, i128)| nanos.iter().all(|amount| amount % unit == 0);
-    // A limit that is nothing has no unit of its own.
-    let found = match first.is_zero() {
-        true => None,
-        false => units.find(fits),
-    };
-    let (Some((suffix, unit)), Some(largest)) = (found, largest) else {
-        return own();
-    };
-    let exact = nanos.map(|amount| match amount / unit {
-        0 => "0".to_owned(),
-        whole => format!("{whole}{suffix}"),
-    });
-    let is_long = exact.iter().any(|text| text.len() > LETTERS_MAX);
-    let mut short = nanos
-        .map(|amount| is_long.then(|| rounded(amount, largest)))
-        .into_iter();
-    exact.map(|text| Text::with_short(text, short.next().flatten()))
-}
 
-/// A single amount in its own unit. A long amount has a short form, rounded, in the largest unit that the amount fills.
-pub(crate) fn alone(amount: &Quantity) -> Text {
-    let exact = amount.exact().to_string();
-    let short = || {
-        let nanos = nanos(amount)?;
-        let mut units = units_of(amount).iter();
-        let filled = units.find(|(_, unit)| nanos.abs() >= *unit)?;
-        Some(rounded(nanos, filled))
-    };
-    let short = (exact.len() > LETTERS_MAX).then(short).flatten();
-    Text::with_short(exact, short)
-}
-
-/// The units in which an amount can be written; none if it is written with an exponent.
-fn units_of(amount: &Quantity) -> &'static [(&'static str, i128)] {
-    match amount.format() {
-        Format::BinarySI => &BINARY,
-        Format::DecimalSI => &DECIMAL,
-        Format::DecimalExponent | Format::Unset => &[],
-    }
-}
-
-/// An amount with one digit after the point, with `~` if it is rounded.
-fn rounded(nanos: i128, (suffix, unit): &(&str, i128)) -> String {
-    if nanos % unit == 0 {
-        return match nanos / unit {
-            0 => "0".to_owned(),
-            whole => format!("{whole}{suffix}"),
+    /// An amount of a resource.
+    pub(crate) fn show(self, resource: &str, amount: &Quantity) -> String {
+        if EXACT.load(Ordering::Relaxed) {
+            return amount.exact().to_string();
+        }
+        let unit = match is_bytes(resource, amount) {
+            true => self.bytes,
+            false => ("", NANOS),
         };
+        match nanos(amount).filter(|nanos| nanos.abs() <= CONVERTED_MAX) {
+            Some(nanos) => decimal(nanos, unit),
+            None => amount.exact().to_string(),
+        }
     }
-    let tenth = unit / 10;
-    let tenths = (nanos.abs() + tenth / 2) / tenth;
+
+    /// Amounts of one resource.
+    pub(crate) fn all<const N: usize>(
+        self,
+        resource: &str,
+        amounts: [&Quantity; N],
+    ) -> [String; N] {
+        amounts.map(|amount| self.show(resource, amount))
+    }
+}
+
+/// An amount of a resource that stands alone.
+pub(crate) fn alone(resource: &str, amount: &Quantity) -> String {
+    Units::of([(resource, amount)]).show(resource, amount)
+}
+
+/// An amount beside its limit.
+pub(crate) fn beside(resource: &str, amount: &Quantity, hard: &Quantity) -> String {
+    Units::of([(resource, hard)]).show(resource, amount)
+}
+
+/// Whether amounts of a resource are bytes. Of an unknown resource, if they are written with a binary suffix.
+fn is_bytes(resource: &str, amount: &Quantity) -> bool {
+    let name = resource.rsplit(['/', '.']).next().unwrap_or(resource);
+    matches!(name, "memory" | "storage" | "ephemeral-storage")
+        || resource.contains("hugepages-")
+        || (!is_cpu(resource) && amount.format() == Format::BinarySI)
+}
+
+fn is_cpu(resource: &str) -> bool {
+    matches!(resource, "cpu" | "requests.cpu" | "limits.cpu")
+}
+
+/// An amount in a unit, with at most three decimals.
+fn decimal(nanos: i128, (suffix, unit): (&str, i128)) -> String {
+    if nanos == 0 {
+        return "0".to_owned();
+    }
     let sign = if nanos < 0 { "-" } else { "" };
-    match tenths {
-        0 => format!("~{sign}0{suffix}"),
-        tenths => format!("~{sign}{}.{}{suffix}", tenths / 10, tenths % 10),
+    // In thousandths: the amounts fit into 93 bits.
+    let scaled = nanos.abs() * 1000;
+    let (exact, thousandths) = (scaled % unit == 0, (scaled + unit / 2) / unit);
+    if thousandths == 0 {
+        return format!("~{sign}0{suffix}");
+    }
+    let mark = if exact { "" } else { "~" };
+    let (whole, rest) = (thousandths / 1000, thousandths % 1000);
+    match rest {
+        0 => format!("{mark}{sign}{whole}{suffix}"),
+        rest => {
+            let rest = format!("{rest:03}");
+            format!("{mark}{sign}{whole}.{}{suffix}", rest.trim_end_matches('0'))
+        }
     }
 }
 
@@ -125,69 +138,66 @@ mod tests {
 
     use super::*;
 
-    fn shown<const N: usize>(amounts: [&str; N]) -> [String; N] {
-        let read = amounts.map(|amount| amount.parse::<Quantity>().unwrap());
-        in_one_unit(read.each_ref()).map(|text| text.whole().to_owned())
+    fn read(amount: &str) -> Quantity {
+        amount.parse().unwrap()
     }
 
     #[test]
-    fn long_amounts_have_a_short_form_in_the_unit_of_the_limit() {
-        let amounts = ["30Gi", "3147483648", "0", "-1", "1Gi", "-3147483648"];
-        let read = amounts.map(|amount| amount.parse::<Quantity>().unwrap());
-        let short = in_one_unit(read.each_ref()).map(|text| text.short().map(str::to_owned));
-        let expected = ["30Gi", "~2.9Gi", "0", "~-0Gi", "1Gi", "~-2.9Gi"];
-        assert_eq!(short, expected.map(|text| Some(text.to_owned())));
-        let read = ["4", "500m"].map(|amount| amount.parse::<Quantity>().unwrap());
-        let plain = in_one_unit(read.each_ref());
-        assert!(plain.iter().all(|text| text.short().is_none()), "{plain:?}");
-    }
-
-    #[test]
-    fn a_long_amount_that_stands_alone_is_short_in_the_unit_that_it_fills() {
-        for (amount, short) in [
-            ("11000116277760", Some("~11.0T")),
-            ("5749450Ki", Some("~5.5Gi")),
-            ("-1234567890", Some("~-1.2G")),
-            ("1234567m", None),
-            ("12345678e3", None),
+    fn each_resource_has_its_unit() {
+        for (resource, amount, expected) in [
+            ("requests.cpu", "3500m", "3.5"),
+            ("limits.cpu", "1", "1"),
+            ("cpu", "100u", "~0"),
+            ("cpu", "1500u", "~0.002"),
+            ("requests.memory", "32212254720", "30Gi"),
+            ("requests.memory", "3147483648", "~2.931Gi"),
+            ("memory", "-512Mi", "-0.5Gi"),
+            ("hugepages-2Mi", "4194304", "4Mi"),
+            (
+                "gold.storageclass.storage.k8s.io/requests.storage",
+                "1536Gi",
+                "1.5Ti",
+            ),
+            ("pods", "1k", "1000"),
+            ("example.com/units", "1500m", "1.5"),
+            ("example.com/cache", "1Gi", "1Gi"),
+            ("requests.cpu", "1Ki", "1024"),
+            ("pods", "0", "0"),
+            ("pods", "1000E", "1000E"),
         ] {
-            let text = alone(&amount.parse::<Quantity>().unwrap());
-            assert_eq!((text.whole(), text.short()), (amount, short));
+            assert_eq!(
+                alone(resource, &read(amount)),
+                expected,
+                "{resource} {amount}"
+            );
         }
     }
 
     #[test]
-    fn what_stands_beside_each_other_has_one_unit() {
+    fn all_bytes_of_a_table_have_one_suffix() {
+        let [one, half, more, few] = ["1Gi", "512Mi", "2Ti", "100Ki"].map(read);
+        let memory = "requests.memory";
+        let units = Units::of([(memory, &one), (memory, &half), ("pods", &Quantity::ZERO)]);
         assert_eq!(
-            shown(["4", "500m", "0", "3500m"]),
-            ["4000m", "500m", "0", "3500m"]
+            units.all(memory, [&one, &half, &more, &few]),
+            ["1Gi", "0.5Gi", "2048Gi", "~0Gi"]
         );
-        assert_eq!(
-            shown(["1Gi", "256Mi", "1Gi"]),
-            ["1024Mi", "256Mi", "1024Mi"]
-        );
-        assert_eq!(shown(["2Gi", "1Gi"]), ["2Gi", "1Gi"]);
-        assert_eq!(shown(["1Gi", "1"]), ["1073741824", "1"]);
-        assert_eq!(shown(["2k", "1500"]), ["2000", "1500"]);
-        assert_eq!(shown(["10", "3", "-1"]), ["10", "3", "-1"]);
-        assert_eq!(shown(["1000E", "0"]), ["1000E", "0"]);
-        let too_large_in_binary = ["1Ki", "10000000002G"];
-        assert_eq!(shown(too_large_in_binary), too_large_in_binary);
-        assert_eq!(shown(["0", "1500m"]), ["0", "1500m"]);
-        assert_eq!(shown(["1e3", "500m"]), ["1e3", "500m"]);
-        assert_eq!(shown(["1Gi", "500m"]), ["1Gi", "500m"]);
-        assert_eq!(shown(["0", "1Gi", "2G"]), ["0", "1073741824", "2G"]);
+        assert_eq!(beside(memory, &half, &more), "~0Ti");
+        let nothing = Units::of([]);
+        assert_eq!(nothing.show(memory, &Quantity::ZERO), "0");
     }
 
     proptest! {
         #[test]
-        fn nothing_is_rounded(
-            amounts in prop::collection::vec("[1-9][0-9]{0,12}(m|k|M|G|Ki|Mi|Gi|e3)?", 4),
-        ) {
-            let read: Vec<Quantity> = amounts.iter().map(|amount| amount.parse().unwrap()).collect();
-            let shown = in_one_unit([&read[0], &read[1], &read[2], &read[3]]);
-            for (shown, amount) in shown.iter().zip(&read) {
-                prop_assert_eq!(&shown.whole().parse::<Quantity>().unwrap(), amount);
+        fn what_is_not_marked_is_exact(amount in "[1-9][0-9]{0,12}(m|k|M|G|Ki|Mi|Gi|e3)?", resource in "(requests\\.)?(cpu|memory)|pods") {
+            let amount = read(&amount);
+            let shown = alone(&resource, &amount);
+            match shown.strip_prefix('~') {
+                None => prop_assert_eq!(read(&shown), amount),
+                Some(rounded) => {
+                    let (rounded, exact) = (read(rounded).to_f64(), amount.to_f64());
+                    prop_assert!((rounded - exact).abs() <= exact * 0.006 + 0.0005, "{} for {}", rounded, exact);
+                }
             }
         }
     }

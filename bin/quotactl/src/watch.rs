@@ -4,11 +4,12 @@ use std::{thread, time::Duration};
 
 use quota_client::{
     http::Address,
-    wire::{Entry, Status},
+    wire::{Entry, Page, Status},
 };
 use serde_json::Value;
 
 use super::{
+    args::Beginning,
     client::read,
     entry::{self, EntryColumns},
     failure::{Failure, Outcome, Transient},
@@ -29,6 +30,31 @@ pub(crate) struct Attempt {
     pub(crate) connected: bool,
     /// Whether data has been received on this connection.
     pub(crate) moved: bool,
+}
+
+/// The sequence of the first entry of a range. That of a time is searched for: entries are in the order of their times.
+pub(crate) fn sequence_of(session: &Session, beginning: Beginning) -> Outcome<u64> {
+    let time = match beginning {
+        Beginning::Sequence(sequence) => return Ok(sequence),
+        Beginning::Time(time) => time,
+    };
+    let answer = session
+        .client
+        .get::<Status>(&Address::of(["v1", "status"]))?;
+    let status = answer.content;
+    let mut first = status.oldest.map_or(1, |oldest| oldest.sequence);
+    let mut behind = status.as_of.sequence.saturating_add(1);
+    while first < behind {
+        let middle = first + (behind - first) / 2;
+        let address = Address::of(["v1", "entries"]).with("from", middle);
+        let page = session.client.list::<Page<Entry>>(&address, Some(1))?;
+        // The entries that the caller may see.
+        match page.content.items.first() {
+            Some(entry) if entry.time < time => first = entry.sequence.saturating_add(1),
+            _ => behind = middle,
+        }
+    }
+    Ok(first)
 }
 
 /// Prints entries until it is interrupted, and resumes after broken connections. Without `from`: entries from now on.
@@ -110,6 +136,10 @@ fn print(session: &Session, json: &Value, entry: &Entry) -> Outcome {
         Format::Json => json.to_string(),
         Format::Yaml => return output.value(json),
         Format::Name => entry::name(entry),
-        Format::Table | Format::Wide | Format::Csv => EntryColumns::of(entry).line(),
+        Format::Table | Format::Wide => EntryColumns::of(entry).line(),
+        Format::Csv => {
+            let line = entry::table(std::slice::from_ref(entry), true).to_csv(false);
+            line.trim_end().to_owned()
+        }
     })
 }

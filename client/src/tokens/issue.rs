@@ -56,10 +56,19 @@ pub fn issue(
     })
 }
 
-fn random_hex<const BYTES: usize>() -> Result<String, NoRandomness> {
+/// Random bytes of the operating system.
+///
+/// # Errors
+/// It gives none.
+pub fn random_bytes<const BYTES: usize>() -> Result<[u8; BYTES], NoRandomness> {
     let mut bytes = [0; BYTES];
     let random = SystemRandom::new().fill(&mut bytes);
     random.map_err(|_| NoRandomness)?;
+    Ok(bytes)
+}
+
+fn random_hex<const BYTES: usize>() -> Result<String, NoRandomness> {
+    let bytes = random_bytes::<BYTES>()?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 

@@ -8,7 +8,7 @@ mod secret;
 mod token;
 
 pub use file::{Certificate, File, FileError, Token};
-pub use issue::{Issued, NoRandomness, issue};
+pub use issue::{Issued, NoRandomness, issue, random_bytes};
 pub use pattern::{ParsePatternError, Pattern};
 pub use role::{ParseRoleError, Role};
 pub use secret::Secret;

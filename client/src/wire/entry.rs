@@ -1,6 +1,6 @@
 //! Entries of the ledger, and the ingestion of events.
 
-use quota_semantics::{Name, Timestamp};
+use quota_semantics::{Name, Timestamp, resource::ResourceList};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -22,6 +22,23 @@ pub struct Entry {
         extend("required" = ["type"], "properties" = {"type": {"type": "string"}}),
     ))]
     pub event: Value,
+    /// The object of an event that has only a uid, such as a deletion: as an earlier entry names it. Absent if the event
+    /// names its object, and if that entry is not found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<EntrySubject>,
+}
+
+/// The object, or the object of a reservation, that an entry is about.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct EntrySubject {
+    /// Its kind, as in `pods` or `deployments.apps`.
+    pub resource: Name,
+    /// Its name; absent if it is not known.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    pub name: Box<str>,
+    /// The amounts that it counted for.
+    pub amounts: ResourceList,
 }
 
 impl Entry {

@@ -36,12 +36,52 @@ pub struct Explanation {
     pub lagging: bool,
 }
 
+/// A number of a group, and a page of the objects and reservations behind it: `GET /v1/groups/{name}/explain`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct GroupExplanation {
+    /// The group.
+    pub group: Name,
+    /// The resource.
+    pub resource: Name,
+    /// The limit; of a group that limits each member alone, that of one member.
+    pub hard: Quantity,
+    /// The amount of observed objects and commits of all members.
+    pub used: Quantity,
+    /// The amount that pending reservations hold beyond `used`.
+    pub reserved: Quantity,
+    /// The amount that is guaranteed to descendants of the group, and not used or reserved by them.
+    #[serde(default)]
+    pub guaranteed_to_others: Quantity,
+    /// The parts of `used` and `reserved` in the namespaces that the caller may read, the largest first.
+    pub items: Vec<Contribution>,
+    /// The number of namespaces whose parts are left out, since there are too many: those with the smallest amounts.
+    #[serde(default, skip_serializing_if = "is_none_left_out")]
+    pub namespaces_omitted: usize,
+    /// The `continue` token of the next page; absent on the last page.
+    #[serde(rename = "continue", default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    /// The last entry that the response includes.
+    pub as_of: AsOf,
+    /// Whether a source of events lags.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub lagging: bool,
+}
+
+fn is_none_left_out(count: &usize) -> bool {
+    *count == 0
+}
+
 /// The part of a number that one object, commit or reservation accounts for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(inline))]
 #[serde(rename_all = "camelCase")]
 pub struct Contribution {
+    /// The namespace; absent if the answer is about one namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<Name>,
     /// The kind of the part.
     pub kind: Kind,
     /// The uid of the object, or of the object that the reservation is for.

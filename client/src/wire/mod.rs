@@ -27,11 +27,13 @@ pub use correction::{
     CorrectionsRequest, Difference, DriftAnswer, DriftRequest, ExpectedObject,
 };
 pub use denial::{Denial, DeniedObject};
-pub use entry::{DeadLetter, Entry, EventsAnswer, RejectedEvent, RelistAnswer, RelistRequest};
-pub use explain::{Contribution, Explanation, Kind};
+pub use entry::{
+    DeadLetter, Entry, EntrySubject, EventsAnswer, RejectedEvent, RelistAnswer, RelistRequest,
+};
+pub use explain::{Contribution, Explanation, GroupExplanation, Kind};
 pub use group::{Group, GroupStatus, GroupUsage, MemberUsage};
 pub use object::Object;
-pub use problem::{FieldProblem, Problem, Verdict};
+pub use problem::{FieldProblem, PodsVerdict, Problem, Verdict};
 pub use quota::{Quota, QuotaReservation, QuotaStatus};
 pub use quota_semantics::{
     Actor,
@@ -46,8 +48,9 @@ pub use simulation::{
 };
 pub use status::{Caller, ClusterMember, KindWatermark, Source, Status};
 pub use usage::{
-    Amounts, Fullest, GroupUsageHistory, GroupUsagePoint, LimitPoint, NamespaceUsage, QuotaPoint,
-    QuotaUsage, ResourceUsage, SumPoint, Total, Usage, UsageHistory, UsagePoint, UsageSummary,
+    Amounts, BoundBy, Fullest, GroupUsageHistory, GroupUsagePoint, LimitPoint, Namespace,
+    NamespacePage, NamespaceUsage, QuotaPoint, QuotaUsage, ResourceUsage, Room, SumPoint, Total,
+    Usage, UsageHistory, UsagePoint, UsageSummary,
 };
 
 use quota_semantics::Timestamp;

@@ -123,6 +123,28 @@ impl From<FieldError> for FieldProblem {
     }
 }
 
+/// How many of the pods of a workload would fit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "PodsVerdict"))]
+#[serde(rename_all = "camelCase")]
+pub struct PodsVerdict<'a> {
+    /// The number of pods that the workload runs at once.
+    pub replicas: u64,
+    /// The number of them that would be admitted.
+    pub fit: u64,
+    /// The reason why not all of them would be, for programs; absent if they would.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "super::Reason"))]
+    pub reason: Option<Cow<'a, str>>,
+    /// The message for people, about all pods together; absent if they fit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<Cow<'a, str>>,
+    /// The checked quotas and groups, with what all pods together request; absent if they fit.
+    #[serde(default, skip_serializing_if = "no_items")]
+    pub quotas: Cow<'a, [CheckedQuota]>,
+}
+
 /// The result of a check: `POST /v1/namespaces/{namespace}/check`.
 ///
 /// The daemon writes it from borrowed data; clients read `Verdict<'static>`.
@@ -150,6 +172,10 @@ pub struct Verdict<'a> {
     /// The time at which the expiry of pending reservations alone makes room, if it can be computed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<Timestamp>,
+    /// Whether the pods of a workload would fit as well: `fits` is about the object alone, unless the workload is charged
+    /// for its pods. Absent for other objects.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pods: Option<PodsVerdict<'a>>,
     /// The last entry that the check includes.
     pub as_of: AsOf,
     /// Whether a source of events lags.

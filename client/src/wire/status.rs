@@ -64,6 +64,9 @@ pub struct Caller {
     /// The roles of the principal.
     #[cfg_attr(feature = "schema", schemars(extend("items" = {"$ref": "#/components/schemas/Role"})))]
     pub roles: Vec<String>,
+    /// The namespaces in which the principal has its roles: names, and patterns such as `team-*`.
+    #[serde(default)]
+    pub namespaces: Vec<String>,
     /// Whether the principal may read data of all namespaces.
     pub reads_all_namespaces: bool,
 }

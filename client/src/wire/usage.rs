@@ -1,6 +1,8 @@
 //! Usage of namespaces, now and in the past.
 
-use quota_semantics::{Name, Timestamp, quantity::Quantity};
+use std::collections::BTreeMap;
+
+use quota_semantics::{Name, Timestamp, admission::LimitKind, quantity::Quantity};
 use serde::{Deserialize, Serialize};
 
 use super::{AsOf, is_false};
@@ -16,11 +18,51 @@ pub struct Usage {
     pub resources: Vec<Total>,
     /// The quotas, with the usage that counts against them.
     pub quotas: Vec<QuotaUsage>,
+    /// The room for each resource that a quota of the namespace or a group above it limits.
+    #[serde(default)]
+    pub room: BTreeMap<Name, Room>,
     /// The last entry that the response includes.
     pub as_of: AsOf,
     /// Whether a source of events lags.
     #[serde(default, skip_serializing_if = "is_false")]
     pub lagging: bool,
+}
+
+/// The room for a resource in a namespace.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Room {
+    /// The least that the quotas of the namespace and the groups above it leave. It can be reserved, and not more.
+    /// Negative if usage is over a limit. Limits that count some objects only, and limits that deny nothing, are left
+    /// out.
+    pub available: Quantity,
+    /// The limit that leaves least.
+    pub bound_by: BoundBy,
+}
+
+/// A limit that binds a namespace.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct BoundBy {
+    /// Whether it is a quota or a group.
+    pub kind: LimitKind,
+    /// The name of the quota or group.
+    pub name: Name,
+    /// The limit.
+    pub hard: Quantity,
+    /// The amount of observed objects and commits; absent if it contains the usage of other namespaces and the caller
+    /// may not read groups.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used: Option<Quantity>,
+    /// The amount that pending reservations hold beyond `used`; absent as that is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserved: Option<Quantity>,
+    /// The amount that is guaranteed to other groups, and not used or reserved by them; absent as `used` is, and if there
+    /// is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guaranteed_to_others: Option<Quantity>,
 }
 
 /// The usage of a resource in a namespace, independent of quotas.
@@ -249,6 +291,46 @@ pub struct UsageSummary {
     pub peak_sequence: u64,
 }
 
+/// A namespace: `GET /v1/namespaces/{namespace}`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Namespace {
+    /// The namespace.
+    pub namespace: Name,
+    /// Its labels, as a source has reported them.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    /// The groups that count objects of it, nearest first.
+    #[serde(default)]
+    pub groups: Vec<Name>,
+    /// The last entry that the response includes.
+    pub as_of: AsOf,
+    /// Whether a source of events lags.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub lagging: bool,
+}
+
+/// A page of namespaces, the fullest first: as [`Page`](super::Page), with their number.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NamespacePage {
+    /// The namespaces of this page.
+    pub items: Vec<NamespaceUsage>,
+    /// The number of namespaces on all pages.
+    #[serde(default)]
+    pub total: usize,
+    /// The `continue` token of the next page; absent on the last page.
+    #[serde(rename = "continue", default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    /// The last entry that the page includes.
+    #[serde(default)]
+    pub as_of: AsOf,
+    /// Whether a source of events lags.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub lagging: bool,
+}
+
 /// A namespace and its fullest limit: `GET /v1/usage`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -257,6 +339,9 @@ pub struct UsageSummary {
 pub struct NamespaceUsage {
     /// The namespace.
     pub namespace: Name,
+    /// Its labels, as a source has reported them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
     /// The number of its quotas.
     pub quotas: usize,
     /// The number of its pending reservations.
@@ -266,22 +351,33 @@ pub struct NamespaceUsage {
     pub fullest: Option<Fullest>,
 }
 
-/// The limit of a namespace with the largest used share.
+/// The limit of a namespace of which the largest share is taken. Limits that deny nothing count only if there are no
+/// others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(rename = "FullestLimit"))]
+#[serde(rename_all = "camelCase")]
 pub struct Fullest {
-    /// The name of the quota.
+    /// The name of the quota or group.
     pub quota: Name,
+    /// Whether it is a quota or a group.
+    #[serde(default)]
+    pub kind: LimitKind,
     /// The resource.
     pub resource: Name,
     /// The limit.
     pub hard: Quantity,
-    /// The amount of observed objects and commits.
-    pub used: Quantity,
-    /// The amount that pending reservations hold beyond `used`.
-    pub reserved: Quantity,
-    /// `(used + reserved) / hard`; absent if `hard` is 0 and usage is not.
+    /// The amount of observed objects and commits; absent if it contains the usage of other namespaces and the caller
+    /// may not read groups.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used: Option<Quantity>,
+    /// The amount that pending reservations hold beyond `used`; absent as that is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserved: Option<Quantity>,
+    /// The remaining amount: what is guaranteed to other groups is not available.
+    #[serde(default)]
+    pub available: Quantity,
+    /// `(hard - available) / hard`; absent if `hard` is 0 and `available` is less.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<f64>,
 }

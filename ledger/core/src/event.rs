@@ -291,6 +291,33 @@ pub enum Event {
     },
 }
 
+/// An object, or the object of a reservation, as an event names it.
+#[derive(Clone, Copy, Debug)]
+pub struct NamedSubject<'a> {
+    /// Its namespace.
+    pub namespace: &'a Name,
+    /// Its identity.
+    pub uid: &'a Uid,
+    /// Its resource and group.
+    pub resource: &'a Name,
+    /// Its name; empty: unknown.
+    pub name: &'a str,
+    /// Its footprint.
+    pub footprint: &'a Footprint,
+}
+
+impl<'a> From<&'a Observed> for NamedSubject<'a> {
+    fn from(object: &'a Observed) -> Self {
+        Self {
+            namespace: &object.namespace,
+            uid: &object.uid,
+            resource: &object.resource,
+            name: &object.name,
+            footprint: &object.footprint,
+        }
+    }
+}
+
 impl Event {
     /// The rejected message or event, if this is a rejection.
     #[must_use]
@@ -344,6 +371,46 @@ impl Event {
             | Self::EndedBounded { .. }
             | Self::EventRejected { .. }
             | Self::MessageRejected(_) => None,
+        }
+    }
+
+    /// The object or reservation that the event is about, if the event names it by its uid alone.
+    #[must_use]
+    pub const fn unnamed_subject(&self) -> Option<(&Name, &Uid)> {
+        match self {
+            Self::ObjectRefreshed { namespace, uid, .. }
+            | Self::ObjectLapsed { namespace, uid, .. }
+            | Self::ObjectDeleted { namespace, uid }
+            | Self::ReservationGrown { namespace, uid, .. }
+            | Self::ReservationExtended { namespace, uid, .. }
+            | Self::ObjectCommitted { namespace, uid, .. }
+            | Self::ReservationCommitted { namespace, uid, .. }
+            | Self::ReservationReturned { namespace, uid }
+            | Self::ReservationReleased { namespace, uid }
+            | Self::ReservationExpired { namespace, uid }
+            | Self::ReservationSuperseded { namespace, uid, .. }
+            | Self::NameAwaited { namespace, uid, .. }
+            | Self::VersionAwaited { namespace, uid, .. } => Some((namespace, uid)),
+            _ => None,
+        }
+    }
+
+    /// The object or reservation that the event is about, if the event names it.
+    #[must_use]
+    pub fn named_subject(&self) -> Option<NamedSubject<'_>> {
+        match self {
+            Self::ObjectObserved(object) | Self::ObjectReplaced(object) => {
+                Some(NamedSubject::from(&**object))
+            }
+            Self::ObjectCorrected(correction) => Some(NamedSubject::from(&correction.object)),
+            Self::ReservationGranted(reservation) => Some(NamedSubject {
+                namespace: &reservation.namespace,
+                uid: &reservation.uid,
+                resource: &reservation.resource,
+                name: &reservation.name,
+                footprint: &reservation.footprint,
+            }),
+            _ => None,
         }
     }
 

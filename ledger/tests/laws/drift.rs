@@ -43,7 +43,7 @@ fn gone(state: &State, listed: &[Observed]) -> Vec<ObjectView> {
     let mut next = Some(0);
     while let Some(from) = next {
         // Small steps, so that there are many pages.
-        let (found, then) = state.objects_from(from, 3, 2, |resource| resource == "pods");
+        let (found, then) = state.objects_from(from, 3, 2, |resource, _| resource == "pods");
         gone.extend(
             found
                 .into_iter()

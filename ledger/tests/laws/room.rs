@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 use quota_core::{
-    decide::{self, Basis, GroupBounds, GroupChange, Policy, Refusal, Request, Requester, Reserved},
+    decide::{
+        self, Basis, GroupBounds, GroupChange, Policy, Refusal, Request, Requester, Reserved,
+    },
     state::{LimitView, State, room},
 };
 use quota_histories::{
@@ -177,7 +179,10 @@ fn check(world: &World) -> [usize; 2] {
         let named = Name::from("requests.cpu");
         if !room(&limits).contains_key(&named) {
             let much = reserve(state, now, space, &named, units(1 << 40));
-            assert!(matches!(much, Ok(_) | Err(Refusal::NotReady { .. })), "{much:?}");
+            assert!(
+                matches!(much, Ok(_) | Err(Refusal::NotReady { .. })),
+                "{much:?}"
+            );
         }
     }
     seen

@@ -12,22 +12,27 @@ use axum::{
 use http::{HeaderMap, StatusCode, header};
 use quota_core::{
     decide::{self, GroupChange, Precondition, Refusal},
-    event::Actor,
-    state::Head,
+    event::{Actor, Sequence},
+    state::{CopiedGroup, Head},
 };
-use quota_semantics::{group::validation::Checked, quota::validation as of_quotas, uid::Uid};
+use quota_semantics::{
+    Name, Timestamp, group::validation::Checked, quota::validation as of_quotas, uid::Uid,
+};
+use serde::Deserialize;
 
 use super::{
     App, Caller, answer,
     body::ObjectText,
     measure::{Operation, measured},
-    page::{PageQuery, Params, Target, token},
+    page::{self, Params, Target, token},
     past::{self, When},
     precondition,
     problem::{Problem, Reason},
     replacing::{self, begin, is_no_edit, refuse_revival, refuse_stale, refused, take_from_path},
 };
 use crate::{
+    auth::Reader,
+    label_selector::LabelSelector,
     large::{BYTES_PER_AMOUNT, Permit, Turn, make_sized},
     server::warn,
     writer::{DecisionContext, For},
@@ -36,7 +41,7 @@ use read::{Form, Sent};
 
 pub use show::{
     Copied, GroupWithMembers, MEMBERS_MAX, amounts_of, conditions, figures, guaranteed_to_others,
-    manifest, member, numbers, stored_metadata,
+    hide_names, manifest, member, numbers, stored_metadata,
 };
 
 /// `PUT /v1/groups/{name}`
@@ -65,7 +70,7 @@ pub(super) async fn put(
     match changed.await {
         Ok((copied, created, head, warnings)) => {
             let (amounts, name) = (copied.amounts(), copied.group.record.name.clone());
-            let make = move |turn: &Turn| show(turn, &app, copied, head, None);
+            let make = move |turn: &Turn| show(turn, &app, copied, head, None, &Reader::default());
             let permit = Permit::to_change(&principal);
             let mut response = permit.make(amounts, make).await;
             if created {
@@ -175,9 +180,11 @@ fn show(
     copied: Copied,
     head: Head,
     headers: Option<&HeaderMap>,
+    reader: &Reader,
 ) -> Response {
     let seen = copied.seen(|| turn.pause());
     let mut group = show::group(&seen.view, Some(&seen), app.ledger.enforcement());
+    show::hide_others(&mut group, reader);
     turn.pause();
     let status = turn.to_json(&group.status, 0).unwrap_or_default();
     let tag = precondition::tag(seen.view.entry, &status);
@@ -197,20 +204,26 @@ fn not_found(name: &str) -> Problem {
     Problem::new(Reason::NotFound, format!("group {name} not found"))
 }
 
+/// A group as a caller may read it; none if no namespace that the caller may read is a member.
+fn readable(state: &quota_core::state::State, name: &str, reader: &Reader) -> Option<Copied> {
+    Copied::for_reader(state, state.copied_group(name)?, reader)
+}
+
 /// `GET /v1/groups/{name}`
 pub(super) async fn get(
     State(app): State<App>,
     Target([name]): Target<1>,
+    reader: Reader,
     Caller(actor): Caller,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let read = app
         .ledger
-        .read(|state| (Copied::of(state, &name), state.head()));
+        .read(|state| (readable(state, &name, &reader), state.head()));
     let (copied, head) = read.await?;
     let copied = copied.ok_or_else(|| not_found(&name))?;
     let amounts = copied.amounts();
-    let make = move |turn: &Turn| show(turn, &app, copied, head, Some(&headers));
+    let make = move |turn: &Turn| show(turn, &app, copied, head, Some(&headers), &reader);
     make_sized(&actor.principal, amounts, make).await
 }
 
@@ -227,44 +240,100 @@ pub(super) async fn delete(
     .await
 }
 
-/// `GET /v1/groups`: by name. All numbers of a page are of one moment; members are counted, not listed. With a
-/// selector, a page may be shorter than requested, or even empty, although more pages follow.
+/// `GET /v1/groups`: by name; of a caller who may not read all namespaces, those that count any that the caller may read.
+/// All numbers of a page are of one moment; members are counted, not listed. With a selector, or for such a caller, a
+/// page may be shorter than requested, or even empty, although more pages follow.
 pub(super) async fn list(
     State(app): State<App>,
+    reader: Reader,
     Caller(actor): Caller,
-    Params(query): Params<PageQuery>,
+    Params(query): Params<GroupsQuery>,
 ) -> Result<Response, Problem> {
-    let permit = Permit::to_read(&actor.principal)?;
-    let (limit, labels) = (query.limit(app.page)?, query.labels()?);
-    let after: Option<String> = query.after()?;
-    let page = app.ledger.read(|state| {
+    let limit = page::limit(query.limit, app.page)?;
+    let labels = LabelSelector::parse(query.label_selector.as_deref().unwrap_or_default())
+        .map_err(|why| Problem::new(Reason::Malformed, why))?;
+    let after: Option<String> = page::after(query.after.as_deref())?;
+    let reads = reader.clone();
+    let view = move |state: &quota_core::state::State| {
         let after = after.as_deref().unwrap_or_default();
-        (state.groups_page(after, limit), state.head())
-    });
-    let ((page, more), head) = page.await?;
-    let last = page.last().filter(|_| more);
-    let next = last.map(|group| token(&&*group.record.name)).transpose()?;
-    let amounts = page.iter().map(amounts_of).sum::<usize>() + page.len() * labels.weight();
-    let make = move |turn: &Turn| {
+        let (mut page, mut more) = state.groups_page(after, limit);
+        if !reads.reads_all() {
+            more |= cut_by_members(&mut page);
+        }
+        let last = page.last().filter(|_| more);
+        let last = last.map(|group| group.record.name.clone());
+        if !reads.reads_all() {
+            let shown = |group: CopiedGroup| {
+                let copied = Copied::for_reader(state, group, &reads)?;
+                Some(copied.group)
+            };
+            page = page.into_iter().filter_map(shown).collect();
+        }
+        (page, last, state.head())
+    };
+    let weight = labels.weight();
+    let amounts = |(page, ..): &(Vec<CopiedGroup>, Option<Name>, Head)| {
+        page.iter().map(amounts_of).sum::<usize>() + page.len() * weight
+    };
+    let making = app.clone();
+    let make = move |(page, last, head): (Vec<CopiedGroup>, Option<Name>, Head), _, turn: &Turn| {
+        let next = last.map(|last| token(&&*last)).transpose()?;
         let groups = page.into_iter().map(|group| {
             turn.pause();
-            show::group(&group.view(), None, app.ledger.enforcement())
+            let mut group = show::group(&group.view(), None, making.ledger.enforcement());
+            show::hide_others(&mut group, &reader);
+            group
         });
         let items = groups.filter(|group| labels.is_empty() || labels.matches(&group.labels));
-        answer::large(turn, &app.page_of(items.collect(), next, head))
+        Ok(answer::large(
+            turn,
+            &making.page_of(items.collect(), next, head),
+        ))
     };
-    Ok(permit.make(amounts, make).await)
+    let when = When {
+        at: query.at,
+        sequence: query.sequence,
+    };
+    past::answer(&app, &actor.principal, &when, view, amounts, make).await?
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct GroupsQuery {
+    label_selector: Option<String>,
+    at: Option<Timestamp>,
+    sequence: Option<Sequence>,
+    limit: Option<usize>,
+    #[serde(rename = "continue")]
+    after: Option<String>,
+}
+
+/// Keeps only so many groups that few members have to be looked at while the state is locked, but at least one. Whether
+/// any were cut off.
+fn cut_by_members(page: &mut Vec<CopiedGroup>) -> bool {
+    const MEMBERS: usize = 10_000;
+    let mut members = 0;
+    let within = |group: &CopiedGroup| {
+        members += group.members;
+        members <= MEMBERS
+    };
+    let count = page.iter().map(within).take_while(|within| *within).count();
+    let all = page.len();
+    page.truncate(count.max(1));
+    page.len() < all
 }
 
 /// `GET /v1/groups/{name}/usage`, of now, or `?at=TIME`, or `?sequence=N`
 pub(super) async fn usage(
     State(app): State<App>,
     Target([name]): Target<1>,
+    reader: Reader,
     Caller(actor): Caller,
     Params(when): Params<When>,
 ) -> Result<Response, Problem> {
     let group = name.clone();
-    let view = move |state: &quota_core::state::State| (Copied::of(state, &group), state.head());
+    let view =
+        move |state: &quota_core::state::State| (readable(state, &group, &reader), state.head());
     let amounts = |(copied, _): &(Option<Copied>, Head)| copied.as_ref().map_or(0, Copied::amounts);
     let make = move |(copied, head): (Option<Copied>, Head), lagging, turn: &Turn| {
         let copied = copied.ok_or_else(|| not_found(&name))?;

@@ -8,17 +8,18 @@ use quota_core::{
 use quota_semantics::{
     Name,
     group::{
-        Manifest, Spec,
+        Manifest, Selector, Spec,
         extension::PREFIX,
         manifest::{API_VERSION, KIND},
+        selector::NAME_LABEL,
     },
     quantity::Quantity,
-    quota::manifest::Metadata,
+    quota::manifest::{LAST_APPLIED, Metadata},
     resource::ResourceList,
 };
 
 use super::super::{answer, render};
-use crate::{enforcement::Enforcement, large::BYTES_PER_AMOUNT};
+use crate::{auth::Reader, enforcement::Enforcement, large::BYTES_PER_AMOUNT};
 
 /// Most members that one answer lists.
 pub const MEMBERS_MAX: usize = 1000;
@@ -51,6 +52,26 @@ impl Copied {
             group,
             members,
         })
+    }
+
+    /// A group of this state for a caller: only the members that the caller may read are shown and counted, and no other
+    /// group is named. None if there is no such member.
+    #[must_use]
+    pub fn for_reader(
+        state: &state::State,
+        mut group: CopiedGroup,
+        reader: &Reader,
+    ) -> Option<Self> {
+        if reader.reads_all() {
+            return Self::with(state, group);
+        }
+        let reads = |namespace: &Name| reader.reads(namespace);
+        let names = state.wanted_members(&group.record.name, reads, MEMBERS_MAX)?;
+        if names.is_empty() {
+            return None;
+        }
+        group.children.clear();
+        Self::of_members(state, group, &names)
     }
 
     /// A group of this state as if only those of these namespaces that are members were its members. Without a
@@ -90,6 +111,30 @@ impl Copied {
             members: self.members.views().inspect(|_| pause()).collect(),
             contender: self.contender,
         }
+    }
+}
+
+/// Removes from a selector the names of namespaces that the caller may not read.
+pub fn hide_names(selector: &mut Selector, reads: impl Fn(&str) -> bool) {
+    let Some(labels) = &mut selector.labels else {
+        return;
+    };
+    let is_name = |key: &Name| **key == *NAME_LABEL;
+    labels
+        .match_labels
+        .retain(|key, value| !is_name(key) || reads(value));
+    let of_names = labels.match_expressions.iter_mut();
+    for requirement in of_names.filter(|requirement| is_name(&requirement.key)) {
+        let values = requirement.values.iter();
+        requirement.values = values.filter(|name| reads(name)).cloned().collect();
+    }
+}
+
+/// A group as a caller may see it: without the names of other namespaces.
+pub(super) fn hide_others(group: &mut wire::Group, reader: &Reader) {
+    if !reader.reads_all() {
+        group.annotations.remove(LAST_APPLIED);
+        hide_names(&mut group.selector, |namespace| reader.reads(namespace));
     }
 }
 

@@ -5,13 +5,13 @@
 
 use quota_client::wire::{
     Cluster, CorrectionsAnswer, CorrectionsRequest, DeadLetter, Denial, DriftAnswer, DriftRequest,
-    Entry, EventsAnswer, Explanation, Group, GroupUsage, GroupUsageHistory, HealRequest,
-    NamespaceUsage, Object, Page, Problem, Quota, RelistAnswer, RelistRequest, RemoveRequest,
-    ReplicatedLedger, Report, Reservation, SimulateRequest, Simulation, Status, Suggestions,
-    TransferRequest, Usage, UsageHistory, Verdict,
+    Entry, EventsAnswer, Explanation, Group, GroupExplanation, GroupUsage, GroupUsageHistory,
+    HealRequest, Namespace, NamespaceUsage, Object, Page, Problem, Quota, RelistAnswer,
+    RelistRequest, RemoveRequest, ReplicatedLedger, Report, Reservation, SimulateRequest,
+    Simulation, Status, Suggestions, TransferRequest, Usage, UsageHistory, Verdict,
 };
 use schemars::{Schema, generate::SchemaSettings, transform::RecursiveTransform};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::reference;
 
@@ -63,8 +63,10 @@ pub(super) fn schemas() -> Value {
         EventsAnswer,
         Explanation,
         Group,
+        GroupExplanation,
         GroupUsage,
         GroupUsageHistory,
+        Namespace,
         NamespaceUsage,
         Object<'_>,
         Page<()>,
@@ -145,6 +147,9 @@ fn add_pages(schemas: &mut Value, page: &Value) {
         page["description"] = about.into();
         schemas[name] = page;
     }
+    let total = json!({"type": "integer", "minimum": 0, "description": "The number of namespaces on all pages."});
+    schemas["OverviewPage"]["properties"]["total"] = total;
+    require(&mut schemas["OverviewPage"], "total");
 }
 
 /// Makes a schema of a type as plain as generators of clients need it: fields are absent rather than null, enumerations

@@ -24,7 +24,7 @@ async fn each_role_may_call_what_the_table_says_and_nothing_else() {
         };
         // The requested namespace, and whether a role in the team's pattern suffices for it.
         let requests: &[(String, bool)] = match scope {
-            None | Some(Scope::Items) => &[(at("other"), true)],
+            None | Some(Scope::Items | Scope::Readable) => &[(at("other"), true)],
             Some(Scope::Everywhere) => &[(at("team-a"), false)],
             Some(Scope::Path) => &[
                 (at("team-a"), true),
@@ -36,8 +36,8 @@ async fn each_role_may_call_what_the_table_says_and_nothing_else() {
                 (format!("{path}?names%70ace=team%2Da&limit=1"), true),
                 (format!("{path}?namespace=other"), false),
                 (format!("{path}?namespace=team-a&namespace=other"), false),
-                (format!("{path}?namespace="), false),
-                (format!("{path}?limit=1"), false),
+                (format!("{path}?namespace="), true),
+                (format!("{path}?limit=1"), true),
             ],
         };
         for (uri, team_suffices) in requests {
@@ -133,8 +133,8 @@ async fn refusals_are_problems() {
             "ci needs the role read in the namespace other",
         ),
         (
-            "GET",
-            "/v1/quotas",
+            "POST",
+            "/v1/drift",
             "ci needs the role read in all namespaces",
         ),
         (
@@ -192,9 +192,12 @@ async fn kubernetes_clients_are_told_in_their_words() {
             ),
         ),
         (
-            "GET",
-            "/api/v1/resourcequotas",
-            format!("resourcequotas is forbidden: {cannot} list {resource} at the cluster scope"),
+            "POST",
+            "/apis/quota.openshift.io/v1/clusterresourcequotas",
+            format!(
+                "clusterresourcequotas.quota.openshift.io is forbidden: {cannot} create resource \
+                 \"clusterresourcequotas\" in API group \"quota.openshift.io\" at the cluster scope"
+            ),
         ),
         (
             "POST",

@@ -58,7 +58,7 @@ fn group(number: i64) -> GroupView {
 }
 
 impl QuotaSource for Groups {
-    fn visit(&self, _: &mut dyn FnMut(&QuotaRecord, &Name, &[Figure])) {}
+    fn visit(&self, _: &mut dyn FnMut(&QuotaRecord, &Name, &[Figure], f64)) {}
 
     fn covers(&self, _: &str) -> bool {
         true

@@ -30,18 +30,18 @@ export const word = (type) => WORDS[type] ?? type.replace(/([a-z])([A-Z])/g, "$1
 const kind = (type) => /^(Quota|Group|Override)/.test(type) ? "quota" : type.startsWith("Reservation") ? "reservation"
   : type.startsWith("Object") ? "object" : "source";
 
-/** The object of an entry, in a few words. */
-function subject(event) {
-  const { resource, quota, name = quota, uid, source } = event;
+/** The object of an entry, in a few words. Of what was deleted or has ended, as an earlier entry names it. */
+function subject({ event, subject: found }) {
+  const { resource = found?.resource, quota, name = quota ?? found?.name, uid, source } = event;
   if (name) return resource ? `${resource}/${name}` : name;
   return uid ?? resource ?? source?.source ?? source ?? "";
 }
 
 /** Further details of an entry. */
-function detail(event) {
+function detail({ event, subject: found }) {
   if (event.spec) return amounts(event.spec.hard ?? event.spec.quota?.hard);
   const footprint = event.footprint ?? event.object?.footprint;
-  return amounts(footprint?.resources ?? event.amounts);
+  return amounts(footprint?.resources ?? event.amounts ?? found?.amounts);
 }
 
 /** The user on whose behalf the entry was caused, or else the principal. */
@@ -91,7 +91,7 @@ export function Changes({ context, hours, namespace, most = 14 }) {
         <a href=${link} class="when"><${Time} of=${entry.time} date=${false} /></a>
         <span class="badge ${kind(entry.event.type)}">${word(entry.event.type)}${entries.length > 1 && ` ×${entries.length}`}</span>
         <span class="what">${!namespace && entry.event.namespace && html`<${NamespaceLink} name=${entry.event.namespace} route=${route} /> `}
-          ${entries.length === 1 && subject(entry.event)}</span>
+          ${entries.length === 1 && subject(entry)}</span>
         <span class="quiet who">${actor(entry)}${entry.actor.reason && html`: <q>${entry.actor.reason}</q>`}</span>
       </li>`;
     })}</ol>
@@ -108,9 +108,9 @@ function Entry({ entry, open, route }) {
       <span class="number sequence">#${entry.sequence}</span>
       <${Time} of=${entry.time} date=${false} />
       <span class="badge ${kind(event.type)}">${word(event.type)}</span>
-      <span class="what"><b>${event.namespace}</b> ${subject(event)}</span>
+      <span class="what"><b>${event.namespace}</b> ${subject(entry)}</span>
       <span class="quiet who">${actor(entry)}${entry.actor.reason && html`: <q>${entry.actor.reason}</q>`}</span>
-      <span class="quiet detail">${detail(event)}</span>
+      <span class="quiet detail">${detail(entry)}</span>
     </summary>
     <p class="tools"><a href=${address("ns", event.namespace ?? "", { sequence: entry.sequence })} hidden=${!event.namespace}>
         ${event.namespace} as of this entry</a>

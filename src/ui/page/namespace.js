@@ -7,7 +7,7 @@ import { Explanation, Parts } from "./explain.js";
 import { Counting } from "./groups.js";
 import { History } from "./history.js";
 import { Amount, Bar, Countdown, Section, State, Table, Time, level, useClock } from "./parts.js";
-import { amounts, number, percent, share } from "./quantity.js";
+import { amounts, number, percent, share, withRoom } from "./quantity.js";
 import { address, moment } from "./route.js";
 
 /** A number that opens its explanation. */
@@ -32,6 +32,31 @@ async function openQuotaEntry(namespace, quota, context) {
   location.hash = address("entries", "", { ...context.moment, namespace });
 }
 
+/** The severity of the amount that is left. */
+const tight = (figure) => number(figure.room) < 0 ? "over" : number(figure.room) === 0 && number(figure.hard) > 0 ? "full" : "";
+
+/** The limit that binds. */
+const named = ({ kind, name }) => `${kind === "ClusterResourceQuota" ? "group" : "quota"} ${name}`;
+
+/** What groups leave, where they leave less than the quotas. */
+function ByGroups({ room: all }) {
+  const bound = Object.entries(all).filter(([, { boundBy }]) => boundBy.kind === "ClusterResourceQuota");
+  if (!bound.length) return null;
+  const figures = bound.map(([resource, { available, boundBy }]) => ({ resource, available, ...boundBy }));
+  figures.sort((a, b) => share(b) - share(a));
+  return html`<div class="quota"><h3>Groups that leave least</h3>
+    <${Table} label="Limits of groups that leave least" columns=${["Resource", "-Bar", ">Taken", ">Hard", ">Available", "Group"]}>
+      ${figures.map((figure) => html`<tr key=${figure.resource}>
+        <th scope="row">${figure.resource}</th>
+        <td class="bars">${figure.used !== undefined && html`<${Bar} figure=${figure} />`}</td>
+        <td class="right number share ${level(share(figure))}">${percent(share(figure))}</td>
+        <td class="right"><${Amount} of=${figure.hard} resource=${figure.resource} /></td>
+        <td class="right share ${tight({ ...figure, room: figure.available })}"><${Amount} of=${figure.available} resource=${figure.resource} /></td>
+        <td>${figure.name}</td>
+      </tr>`)}
+    <//></div>`;
+}
+
 function Quota({ namespace, quota, context, explain, plot }) {
   const figures = [...quota.resources].sort((a, b) => share(b) - share(a));
   return html`<div class="quota"><h3>${quota.name}</h3>
@@ -44,7 +69,8 @@ function Quota({ namespace, quota, context, explain, plot }) {
         <td class="right"><${Figure} figure=${figure} of=${figure.reserved} name="reserved" explain=${explain} /></td>
         <td class="right"><button type="button" class="link" onClick=${() => openQuotaEntry(namespace, quota.name, context)}
           aria-label=${`hard ${figure.hard} of ${figure.resource}: the entry that set it`}><${Amount} of=${figure.hard} resource=${figure.resource} /></button></td>
-        <td class="right ${number(figure.available) < 0 ? "over share" : ""}"><${Amount} of=${figure.available} resource=${figure.resource} /></td>
+        <td class="right share ${tight(figure)}"><${Amount} of=${figure.room} resource=${figure.resource} />
+          ${figure.boundBy && html` <span class="quiet">by ${named(figure.boundBy)}</span>`}</td>
         <td><button type="button" class="link" onClick=${() => plot([quota.name, figure.resource])} aria-label=${`plot ${figure.resource}`}>plot</button></td>
       </tr>`)}
     <//></div>`;
@@ -102,12 +128,14 @@ export function Namespace({ context }) {
   const answer = useAnswer([of(namespace, "usage"), when], version);
   const [explained, explain] = useState(null);
   const [chosen, choose] = useState(null);
-  const quotas = answer.data?.quotas ?? [];
+  const room = answer.data?.room ?? {};
+  const quotas = (answer.data?.quotas ?? []).map((quota) =>
+    ({ ...quota, resources: quota.resources.map((figure) => withRoom(figure, room)) }));
   const limits = quotas.flatMap((quota) => quota.resources.map((figure) => ({ quota: quota.name, figure })));
   const fullest = limits.reduce((best, next) => !best || share(next.figure) > share(best.figure) ? next : best, null);
   const plotted = chosen && limits.some(({ quota, figure }) => quota === chosen[0] && figure.resource === chosen[1])
     ? chosen : fullest && [fullest.quota, fullest.figure.resource];
-  const limited = new Set(limits.map(({ figure }) => figure.resource));
+  const limited = new Set([...Object.keys(room), ...limits.map(({ figure }) => figure.resource)]);
   const sums = answer.data?.resources ?? [];
   const unlimited = sums.filter(({ resource }) => !limited.has(resource));
   useEffect(() => { choose(null); explain(null); }, [namespace]);
@@ -120,7 +148,8 @@ export function Namespace({ context }) {
       <a href=${address("entries", "", { ...moment(route.query), namespace })}>Entries</a></p>
     <div class="cards">
       <${Section} title="Quotas" id="quotas" wide>
-        <${State} answer=${answer} nothing=${answer.data && !quotas.length && "No quota limits anything here."}>
+        <${State} answer=${answer} nothing=${answer.data && !quotas.length && !Object.keys(room).length && "No quota limits anything here."}>
+          <${ByGroups} room=${room} />
           ${quotas.map((quota) => html`<${Quota} key=${quota.name} namespace=${namespace} quota=${quota} context=${context}
             plot=${plot} explain=${(figure) => explain({ quota: quota.name, figure })} />`)}
         <//>

@@ -54,11 +54,11 @@ function Row({ item, trend, route, explain }) {
     <th scope="row"><${NamespaceLink} name=${namespace} route=${route} /></th>
     <td class="right number ${fullest ? "share " + level(taken) : ""}">${fullest && percent(taken)}</td>
     <td class="bars">${fullest && html`<${Bar} figure=${fullest} />`}</td>
-    <td>${fullest ? html`${fullest.resource} <span class="quiet">${fullest.quota}</span>`
+    <td>${fullest ? html`${fullest.resource} <span class="quiet">${fullest.kind === "ClusterResourceQuota" && "group "}${fullest.quota}</span>`
       : html`<span class="quiet">no limit</span>`}</td>
     <td class="right">${fullest && html`<button type="button" class="link" onClick=${() => explain(item)}
-      aria-label=${`used ${fullest.used} of ${fullest.hard} ${fullest.resource} in ${namespace}: what makes it`}><${Amount}
-      of=${fullest.used} resource=${fullest.resource} /> / <${Amount} of=${fullest.hard} resource=${fullest.resource} /></button>`}</td>
+      aria-label=${`used ${fullest.used ?? "?"} of ${fullest.hard} ${fullest.resource} in ${namespace}: what makes it`}>${fullest.used !== undefined
+        && html`<${Amount} of=${fullest.used} resource=${fullest.resource} /> / `}<${Amount} of=${fullest.hard} resource=${fullest.resource} /></button>`}</td>
     <td class="right number">${item.reservations || ""}</td>
     <td>${shares && html`<${Sparkline} shares=${shares} />`}</td>
   </tr>`;

@@ -53,6 +53,16 @@ export function share(figure) {
   return hard > 0 ? all / hard : all > 0 ? Infinity : 0;
 }
 
+/**
+ * A figure of a quota with the amount that can be reserved: what a group above the namespace leaves may be less. The
+ * share stays that of the quota itself.
+ */
+export function withRoom(figure, room) {
+  const least = room?.[figure.resource];
+  const isLess = least && number(least.available) < number(figure.available);
+  return { ...figure, room: isLess ? least.available : figure.available, boundBy: isLess ? least.boundBy : undefined };
+}
+
 /** A share in percent. */
 export const percent = (value) => value === Infinity ? "over" : `${Math.floor(value * 100 + 1e-9).toLocaleString("en")}%`;
 

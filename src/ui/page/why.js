@@ -50,14 +50,18 @@ function When({ verdict, now }) {
 function Verdict({ verdict, namespace, context }) {
   const now = useClock();
   const [explained, explain] = useState(null);
-  const wanted = verdict.quotas.flatMap(({ name, kind, resources }) => resources
+  const { pods } = verdict;
+  const short = verdict.fits && pods && pods.fit < pods.replicas;
+  const wanted = (short ? pods.quotas ?? [] : verdict.quotas).flatMap(({ name, kind, resources }) => resources
     .filter(({ requested }) => number(requested) !== 0)
     .map((figure) => ({ quota: name, isGroup: kind === "ClusterResourceQuota", figure })));
   wanted.sort((a, b) => missing(b.figure) > 0 ? 1 : missing(a.figure) > 0 ? -1 : 0);
   const after = (figure) => ({ ...figure, reserved: String(number(figure.reserved) + number(figure.requested)) });
-  return html`<div class="verdict ${verdict.fits ? "fits" : "denied"}" role="status">
-      <h2>${verdict.fits ? "It fits" : "It does not fit"}</h2>
+  return html`<div class="verdict ${verdict.fits && !short ? "fits" : "denied"}" role="status">
+      <h2>${short ? "The object fits, its pods do not" : verdict.fits ? "It fits" : "It does not fit"}</h2>
       ${verdict.detail && html`<p class="detail">${verdict.detail}</p>`}
+      ${pods && html`<p>${short ? `${pods.fit} of its ${pods.replicas} pods would fit:` : `So would its pods: ${pods.replicas}.`}</p>`}
+      ${short && html`<p class="detail">${pods.detail}</p>`}
       <${When} verdict=${verdict} now=${now} />
       ${verdict.unlimited?.length > 0 && html`<p>Nothing limits <b>${verdict.unlimited.join(", ")}</b> here: is it written as meant?</p>`}
       ${verdict.lagging && html`<p>A source is behind: the numbers may be old.</p>`}

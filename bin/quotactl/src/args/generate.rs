@@ -14,6 +14,9 @@ pub(crate) enum Generate {
     Audit(Audit),
     /// Print quota-bridge's RBAC: a service account and its roles.
     Bridge(Bridge),
+    /// Print a kubeconfig with which kubectl calls the daemon, with the server, the credentials and the namespace of the
+    /// context or of these options.
+    Kubeconfig,
     /// Create a CA and its certificates for the webhook and the calling API server, for a first try.
     Certs(Certs),
     /// Print the alerts, as a file of rules for Prometheus.

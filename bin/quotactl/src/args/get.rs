@@ -2,9 +2,8 @@
 
 use clap::{Args, Subcommand};
 use quota_client::http::Address;
-use quota_semantics::Timestamp;
 
-use super::at_least_one;
+use super::{Beginning, Moment, at_least_one};
 use crate::output::Path;
 
 /// A list, and how it is shown.
@@ -28,7 +27,13 @@ pub(crate) enum Get {
     Quota(Named),
     /// Groups: quotas over many namespaces.
     #[command(visible_alias = "groups", aliases = ["clusterresourcequota", "clusterresourcequotas", "clusterquota"])]
-    Group(Named),
+    Group(GroupsOf),
+    /// Namespaces: labels, quotas, and the fullest limit of each.
+    #[command(visible_alias = "ns", alias = "namespace")]
+    Namespaces(NamespacesOf),
+    /// The latest denials and their reasons; of all namespaces unless one is given.
+    #[command(alias = "denial")]
+    Denials(DenialsOf),
     /// Reservations: the pending ones, or one in any state.
     #[command(visible_alias = "reservation")]
     Reservations(Reservations),
@@ -55,6 +60,39 @@ pub(crate) struct Named {
     pub(crate) selector: Option<String>,
 }
 
+/// The groups of a list.
+#[derive(Args, Debug)]
+pub(crate) struct GroupsOf {
+    #[command(flatten)]
+    pub(crate) named: Named,
+    #[command(flatten)]
+    pub(crate) when: When,
+}
+
+/// The namespaces of a list.
+#[derive(Args, Debug)]
+pub(crate) struct NamespacesOf {
+    /// Only those whose labels match, as in `team=a,tier!=test,env in (x, y),!old`.
+    #[arg(short = 'l', long, value_name = "LABELS")]
+    pub(crate) selector: Option<String>,
+    #[command(flatten)]
+    pub(crate) when: When,
+}
+
+/// The latest denials.
+#[derive(Args, Debug)]
+pub(crate) struct DenialsOf {
+    /// The maximum number of denials.
+    #[arg(long, value_name = "N", default_value = "50", value_parser = at_least_one)]
+    pub(crate) limit: usize,
+    /// Only denials from this time on.
+    #[arg(long, value_name = "TIME", visible_alias = "from")]
+    pub(crate) since: Option<Moment>,
+    /// Only denials up to this time.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) to: Option<Moment>,
+}
+
 /// The pending reservations, or one in any state.
 #[derive(Args, Debug)]
 pub(crate) struct Reservations {
@@ -70,6 +108,9 @@ pub(crate) struct UsageOf {
     /// Also resources without a limit.
     #[arg(long)]
     pub(crate) all: bool,
+    /// With -A, only namespaces whose labels match, as in `team=a,tier!=test,env in (x, y),!old`.
+    #[arg(short = 'l', long, value_name = "LABELS", requires = "all_namespaces")]
+    pub(crate) selector: Option<String>,
 }
 
 /// The objects of a namespace or of all namespaces, with their amounts.
@@ -93,9 +134,12 @@ pub(crate) struct DeadLetters {
 /// A part of the ledger.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Range {
-    /// The sequence of the first entry [default: the first in the ledger].
-    #[arg(long, value_name = "SEQUENCE")]
-    pub(crate) from: Option<u64>,
+    /// The first entry: its sequence, or a time [default: the first in the ledger].
+    #[arg(long, value_name = "SEQUENCE|TIME", visible_alias = "since")]
+    pub(crate) from: Option<Beginning>,
+    /// Only entries up to this time.
+    #[arg(long, value_name = "TIME", conflicts_with = "tail")]
+    pub(crate) to: Option<Moment>,
     /// The maximum number of results.
     #[arg(long, value_name = "N", default_value = "100", value_parser = at_least_one)]
     pub(crate) limit: usize,
@@ -107,9 +151,9 @@ pub(crate) struct Range {
 /// The point in time of figures; without either option: now.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct When {
-    /// As of this time.
+    /// As of this time: in RFC 3339, or as a duration before now, such as `2h`.
     #[arg(long, value_name = "TIME", conflicts_with = "sequence")]
-    pub(crate) at: Option<Timestamp>,
+    pub(crate) at: Option<Moment>,
     /// As of the entry with this sequence.
     #[arg(long, value_name = "N")]
     pub(crate) sequence: Option<u64>,
@@ -118,7 +162,7 @@ pub(crate) struct When {
 impl When {
     /// The address with the query parameters for this point in time.
     pub(crate) fn of(self, address: Address) -> Address {
-        let address = address.with_some("at", self.at);
+        let address = address.with_some("at", self.at.map(|Moment(at)| at));
         address.with_some("sequence", self.sequence)
     }
 

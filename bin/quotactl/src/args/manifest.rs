@@ -13,6 +13,26 @@ pub(crate) struct Files {
     pub(crate) files: Vec<PathBuf>,
 }
 
+/// The objects or reservations to check.
+#[derive(Args, Debug)]
+pub(crate) struct Check {
+    #[command(flatten)]
+    pub(crate) files: Files,
+    /// Whether the pods of a Deployment, ReplicaSet, StatefulSet, Job or CronJob are checked, too: as many as it runs at
+    /// once.
+    #[arg(
+        long,
+        value_name = "true|false",
+        default_value_t = true,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        action = clap::ArgAction::Set,
+        hide_possible_values = true
+    )]
+    pub(crate) pods: bool,
+}
+
 /// The quotas and groups to delete.
 #[derive(Args, Debug)]
 pub(crate) struct Delete {
@@ -53,9 +73,9 @@ pub(crate) struct Reserve {
     #[arg(short = 'f', long = "filename", value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
     /// The amounts to reserve.
-    #[arg(long, value_name = "RESOURCE=QUANTITY,…", value_parser = amounts, requires = "uid")]
+    #[arg(long, value_name = "RESOURCE=QUANTITY,…", value_parser = amounts)]
     pub(crate) request: Option<ResourceList>,
-    /// The uid of the object that the reservation is for.
+    /// The uid of the object that the reservation is for [default: a new one, which is printed].
     #[arg(long, value_parser = uid)]
     pub(crate) uid: Option<Uid>,
     /// The object's apiVersion.

@@ -1,6 +1,6 @@
 //! The command lines of `describe`, `explain` and `history`.
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use quota_semantics::Period;
 
 use quota_core::time::report::By;
@@ -44,11 +44,54 @@ pub(crate) struct Explain {
     /// Only the part that this quota or group counts.
     #[arg(long, value_name = "NAME")]
     pub(crate) quota: Option<String>,
+    /// The number of this group, in all its namespaces.
+    #[arg(long, value_name = "NAME", conflicts_with = "quota")]
+    pub(crate) group: Option<String>,
     #[command(flatten)]
     pub(crate) when: When,
     /// The maximum number of objects and reservations.
     #[arg(long, value_name = "N", default_value = "50", value_parser = at_least_one)]
     pub(crate) limit: usize,
+}
+
+/// The fullest namespaces, or the limits of one.
+#[derive(Args, Debug)]
+pub(crate) struct Top {
+    /// The maximum number of results.
+    #[arg(long, value_name = "N", default_value = "20", value_parser = at_least_one)]
+    pub(crate) limit: usize,
+    /// Also namespaces without limits.
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Only what is at least this full, in percent.
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    pub(crate) min: Option<f64>,
+    /// The order of the namespaces.
+    #[arg(long, value_name = "ORDER", value_enum, default_value_t)]
+    pub(crate) sort: TopOrder,
+    /// Only namespaces whose labels match, as in `team=a,tier!=test,env in (x, y),!old`.
+    #[arg(short = 'l', long, value_name = "LABELS")]
+    pub(crate) selector: Option<String>,
+    #[command(flatten)]
+    pub(crate) when: When,
+}
+
+/// The order of `top`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TopOrder {
+    /// The fullest first.
+    #[default]
+    Use,
+    /// By name.
+    Name,
+    /// Those with the most pending reservations first.
+    Pending,
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.trim_end_matches('%').parse::<f64>().ok();
+    let number = number.filter(|number| number.is_finite() && *number >= 0.0);
+    number.ok_or_else(|| "not a percentage".to_owned())
 }
 
 /// Usage over time.

@@ -7,11 +7,7 @@ mod reservation;
 pub(crate) use namespace::namespace;
 pub(crate) use reservation::reservation;
 
-use quota_client::{
-    table::beside,
-    wire::{Quota, QuotaReservation},
-};
-
+use quota_client::wire::{Quota, QuotaReservation};
 use quota_semantics::{Name, quantity::Quantity};
 
 use crate::{
@@ -21,6 +17,7 @@ use crate::{
     reservation as held,
     session::Session,
     terminal_text::one_line,
+    unit::{Units, beside},
 };
 
 /// Describes one quota, or all of a namespace or of all namespaces.
@@ -72,13 +69,13 @@ fn describe(quota: &Quota<'_>) -> String {
         ["Resource", "Used", "Reserved", "Hard"].map(str::to_owned),
         ["--------", "----", "--------", "----"].map(str::to_owned),
     ];
-    for limit in quota.limits() {
-        rows.push([
-            limit.resource.to_owned(),
-            beside(limit.used, limit.hard),
-            beside(limit.reserved, limit.hard),
-            limit.hard.exact().to_string(),
-        ]);
+    let limits = quota.limits();
+    let units = Units::of(limits.iter().map(|limit| (limit.resource, limit.hard)));
+    for limit in &limits {
+        let show = |amount: &Quantity| units.show(limit.resource, amount);
+        let [used, reserved] =
+            [limit.used, limit.reserved].map(|it| it.map_or_else(|| "0".to_owned(), show));
+        rows.push([limit.resource.to_owned(), used, reserved, show(limit.hard)]);
     }
     let width = |column: usize| {
         rows.iter()
@@ -126,7 +123,7 @@ fn reservations(quota: &Quota<'_>) -> Vec<String> {
         let shown = |(resource, amount): (&Name, &Quantity)| {
             let limit = limits.iter().find(|limit| limit.resource == &**resource);
             let hard = limit.map_or(amount, |limit| limit.hard);
-            format!("{resource}={}", beside(Some(amount), hard))
+            format!("{resource}={}", beside(resource, amount, hard))
         };
         let amounts = reservation.reserved.iter().map(shown);
         let amounts = amounts.collect::<Vec<_>>().join(",");

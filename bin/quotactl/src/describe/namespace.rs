@@ -1,16 +1,17 @@
 //! `describe namespace`: its limits, pending reservations and latest denials.
 
 use quota_client::http::Address;
-use quota_client::wire::{Page, Reservation, Usage};
+use quota_client::wire::{Namespace, Page, Reservation, Usage};
 use serde_json::{Value, json};
 
 use crate::{
     age, denials,
     failure::{Exit, Failure, Outcome},
-    figures::usage_table,
+    figures::{NamespaceFigures, limit_name, usage_table},
     reservation,
     session::Session,
     table::Table,
+    terminal_text::one_line,
 };
 
 /// The number of denials that are shown.
@@ -27,7 +28,8 @@ pub(crate) fn namespace(session: &Session, name: Option<&str>) -> Outcome {
     let pending = client.list::<Page<Reservation<'static>>>(&address, None)?;
     let denied = denials::fetch(session, Some(name), DENIALS)?;
     let denials = &denied.content.items;
-    if usage.quotas.is_empty() && usage.resources.is_empty() && denials.is_empty() {
+    let is_limited = !usage.quotas.is_empty() || !usage.room.is_empty();
+    if !is_limited && usage.resources.is_empty() && denials.is_empty() {
         return Err(Failure::new(
             Exit::NotFound,
             format!("nothing is known of namespace {name}"),
@@ -45,13 +47,43 @@ pub(crate) fn namespace(session: &Session, name: Option<&str>) -> Outcome {
     }
     let output = &session.output;
     output.line(format!("Namespace:  {name}"))?;
-    let usage = usage_table([(name, &*usage.resources, &*usage.quotas)], false, false);
+    let about = client
+        .get::<Namespace>(&Address::of(["v1", "namespaces", name]))?
+        .content;
+    let labels = about
+        .labels
+        .iter()
+        .map(|(key, value)| format!("{key}={value}"));
+    let groups = about.groups.iter().map(ToString::to_string);
+    for (title, values) in [
+        ("Labels:", labels.collect::<Vec<_>>()),
+        ("Groups:", groups.collect()),
+        ("Bound by:", bound_by(&usage)),
+    ] {
+        if !values.is_empty() {
+            output.line(one_line(&format!("{title:11} {}", values.join(", "))))?;
+        }
+    }
+    let usage = usage_table(&[NamespaceFigures::from(&usage)], false, false);
     output.section("Usage", &usage)?;
     output.section(
         "Pending reservations",
         &reservations(&pending.content.items),
     )?;
     output.section("Latest denials", &denials::table(denials, false, false))
+}
+
+/// What binds each resource of which nothing is left, as in `pods: group/company`.
+fn bound_by(usage: &Usage) -> Vec<String> {
+    let full = usage
+        .room
+        .iter()
+        .filter(|(_, room)| !room.available.is_positive());
+    let named = full.map(|(resource, room)| {
+        let limit = limit_name(room.bound_by.kind, &room.bound_by.name);
+        format!("{resource}: {limit}")
+    });
+    named.collect()
 }
 
 fn reservations(pending: &[Reservation<'_>]) -> Table {

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::{
     args::{Arguments, Command},
-    failure::Exit,
+    failure::{Exit, Failure},
     output::Format,
 };
 
@@ -30,6 +30,11 @@ fn webhook(line: &str) -> Outcome<serde_json::Value> {
 
 fn silent() -> Output {
     Output::new(Format::Json, true, crate::output::Color::Never)
+}
+
+/// Runs a command that needs no connection.
+fn start(command: &Generate) -> Outcome {
+    run(command, &silent(), || Err(Failure::general("no connection")))
 }
 
 #[test]
@@ -133,7 +138,7 @@ fn certificates_are_made_once_and_can_be_used() {
         "certs --dir {} --host quotad.ns.svc,127.0.0.1",
         dir.display()
     );
-    run(&generate(&line), &silent()).unwrap();
+    start(&generate(&line)).unwrap();
     assert_eq!(can_serve(dir), Ok(()));
     for (name, mode) in [("tls.key", 0o600), ("client.key", 0o600), ("ca.crt", 0o644)] {
         let permissions = fs::metadata(dir.join(name)).unwrap().permissions();
@@ -141,11 +146,11 @@ fn certificates_are_made_once_and_can_be_used() {
     }
     let before = fs::read(dir.join("tls.crt")).unwrap();
     assert_eq!(
-        run(&generate(&line), &silent()).unwrap_err().exit,
+        start(&generate(&line)).unwrap_err().exit,
         Exit::Conflict
     );
     assert_eq!(fs::read(dir.join("tls.crt")).unwrap(), before);
-    run(&generate(&format!("{line} --force")), &silent()).unwrap();
+    start(&generate(&format!("{line} --force"))).unwrap();
     assert_ne!(fs::read(dir.join("tls.crt")).unwrap(), before);
 
     let bundle = format!(

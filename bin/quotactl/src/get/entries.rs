@@ -8,12 +8,14 @@ use serde_json::Value;
 
 use super::{Item, List, Listing};
 use crate::{
-    args::{DeadLetters, Range},
+    args::{Beginning, DeadLetters, Moment, Range},
+    client::read,
     entry,
     failure::Outcome,
     output::note,
     session::Session,
     table::Table,
+    watch::sequence_of,
 };
 
 impl Item for Entry {
@@ -26,8 +28,9 @@ impl List for Range {
     type Item = Entry;
 
     fn fetch(&self, session: &Session) -> Outcome<Value> {
+        let from = self.from.map(|from| sequence_of(session, from));
         let mut address = Address::of(["v1", "entries"])
-            .with_some("from", self.from)
+            .with_some("from", from.transpose()?)
             .with_some("namespace", session.scope.filter());
         if self.tail.is_some() {
             address = address.with("order", "desc");
@@ -38,6 +41,17 @@ impl List for Range {
             && let Some(entries) = answer.get_mut("items").and_then(Value::as_array_mut)
         {
             entries.reverse();
+        }
+        if let Some(Moment(to)) = self.to
+            && let Some(entries) = answer.get_mut("items").and_then(Value::as_array_mut)
+        {
+            let is_within =
+                |entry: &Value| read::<Entry>(entry).is_ok_and(|entry| entry.time <= to);
+            let within = entries.iter().take_while(|entry| is_within(entry)).count();
+            if within < entries.len() {
+                entries.truncate(within);
+                answer["continue"] = Value::Null;
+            }
         }
         Ok(answer)
     }
@@ -64,7 +78,11 @@ fn next(listing: &Listing<Entry>) -> Option<u64> {
 /// The sequence of the first entry after a response; none if the daemon does not return it.
 pub(super) fn behind(range: &Range, listing: &Listing<Entry>) -> Option<u64> {
     let behind_head = || Some(listing.head.as_of?.sequence.saturating_add(1));
-    next(listing).or(range.from).or_else(behind_head)
+    let from = range.from.and_then(|from| match from {
+        Beginning::Sequence(sequence) => Some(sequence),
+        Beginning::Time(_) => None,
+    });
+    next(listing).or(from).or_else(behind_head)
 }
 
 /// Reports the begin of the next page, if there is one.

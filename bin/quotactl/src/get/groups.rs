@@ -4,10 +4,17 @@ use quota_client::{http::Address, wire::Group};
 use serde_json::Value;
 
 use super::{Item, List};
-use crate::{args::Named, failure::Outcome, group, output::note, session::Session, table::Table};
+use crate::{
+    args::{GroupsOf, Named},
+    failure::{Exit, Failure, Outcome},
+    group,
+    output::note,
+    session::Session,
+    table::Table,
+};
 
 /// The list of groups, or one group.
-pub(super) struct Groups<'a>(pub(super) &'a Named);
+pub(super) struct Groups<'a>(pub(super) &'a GroupsOf);
 
 impl Item for Group {
     fn identity(&self) -> String {
@@ -19,16 +26,35 @@ impl Item for Group {
     }
 }
 
+impl Groups<'_> {
+    /// One group of the past, out of the list of that time.
+    fn one(&self, session: &Session, name: &str) -> Outcome<Value> {
+        let all = self.0.when.of(Address::of(["v1", "groups"]));
+        let list = session.client.list_json(&all, None)?;
+        let groups = list["items"].as_array().into_iter().flatten();
+        let mut found = groups.filter(|group| group["name"] == name);
+        let group = found.next().cloned();
+        group.ok_or_else(|| {
+            Failure::new(
+                Exit::NotFound,
+                format!("there was no group {name} at that time"),
+            )
+        })
+    }
+}
+
 impl List for Groups<'_> {
     type Item = Group;
 
     fn fetch(&self, session: &Session) -> Outcome<Value> {
-        let Named { name, selector } = self.0;
+        let GroupsOf { named, when } = self.0;
+        let Named { name, selector } = named;
         match name {
-            Some(name) => session.client.get_json(&group::address(name)),
+            Some(name) if when.is_now() => session.client.get_json(&group::address(name)),
+            Some(name) => self.one(session, name),
             None => {
                 let all = Address::of(["v1", "groups"]);
-                let chosen = all.with_some("labelSelector", selector.as_ref());
+                let chosen = when.of(all.with_some("labelSelector", selector.as_ref()));
                 session.client.list_json(&chosen, None)
             }
         }

@@ -3,6 +3,7 @@
 mod changes;
 mod entries;
 mod groups;
+mod namespaces;
 mod objects;
 mod quotas;
 mod reservations;
@@ -25,7 +26,7 @@ use super::{
 };
 
 /// An item of a list.
-trait Item: Clone + PartialEq + Serialize + DeserializeOwned {
+pub(crate) trait Item: Clone + PartialEq + Serialize + DeserializeOwned {
     /// A key that identifies the item in the next response.
     fn identity(&self) -> String;
 
@@ -34,7 +35,7 @@ trait Item: Clone + PartialEq + Serialize + DeserializeOwned {
 }
 
 /// A list, or one item of it.
-trait List {
+pub(crate) trait List {
     /// The type of the items.
     type Item: Item;
 
@@ -105,12 +106,13 @@ impl<T: DeserializeOwned> Listing<T> {
 pub(crate) fn run(session: &Session, args: &GetArgs) -> Outcome {
     match &args.what {
         Get::Quota(named) => show_or_follow(session, args, &quotas::Quotas(named)),
-        Get::Group(named) => show_or_follow(session, args, &groups::Groups(named)),
+        Get::Group(list) if args.watch && !list.when.is_now() => Err(of_the_past()),
+        Get::Group(list) => show_or_follow(session, args, &groups::Groups(list)),
+        Get::Namespaces(list) if args.watch && !list.when.is_now() => Err(of_the_past()),
+        Get::Namespaces(list) => show_or_follow(session, args, list),
+        Get::Denials(list) => show_or_follow(session, args, list),
         Get::Reservations(list) => show_or_follow(session, args, list),
-        Get::Usage(list) if args.watch && !list.when.is_now() => {
-            let wrong = "--watch shows what changes from now on: it does not go with the past";
-            Err(Failure::usage(wrong))
-        }
+        Get::Usage(list) if args.watch && !list.when.is_now() => Err(of_the_past()),
         Get::Usage(list) => show_or_follow(session, args, list),
         Get::Objects(list) => show_or_follow(session, args, list),
         Get::Entries(range) => {
@@ -127,6 +129,10 @@ pub(crate) fn run(session: &Session, args: &GetArgs) -> Outcome {
         }
         Get::DeadLetters(list) => show_or_follow(session, args, list),
     }
+}
+
+fn of_the_past() -> Failure {
+    Failure::usage("--watch shows what changes from now on: it does not go with the past")
 }
 
 fn show_or_follow<L: List>(session: &Session, args: &GetArgs, list: &L) -> Outcome {

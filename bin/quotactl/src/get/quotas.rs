@@ -2,14 +2,27 @@
 
 use quota_client::{
     http::Address,
-    table::QUOTA_COLUMNS,
+    table::{Limit, QUOTA_COLUMNS},
     wire::{Page, Quota},
 };
-use quota_semantics::quota::{manifest::Metadata, spec::ScopeExpression};
+use quota_semantics::{
+    Timestamp,
+    quantity::Quantity,
+    quota::{manifest::Metadata, spec::ScopeExpression},
+};
 use serde_json::Value;
 
 use super::{Item, List};
-use crate::{age, args::Named, client::Answer, failure::Outcome, session::Session, table::Table};
+use crate::{
+    age,
+    args::Named,
+    client::Answer,
+    failure::Outcome,
+    figures::{percent, share},
+    session::Session,
+    table::Table,
+    unit::{Units, beside},
+};
 
 /// The quotas of a namespace or of all namespaces, or one quota.
 pub(super) struct Quotas<'a>(pub(super) &'a Named);
@@ -83,32 +96,136 @@ fn all(session: &Session) -> Address {
     Address::list(session.scope.listed(), "quotas")
 }
 
+/// The quotas of a namespace with kubectl's columns; those of all namespaces with the fullest limit of each.
 fn table(quotas: &[Quota<'_>], all: bool, wide: bool) -> Table {
-    let mut titles: Vec<_> = QUOTA_COLUMNS.iter().map(|it| it.to_uppercase()).collect();
-    if all {
-        titles.insert(0, "NAMESPACE".to_owned());
+    match all {
+        true => fullest_limits(quotas, wide),
+        false => limits(quotas, wide),
     }
+}
+
+fn limits(quotas: &[Quota<'_>], wide: bool) -> Table {
+    let mut titles: Vec<_> = QUOTA_COLUMNS.iter().map(|it| it.to_uppercase()).collect();
     if wide {
         titles.extend(["SCOPES", "RESERVATIONS"].map(str::to_owned));
     }
     let mut table = Table::titled(titles);
     let now = age::now();
     for quota in quotas {
-        let mut row = Vec::from(quota.cells(now));
-        if all {
-            row.insert(0, quota.metadata.namespace.to_string());
-        }
+        let mut row = Vec::from(cells(quota));
+        row.push(age_of(quota, now));
         if wide {
-            row.push(scopes(quota).join(","));
-            let more = match quota.status.reservations_omitted {
-                0 => "",
-                _ => "+",
-            };
-            row.push(format!("{}{more}", quota.status.reservations.len()));
+            row.extend([scopes(quota).join(","), reservations(quota)]);
         }
         table.row(row);
     }
     table
+}
+
+fn fullest_limits(quotas: &[Quota<'_>], wide: bool) -> Table {
+    let mut titles = vec![
+        "NAMESPACE",
+        "NAME",
+        "FULLEST",
+        ">USE%",
+        "?>USED",
+        "?>RESERVED",
+        "?>HARD",
+        "AGE",
+    ];
+    if wide {
+        titles.extend(["REQUEST", "LIMIT", "SCOPES", "RESERVATIONS"]);
+    }
+    let mut table = Table::new(&titles);
+    let share_of = |limit: &Limit<'_>| {
+        let [used, reserved] = [limit.used, limit.reserved].map(|it| it.unwrap_or(&Quantity::ZERO));
+        share(limit.hard, used, reserved)
+    };
+    let fullest = |quota: &Quota<'_>| -> Option<(String, [Quantity; 3], f64)> {
+        let limits = quota.limits().into_iter();
+        let limits = limits.map(|limit| (share_of(&limit), limit));
+        // The first among equals, so that the answer is stable.
+        let (share, limit) =
+            limits.reduce(|best, next| if next.0 > best.0 { next } else { best })?;
+        let amount = |amount: Option<&Quantity>| amount.cloned().unwrap_or_default();
+        let amounts = [
+            limit.hard.clone(),
+            amount(limit.used),
+            amount(limit.reserved),
+        ];
+        Some((limit.resource.to_owned(), amounts, share))
+    };
+    let found: Vec<_> = quotas.iter().map(fullest).collect();
+    let hard = found.iter().flatten();
+    let units = Units::of(hard.map(|(resource, [hard, ..], _)| (&**resource, hard)));
+    let now = age::now();
+    for (quota, fullest) in quotas.iter().zip(&found) {
+        let metadata = &quota.metadata;
+        let mut row = vec![metadata.namespace.to_string(), metadata.name.to_string()];
+        match fullest {
+            Some((resource, [hard, used, reserved], share)) => {
+                let [used, reserved, hard] = units.all(resource, [used, reserved, hard]);
+                row.extend([resource.clone(), percent(*share), used, reserved, hard]);
+            }
+            None => row.extend([(); 5].map(|()| "-".to_owned())),
+        }
+        row.push(age_of(quota, now));
+        if wide {
+            let [_, requests, limits, _] = cells(quota);
+            row.extend([
+                requests,
+                limits,
+                scopes(quota).join(","),
+                reservations(quota),
+            ]);
+        }
+        table.row(row);
+    }
+    table
+}
+
+/// The name, the requests, the limits and the reserved amounts, as kubectl shows them, in the units of all views.
+fn cells(quota: &Quota<'_>) -> [String; 4] {
+    let all = quota.limits();
+    let of = |is_wanted: &dyn Fn(&Limit<'_>) -> bool, cell: &dyn Fn(&Limit<'_>) -> String| {
+        let wanted = all.iter().filter(|limit| is_wanted(limit));
+        wanted.map(cell).collect::<Vec<_>>().join(", ")
+    };
+    let used = |limit: &Limit<'_>| {
+        let used = limit.used.unwrap_or(&Quantity::ZERO);
+        let [used, hard] = [used, limit.hard].map(|it| beside(limit.resource, it, limit.hard));
+        format!("{}: {used}/{hard}", limit.resource)
+    };
+    let reserved = |limit: &Limit<'_>| {
+        let reserved = limit.reserved.unwrap_or(&Quantity::ZERO);
+        let reserved = beside(limit.resource, reserved, limit.hard);
+        format!("{}: {reserved}", limit.resource)
+    };
+    let is_limit = |limit: &Limit<'_>| limit.resource.starts_with("limits.");
+    let is_reserved = |limit: &Limit<'_>| limit.reserved.is_some_and(|it| !it.is_zero());
+    [
+        quota.metadata.name.to_string(),
+        of(&|limit| !is_limit(limit), &used),
+        of(&is_limit, &used),
+        of(&is_reserved, &reserved),
+    ]
+}
+
+fn age_of(quota: &Quota<'_>, now: Timestamp) -> String {
+    let created = quota.metadata.creation_timestamp;
+    created.map_or_else(
+        || "<unknown>".to_owned(),
+        |created| age::span(now.since(created)),
+    )
+}
+
+/// The number of its pending reservations.
+fn reservations(quota: &Quota<'_>) -> String {
+    let more = match quota.status.reservations_omitted {
+        0 => "",
+        _ => "+",
+    };
+    format!("{}{more}", quota.status.reservations.len())
 }
 
 /// The scopes of a quota, whether written as scopes or as a selector, sorted.
@@ -146,20 +263,40 @@ mod tests {
                 {"reservedBy": {"uid": "u"}, "reserved": {"pods": "1"}, "expirationTime": "2020-01-01T00:00:00Z"}]}
         });
         let quota: Quota<'static> = serde_json::from_value(quota).unwrap();
-        let text = table(&[quota], true, true).render(true);
-        let lines: Vec<Vec<&str>> = text
-            .lines()
-            .map(|line| {
-                line.split("   ")
-                    .map(str::trim)
-                    .filter(|cell| !cell.is_empty())
+        let cells = |table: Table| -> Vec<Vec<String>> {
+            let text = table.render(true);
+            let row = |line: &str| {
+                let cells = line.split("   ").map(str::trim);
+                cells
+                    .filter(|it| !it.is_empty())
+                    .map(str::to_owned)
                     .collect()
-            })
-            .collect();
+            };
+            text.lines().map(row).collect()
+        };
+        let quotas = [quota];
+        let everywhere = cells(table(&quotas, true, false));
+        assert_eq!(
+            everywhere[0],
+            [
+                "NAMESPACE",
+                "NAME",
+                "FULLEST",
+                "USE%",
+                "USED",
+                "RESERVED",
+                "HARD",
+                "AGE"
+            ]
+        );
+        assert_eq!(
+            everywhere[1][..7],
+            ["team-a", "q", "pods", "40%", "3", "1", "10"]
+        );
+        let lines = cells(table(&quotas, false, true));
         assert_eq!(
             lines[0],
             [
-                "NAMESPACE",
                 "NAME",
                 "REQUEST",
                 "LIMIT",
@@ -170,17 +307,16 @@ mod tests {
             ]
         );
         assert_eq!(
-            lines[1][..5],
+            lines[1][..4],
             [
-                "team-a",
                 "q",
-                "pods: 3/10, requests.cpu: 500m/4",
+                "pods: 3/10, requests.cpu: 0.5/4",
                 "limits.cpu: 0/8",
                 "pods: 1"
             ]
         );
         assert_eq!(
-            lines[1][6..],
+            lines[1][5..],
             ["PriorityClass In [high low],Terminating", "1"]
         );
     }

@@ -34,7 +34,7 @@ impl List for Reservations {
         };
         match &self.uid {
             Some(uid) => client.get_json(&reservation::one(session, [uid])?),
-            None if session.scope.all => everywhere(session, When::default(), pending),
+            None if session.scope.all => everywhere(session, When::default(), None, pending),
             None => pending(session.scope.namespace()),
         }
     }
@@ -81,7 +81,7 @@ fn table(reservations: &[Reservation<'_>], all: bool, wide: bool) -> Table {
             (true, "RESERVED", &|it| it.reserved.pretty()),
             (true, "STATE", &|it| it.state.to_string()),
             (true, "EXPIRES", &left),
-            (true, "AGE", &|it| age::span(now.since(it.created_time))),
+            (true, "?AGE", &|it| age::span(now.since(it.created_time))),
             (wide, "CREATED", &|it| it.created_time.to_string()),
             (wide, "EXPIRATION", &|it| it.expiration_time.to_string()),
         ],

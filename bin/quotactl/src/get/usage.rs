@@ -5,8 +5,12 @@ use serde_json::Value;
 
 use super::{Item, List};
 use crate::{
-    args::UsageOf, failure::Outcome, figures::usage_table, namespaces::everywhere,
-    session::Session, table::Table,
+    args::UsageOf,
+    failure::Outcome,
+    figures::{NamespaceFigures, usage_table},
+    namespaces::everywhere,
+    session::Session,
+    table::Table,
 };
 
 impl Item for Usage {
@@ -24,7 +28,7 @@ impl List for UsageOf {
             session.client.get_json(&self.when.of(address))
         };
         match session.scope.all {
-            true => everywhere(session, self.when, ask),
+            true => everywhere(session, self.when, self.selector.as_deref(), ask),
             false => ask(session.scope.namespace()),
         }
     }
@@ -34,13 +38,8 @@ impl List for UsageOf {
     }
 
     fn table(&self, session: &Session, usages: &[Usage], wide: bool) -> Table {
-        let table = usage_table(
-            usages
-                .iter()
-                .map(|usage| (&*usage.namespace, &*usage.resources, &*usage.quotas)),
-            session.scope.all,
-            wide || self.all,
-        );
+        let usages: Vec<_> = usages.iter().map(NamespaceFigures::from).collect();
+        let table = usage_table(&usages, session.scope.all, wide || self.all);
         if table.is_empty() {
             session.note_empty();
         }
@@ -52,18 +51,25 @@ impl List for UsageOf {
         let changed = now.iter().filter_map(|usage| {
             let old = before.iter().find(|old| old.namespace == usage.namespace);
             let mut new = usage.clone();
-            if let Some(old) = old {
-                new.resources.retain(|sum| !old.resources.contains(sum));
+            if let Some(old_usage) = old {
+                new.resources
+                    .retain(|sum| !old_usage.resources.contains(sum));
                 for quota in &mut new.quotas {
-                    let old = old.quotas.iter().filter(|old| old.name == quota.name);
+                    let old = old_usage.quotas.iter().filter(|old| old.name == quota.name);
                     let old: Vec<_> = old.flat_map(|old| &old.resources).collect();
-                    quota.resources.retain(|limit| !old.contains(&limit));
+                    quota.resources.retain(|limit| {
+                        let [before, now] =
+                            [old_usage, usage].map(|it| it.room.get(&limit.resource));
+                        before != now || !old.contains(&limit)
+                    });
                 }
+                new.room
+                    .retain(|resource, room| old_usage.room.get(resource) != Some(room));
             }
             new.quotas.retain(|quota| !quota.resources.is_empty());
-            let is_shown = match usage.quotas.is_empty() {
+            let is_shown = match usage.quotas.is_empty() && usage.room.is_empty() {
                 true => !new.resources.is_empty(),
-                false => !new.quotas.is_empty(),
+                false => !new.quotas.is_empty() || !new.room.is_empty(),
             };
             is_shown.then_some(new)
         });
@@ -95,6 +101,7 @@ mod tests {
         let list = UsageOf {
             when: When::default(),
             all: false,
+            selector: None,
         };
         let changed = list.changes(&[usage("1", 1)], &[usage("2", 2)]);
         assert_eq!(

@@ -1,9 +1,9 @@
 //! The output of a state.
 
-use quota_client::wire::{QuotaUsage, ResourceUsage, Total};
+use quota_client::wire::{BoundBy, QuotaUsage, ResourceUsage, Room, Total};
 use quota_core::{
     event::Cursor,
-    state::{Head, ReservationView, State},
+    state::{self, Head, LimitView, ReservationView, State},
 };
 use quota_journal::Hash;
 use quota_semantics::{Name, Timestamp, resource::ResourceList};
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     failure::Outcome,
-    figures::{available, usage_table},
+    figures::{NamespaceFigures, available, usage_table},
     output::{Format, Output},
     reservation::named,
     table::Table,
@@ -39,6 +39,7 @@ struct Namespace {
     namespace: Name,
     resources: Vec<Total>,
     quotas: Vec<QuotaUsage>,
+    room: BTreeMap<Name, Room>,
 }
 
 /// A pending reservation.
@@ -85,7 +86,11 @@ pub(super) fn print(state: &State, output: &Output) -> Outcome {
             .namespaces
             .iter()
             .try_for_each(|usage| output.line(format!("namespace/{}", usage.namespace))),
-        Format::Table | Format::Wide | Format::Csv => {
+        Format::Csv => {
+            let usages: Vec<_> = view.namespaces.iter().map(NamespaceFigures::from).collect();
+            output.table(&usage_table(&usages, true, true))
+        }
+        Format::Table | Format::Wide => {
             output.line(format!(
                 "entry {} at {}, digest {}\nobjects: {}, pending reservations: {}, dead letters: {}",
                 view.as_of.sequence,
@@ -96,8 +101,11 @@ pub(super) fn print(state: &State, output: &Output) -> Outcome {
                 view.dead_letters
             ))?;
             let usages = view.namespaces.iter();
-            let usages = usages.map(|it| (&*it.namespace, &*it.resources, &*it.quotas));
-            let tables = [usage_table(usages, true, true), pending(&view.reservations)];
+            let usages: Vec<_> = usages.map(NamespaceFigures::from).collect();
+            let tables = [
+                usage_table(&usages, true, true),
+                pending(&view.reservations),
+            ];
             for table in tables.iter().filter(|table| !table.is_empty()) {
                 output.line("")?;
                 output.table(table)?;
@@ -147,6 +155,41 @@ fn usage(state: &State, namespace: &Name) -> Namespace {
         namespace: namespace.clone(),
         resources: sums.collect(),
         quotas: quotas.collect(),
+        room: room(state, namespace),
+    }
+}
+
+/// The room in a namespace of a state.
+fn room(state: &State, namespace: &Name) -> BTreeMap<Name, Room> {
+    let limits: Vec<LimitView> = state.limits_view(namespace).views().collect();
+    let room = state::room(&limits).into_iter();
+    let shown = room.map(|(resource, state::Room { bound_by, figure })| {
+        let limit = &figure.figure;
+        let others = figure.guaranteed_to_others.clone();
+        let room = Room {
+            available: figure.available(),
+            bound_by: BoundBy {
+                kind: bound_by.kind,
+                name: bound_by.name.clone(),
+                hard: limit.hard.clone(),
+                used: Some(limit.used.clone().unwrap_or_default()),
+                reserved: Some(limit.reserved.clone()),
+                guaranteed_to_others: Some(others).filter(|others| !others.is_zero()),
+            },
+        };
+        (resource.clone(), room)
+    });
+    shown.collect()
+}
+
+impl<'a> From<&'a Namespace> for NamespaceFigures<'a> {
+    fn from(usage: &'a Namespace) -> Self {
+        Self {
+            namespace: &usage.namespace,
+            totals: &usage.resources,
+            quotas: &usage.quotas,
+            room: &usage.room,
+        }
     }
 }
 

@@ -14,7 +14,7 @@ pub(crate) enum Format {
     Yaml,
     /// The kind and name of each item.
     Name,
-    /// A table as comma-separated values.
+    /// A table with all columns and exact amounts, as comma-separated values (RFC 4180).
     Csv,
 }
 

@@ -23,6 +23,7 @@ use super::{
     failure::{Failure, Outcome},
     table::{Style, Table},
     terminal_text::{misleads, one_line, visible},
+    unit,
 };
 
 /// The printer of data on standard output.
@@ -45,6 +46,9 @@ pub(crate) struct Output {
 impl Output {
     /// Output in a form. Tables fit the terminal, if standard output is one; programs get each row as one line.
     pub(crate) fn new(format: Format, headers: bool, color: Color) -> Self {
+        if matches!(format, Format::Csv) {
+            unit::show_exact();
+        }
         Self {
             format,
             headers,
@@ -114,7 +118,8 @@ impl Output {
         let mut least = self.columns.as_deref().map(RefCell::borrow_mut);
         let text = table.render_in(Style {
             headers: self.headers,
-            width: self.width,
+            // All columns were asked for.
+            width: self.width.filter(|_| !self.is_wide()),
             color: self.color,
             least: least.as_deref_mut(),
         });
@@ -155,9 +160,14 @@ impl Output {
         self.format.is_structured()
     }
 
-    /// Whether only names are printed.
-    pub(crate) const fn is_names(&self) -> bool {
-        matches!(self.format, Format::Name)
+    /// Whether tables have all columns and rows.
+    pub(crate) const fn is_wide(&self) -> bool {
+        matches!(self.format, Format::Wide)
+    }
+
+    /// Whether data is printed as tables for people.
+    pub(crate) const fn is_table(&self) -> bool {
+        matches!(self.format, Format::Table | Format::Wide)
     }
 }
 

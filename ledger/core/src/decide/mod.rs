@@ -50,6 +50,7 @@ pub use refusal::{Audience, Denied, Notice, Refusal};
 pub use relist::{Finish, Relist, begin_relist, close_relist, end_relist, end_unlisted, listed};
 pub use request::{Basis, FingerprintedRequest, Request};
 pub use reserve::{Checked, Reserved, amounts_to_check, check, reserve, reserve_all};
+pub use room::{Fitting, fitting};
 pub use unlimited::{Unlimited, warning_of_unlimited};
 pub use watermark::Bookmark;
 pub(crate) use watermark::advance_watermarks;

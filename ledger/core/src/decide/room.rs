@@ -1,11 +1,14 @@
-//! Whether and when there can be room for a denied request.
+//! Whether and when there can be room for a denied request, and for how many of equal ones there is.
 
-use super::{Policy, case::Case, explain::EXPLAINED_MAX};
-use crate::state::{Counted, State};
+use super::{
+    FingerprintedRequest, Policy, Refusal, Request, Requester, case::Case, check,
+    explain::EXPLAINED_MAX,
+};
+use crate::state::{Counted, Overlay, State};
 use quota_semantics::{
     Timestamp,
     admission::{self, Attempt, Denial, Operation},
-    object::EveryClass,
+    object::{EveryClass, Footprint},
 };
 
 /// The cost of checking a quota once more besides its amounts, in amounts.
@@ -68,5 +71,69 @@ impl Case<'_> {
             }
         }
         None
+    }
+}
+
+/// How many equal objects fit.
+#[derive(Clone, Debug)]
+pub struct Fitting {
+    /// The number of objects that would be admitted together.
+    pub fit: u64,
+    /// Why not all of them would be; none: they would.
+    pub refusal: Option<Refusal>,
+}
+
+/// How many of `most` objects like that of a request would be admitted together, without reserving.
+#[must_use]
+pub fn fitting(
+    state: &State,
+    now: Timestamp,
+    by: &Requester,
+    request: &FingerprintedRequest,
+    most: u64,
+    policy: &Policy,
+) -> Fitting {
+    let request = &*request.counted(state);
+    let many = |count| FingerprintedRequest::from(times(request, count));
+    let Err(refusal) = check(state, now, by, &many(most), policy) else {
+        return Fitting {
+            fit: most,
+            refusal: None,
+        };
+    };
+    let fits = |count| {
+        let request = many(count);
+        let case = Case::of(state, by, &request, Overlay::default());
+        case.admitted(&case.limits(state), policy).is_ok()
+    };
+    // At least `fit` objects fit, and not `over`.
+    let (mut fit, mut over) = (0, most);
+    if !matches!(refusal, Refusal::Denied(_)) {
+        over = 1;
+    }
+    while over - fit > 1 {
+        let middle = fit + (over - fit) / 2;
+        match fits(middle) {
+            true => fit = middle,
+            false => over = middle,
+        }
+    }
+    Fitting {
+        fit,
+        refusal: Some(refusal),
+    }
+}
+
+/// A request for so many objects at once.
+fn times(request: &Request, count: u64) -> Request {
+    let amounts = request.footprint.resources.iter();
+    Request {
+        footprint: Footprint {
+            resources: amounts
+                .map(|(name, amount)| (name.clone(), amount.times(count)))
+                .collect(),
+            ..request.footprint.clone()
+        },
+        ..request.clone()
     }
 }

@@ -381,11 +381,13 @@ impl State {
     }
 
     fn delete_object(&mut self, entry: &Entry, key: Key<'_>) {
-        self.take_away(entry, key);
         let (namespace, uid) = key;
+        let place = self.find_object(namespace, uid);
+        let last = place.map_or(0, |place| self.objects.get(place).entry);
+        self.take_away(entry, key);
         self.objects
             .deleted
-            .remember(namespace.clone(), uid.clone());
+            .remember(namespace.clone(), uid.clone(), last);
     }
 
     /// Ends an object as its deletion would, but without remembering the uid as deleted.

@@ -5,7 +5,7 @@ use std::hash::BuildHasher;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::ring::Ring;
-use crate::codec::record;
+use crate::{codec::record, event::Sequence};
 use quota_semantics::{Name, uid::Uid};
 
 /// Most deleted objects that are remembered. Part of the fold, and so of the format: with another number, a ledger would
@@ -17,9 +17,11 @@ const DELETED_MAX: u32 = 1 << 17;
 pub(crate) struct Gone {
     pub(crate) uid: Uid,
     pub(crate) namespace: Name,
+    /// The entry that last changed its footprint; 0: unknown, as after a snapshot.
+    pub(crate) last: Sequence,
 }
 
-record!(Gone { namespace, uid });
+record!(Gone { namespace, uid } without { last });
 
 impl Gone {
     fn is(&self, namespace: &str, uid: &Uid) -> bool {
@@ -57,23 +59,30 @@ impl Deleted {
     }
 
     pub(crate) fn contains(&self, namespace: &str, uid: &Uid) -> bool {
-        self.find(self.hasher.hash_one(uid), namespace, uid)
+        self.find(namespace, uid).is_some()
     }
 
-    fn find(&self, hash: u64, namespace: &str, uid: &Uid) -> bool {
-        let same = |&place: &u32| {
-            let gone = self.uids.get(place);
-            gone.is_some_and(|gone| gone.is(namespace, uid))
+    pub(crate) fn find(&self, namespace: &str, uid: &Uid) -> Option<&Gone> {
+        let gone = |place: &u32| {
+            let gone = self.uids.get(*place);
+            gone.filter(|gone| gone.is(namespace, uid))
         };
-        self.index.find(hash, same).is_some()
+        let hash = self.hasher.hash_one(uid);
+        let place = self.index.find(hash, |place| gone(place).is_some())?;
+        self.uids.get(*place)
     }
 
-    pub(crate) fn remember(&mut self, namespace: Name, uid: Uid) {
+    pub(crate) fn remember(&mut self, namespace: Name, uid: Uid, last: Sequence) {
         let hash = self.hasher.hash_one(&uid);
-        if self.find(hash, &namespace, &uid) {
+        if self.contains(&namespace, &uid) {
             return;
         }
-        let (place, forgotten) = self.uids.push(Gone { uid, namespace });
+        let gone = Gone {
+            uid,
+            namespace,
+            last,
+        };
+        let (place, forgotten) = self.uids.push(gone);
         if let Some(forgotten) = forgotten {
             let hash = self.hasher.hash_one(&forgotten.uid);
             if let Ok(entry) = self.index.find_entry(hash, |&other| other == place) {
@@ -109,8 +118,8 @@ mod tests {
     fn as_many_are_remembered_as_the_format_says() {
         let mut deleted = Deleted::default();
         for number in 0..DELETED_MAX + 5 {
-            deleted.remember("team-a".into(), uid(number));
-            deleted.remember("team-a".into(), uid(number));
+            deleted.remember("team-a".into(), uid(number), 1);
+            deleted.remember("team-a".into(), uid(number), 1);
         }
         for deleted in [Deleted::from_uids(deleted.uids().clone()), deleted] {
             assert!(!deleted.contains("team-a", &uid(4)) && deleted.contains("team-a", &uid(5)));

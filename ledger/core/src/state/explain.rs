@@ -16,8 +16,10 @@ use super::{
 };
 use crate::event::{QuotaRecord, Reservation, Sequence};
 use quota_semantics::{
+    Name,
     object::{Amount, Footprint},
     quantity::Quantity,
+    resource::ResourceList,
     uid::Uid,
 };
 
@@ -129,34 +131,127 @@ impl State {
         quota: Option<&str>,
         resource: &str,
     ) -> Option<PartsView> {
-        let mut view = PartsView {
-            objects: self.objects_view(namespace),
-            resource: resource.into(),
-            counts: Counts::All,
-            reservations: Slab::default(),
-            claims: Vec::new(),
-            bearers: ByPlace::default(),
-        };
-        let Some(namespace) = self.namespaces.find(namespace) else {
-            return quota.is_none().then_some(view);
-        };
-        if let Some(name) = quota {
-            view.counts = match namespace.quotas.get(name) {
-                Some(quota) => Counts::OfQuota(quota.record.clone()),
-                None => Counts::OfGroup(self.choosers(namespace, name)?),
+        let Some(found) = self.namespaces.find(namespace) else {
+            let nothing = || PartsView {
+                objects: self.objects_view(namespace),
+                resource: resource.into(),
+                counts: Counts::All,
+                reservations: Slab::default(),
+                claims: Vec::new(),
+                bearers: ByPlace::default(),
             };
-        }
+            return quota.is_none().then(nothing);
+        };
+        let counts = match quota {
+            None => Counts::All,
+            Some(name) => match found.quotas.get(name) {
+                Some(quota) => Counts::OfQuota(quota.record.clone()),
+                None => Counts::OfGroup(self.choosers(found, name)?),
+            },
+        };
+        Some(self.parts_of(found, counts, resource))
+    }
+
+    fn parts_of(&self, namespace: &Namespace, counts: Counts, resource: &str) -> PartsView {
         let claims = namespace.pending.iter().chain(&namespace.committed);
-        view.claims = claims.copied().collect();
-        view.reservations = self.reservations.slab.clone();
-        view.bearers = self.bearers.by_place().clone();
-        Some(view)
+        PartsView {
+            objects: self.objects_view(&namespace.name),
+            resource: resource.into(),
+            counts,
+            reservations: self.reservations.slab.clone(),
+            claims: claims.copied().collect(),
+            bearers: self.bearers.by_place().clone(),
+        }
     }
 
     fn choosers(&self, namespace: &Namespace, group: &str) -> Option<Choosers> {
         let &place = self.groups.by_name.get(group)?;
         let link = namespace.chain.iter().find(|link| link.group == place)?;
         Some(self.groups.choosers(link))
+    }
+}
+
+/// The parts of the amount of a resource in a group as of one moment.
+#[derive(Clone, Debug)]
+pub struct GroupPartsView {
+    namespaces: Vec<(Name, PartsView)>,
+    /// The number of namespaces that are left out: those with the smallest amounts.
+    pub omitted: usize,
+}
+
+impl State {
+    /// The parts of the amount of `resource` in a group, in at most `most` of the wanted namespaces: those with the largest
+    /// amounts. None if there is no such group.
+    #[must_use]
+    pub fn group_parts_view(
+        &self,
+        group: &str,
+        resource: &str,
+        wanted: impl Fn(&Name) -> bool,
+        most: usize,
+    ) -> Option<GroupPartsView> {
+        let &place = self.groups.by_name.get(group)?;
+        let members = self.groups.members(place).iter();
+        let amounts = members.filter_map(|(name, &member)| {
+            let sums = self.namespaces.get(member).share_of(place)?;
+            let of = |list: &ResourceList| list.get(resource).cloned().unwrap_or_default();
+            let mut amount = of(&sums.used);
+            amount.add_assign(&of(&sums.reserved));
+            (!amount.is_zero() && wanted(name)).then_some((Reverse(amount), name))
+        });
+        let mut amounts: Vec<_> = amounts.collect();
+        amounts.sort_unstable();
+        let omitted = amounts.len().saturating_sub(most);
+        let largest = amounts.into_iter().take(most);
+        let namespaces = largest.filter_map(|(_, name)| {
+            let namespace = self.namespaces.find(name)?;
+            let choosers = self.choosers(namespace, group)?;
+            let view = self.parts_of(namespace, Counts::OfGroup(choosers), resource);
+            Some((name.clone(), view))
+        });
+        Some(GroupPartsView {
+            namespaces: namespaces.collect(),
+            omitted,
+        })
+    }
+}
+
+impl GroupPartsView {
+    /// The number of objects and claims that have to be read to find the largest.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        let namespaces = self.namespaces.iter();
+        namespaces.map(|(_, parts)| 1 + parts.len()).sum()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The `limit` largest parts after `after`, each with its namespace; see [`PartsView::first`].
+    #[must_use]
+    pub fn first(
+        &self,
+        after: Option<&PartKey>,
+        limit: usize,
+        mut pause: impl FnMut(),
+    ) -> Vec<(Name, Part)> {
+        let mut first: BTreeMap<(PartKey, Name), Part> = BTreeMap::new();
+        for (namespace, parts) in &self.namespaces {
+            for part in parts.first(after, limit, &mut pause) {
+                first.insert((part.key(), namespace.clone()), part);
+                if first.len() > limit {
+                    first.pop_last();
+                }
+            }
+            pause();
+        }
+        let parts = first.into_iter();
+        parts
+            .map(|((_, namespace), part)| (namespace, part))
+            .collect()
     }
 }
 

@@ -48,7 +48,7 @@ impl State {
     }
 
     pub(super) fn forget_namespace(&mut self, name: &Name, uid: &Uid, relist: Option<Sequence>) {
-        self.objects.deleted.remember(name.clone(), uid.clone());
+        self.objects.deleted.remember(name.clone(), uid.clone(), 0);
         if let Some(began) = relist {
             self.relists.count_ended(&RESOURCE.into(), name, began);
         }
@@ -88,6 +88,12 @@ impl State {
     #[must_use]
     pub(crate) fn observed_namespace(&self, name: &str) -> Option<&ObservedNamespace> {
         self.namespaces.find(name)?.observed.as_ref()
+    }
+
+    /// A namespace as it was last observed; none if no source has reported it.
+    #[must_use]
+    pub fn namespace_record(&self, name: &str) -> Option<&Arc<NamespaceRecord>> {
+        Some(&self.observed_namespace(name)?.record)
     }
 
     /// The observed namespaces after a name, by name.

@@ -7,7 +7,9 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{Head, State, sums::Sums, view::Totals};
 use crate::event::{Cursor, QuotaRecord, Sequence};
-use quota_semantics::{Name, Timestamp, object, quantity::Quantity, resource::ResourceList};
+use quota_semantics::{
+    Name, Timestamp, object, quantity::Quantity, resource::ResourceList, uid::Uid,
+};
 
 impl State {
     /// The last entry in the state.
@@ -197,6 +199,13 @@ impl State {
             holds(&amounts).then_some(reservation.expiration)
         };
         namespace.pending.iter().filter_map(expiration).collect()
+    }
+
+    /// The entry that last changed the footprint of a deleted object; none if that is not remembered.
+    #[must_use]
+    pub fn last_entry_of_deleted(&self, namespace: &str, uid: &Uid) -> Option<Sequence> {
+        let gone = self.objects.deleted.find(namespace, uid)?;
+        (gone.last > 0).then_some(gone.last)
     }
 
     /// How far each source has been consumed.

@@ -10,7 +10,9 @@ use super::{
     view::{Figure, QuotaView},
 };
 use crate::event::{QuotaRecord, Reservation};
-use quota_semantics::{Name, group::Enforcement, object::Footprint, quantity::Quantity, resource::ResourceList};
+use quota_semantics::{
+    Name, group::Enforcement, object::Footprint, quantity::Quantity, resource::ResourceList,
+};
 
 /// Most pending reservations of a namespace that are listed with each of its quotas.
 const HOLDS_MAX: usize = 200;
@@ -207,6 +209,11 @@ impl QuotasView {
     pub fn into_views(self) -> impl Iterator<Item = QuotaView> {
         let quotas = self.quotas.into_iter();
         quotas.map(|copied| copied.view())
+    }
+
+    /// Adds the quotas of another view.
+    pub fn extend(&mut self, other: Self) {
+        self.quotas.extend(other.quotas);
     }
 
     /// Keeps only these quotas.

@@ -128,7 +128,9 @@ impl State {
                 && quotas.is_some_and(|quotas| quotas.contains_key(&link.record.name))
         };
         let places = 0..links.len();
-        let mut groups: Vec<usize> = places.filter(|&place| !is_replaced(&links[place])).collect();
+        let mut groups: Vec<usize> = places
+            .filter(|&place| !is_replaced(&links[place]))
+            .collect();
         groups.sort_by_key(|&place| (chain[place].distance, &links[place].record.name));
         LimitsView {
             quotas,

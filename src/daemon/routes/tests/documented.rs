@@ -58,7 +58,8 @@ fn access() {
                 let roles: Vec<_> = roles.iter().map(|role| role.as_str()).collect();
                 let place = match scope {
                     Scope::Path => "the namespace",
-                    Scope::Query => "the requested namespace, else in all",
+                    Scope::Query => "the requested namespace, else in any, of which the answer is",
+                    Scope::Readable => "any namespace, of which the answer is",
                     Scope::Items => "the namespace of each item",
                     Scope::Everywhere => "all namespaces",
                 };

@@ -286,6 +286,25 @@ impl State {
         Some(names.map(|(name, _)| name.clone()).collect())
     }
 
+    /// The names of the `most` first namespaces of a group that are wanted, by name. None if there is no such group.
+    #[must_use]
+    pub fn wanted_members(
+        &self,
+        group: &str,
+        wanted: impl Fn(&Name) -> bool,
+        most: usize,
+    ) -> Option<Vec<Name>> {
+        let &place = self.groups.by_name.get(group)?;
+        let names = self.groups.members(place).keys();
+        Some(
+            names
+                .filter(|name| wanted(name))
+                .take(most)
+                .cloned()
+                .collect(),
+        )
+    }
+
     /// Those of these namespaces in which a group counts objects. None if there is no such group.
     #[must_use]
     pub fn members_view(&self, group: &str, names: &[Name]) -> Option<MembersView> {

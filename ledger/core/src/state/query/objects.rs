@@ -2,6 +2,7 @@
 
 use crate::state::{
     State,
+    objects::Object,
     view::{ObjectKey, ObjectView},
 };
 use quota_semantics::{Name, Timestamp, object::Footprint, uid::Uid};
@@ -93,7 +94,7 @@ impl State {
         from: u32,
         most: u32,
         limit: usize,
-        keep: impl Fn(&str) -> bool,
+        keep: impl Fn(&str, &Name) -> bool,
     ) -> (Vec<ObjectView>, Option<u32>) {
         let places = self.objects.slab.places();
         let end = from.saturating_add(most).min(places);
@@ -103,7 +104,11 @@ impl State {
                 return (found, Some(place));
             }
             let object = self.objects.slab.get(place);
-            if object.is_some_and(|object| keep(self.resources.get(object.resource))) {
+            let is_kept = |object: &Object| {
+                let namespace = &self.namespaces.get(object.namespace).name;
+                keep(self.resources.get(object.resource), namespace)
+            };
+            if object.is_some_and(is_kept) {
                 found.push(self.object_view(place));
             }
         }

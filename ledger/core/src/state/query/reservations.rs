@@ -15,6 +15,15 @@ use crate::{
 use quota_semantics::{Timestamp, object::Footprint, uid::Uid};
 
 impl State {
+    /// The first pending reservations of a namespace, as granted, in unspecified order.
+    pub fn some_pending(&self, namespace: &str, most: usize) -> impl Iterator<Item = &Reservation> {
+        let namespace = self.namespaces.find(namespace).into_iter();
+        let places = namespace
+            .flat_map(|namespace| &namespace.pending)
+            .take(most);
+        places.map(|&place| &*self.reservations.get(place).reservation)
+    }
+
     /// The pending reservations of a namespace, soonest expiration first.
     #[must_use]
     pub fn pending(&self, namespace: &str) -> Vec<ReservationView> {

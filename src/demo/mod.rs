@@ -120,10 +120,10 @@ fn introduce(api: SocketAddr, last: u64) {
 In a second terminal (in a clone: alias quotactl='cargo run -q --release --bin quotactl --'):
 
   {quotactl} top
-  {quotactl} denials
   {quotactl} -n shop-checkout describe namespace
   {quotactl} -n analytics explain requests.memory
-  {quotactl} -n shop-web history pods --since 7d
+  {quotactl} report --last 7d --by label:team --resource requests.cpu
+  {quotactl} suggest -A --since 7d
 
 Ctrl-C ends it. Its ledger was in a temporary directory then."
     );

@@ -62,10 +62,10 @@ pub(super) async fn report(
     let asked = query.asked(&caller)?;
     let names = asked.names.clone();
     let groups: Vec<Name> = asked.group.iter().cloned().collect();
-    let (denied, since) = denied(&app, period, &caller).await;
+    let (kept, since) = denials(&app, period, &caller).await;
     let begin = move |state: &state::State| {
         let known = Known::of(state, &names, &groups);
-        let report = Report::begin(asked.question(period, caller), denied, state);
+        let report = Report::begin(asked.question(period, caller), denied(&kept), state);
         Following { known, report }
     };
     let make = move |following: Following, state: &state::State, entries: Entries, turn: &Turn| {
@@ -99,8 +99,12 @@ fn csv(text: String) -> Response {
     ([(header::CONTENT_TYPE, content_type)], text).into_response()
 }
 
-/// The known denials of a period that the caller may read, and the time of the oldest known one of all.
-async fn denied(app: &App, period: Period, caller: &Principal) -> (Vec<Denied>, Option<Timestamp>) {
+/// The kept denials of a period that the caller may read, and the time of the oldest kept one of all.
+async fn denials(
+    app: &App,
+    period: Period,
+    caller: &Principal,
+) -> (Vec<StoredDenial>, Option<Timestamp>) {
     let Some(denials) = app.ledger.denials() else {
         return (Vec::new(), None);
     };
@@ -108,15 +112,19 @@ async fn denied(app: &App, period: Period, caller: &Principal) -> (Vec<Denied>, 
         limit: usize::MAX,
         ..Query::default()
     };
-    let kept = denials.list(all).await;
+    let mut kept = denials.list(all).await;
     let since = kept.iter().map(|denial| denial.time).min();
-    let is_wanted = |denial: &&StoredDenial| {
+    kept.retain(|denial| {
         denial.time >= period.from
             && denial.time < period.to
             && caller.may(Role::Read, &denial.namespace)
-    };
-    let wanted = kept.iter().filter(is_wanted);
-    let parsed = wanted.filter_map(|stored| {
+    });
+    (kept, since)
+}
+
+/// What these denials were about, in the order of their sequences. There may be many.
+fn denied(kept: &[StoredDenial]) -> Vec<Denied> {
+    let parsed = kept.iter().filter_map(|stored| {
         let denial: Denial = serde_json::from_str(stored.json.get()).ok()?;
         Some(Denied {
             sequence: stored.sequence,
@@ -127,7 +135,7 @@ async fn denied(app: &App, period: Period, caller: &Principal) -> (Vec<Denied>, 
     });
     let mut denied: Vec<Denied> = parsed.collect();
     denied.sort_by_key(|denied| denied.sequence);
-    (denied, since)
+    denied
 }
 
 /// What a query asks for, apart from the period.

@@ -1,15 +1,18 @@
 //! Background work: snapshots, compaction, metrics.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::{
+    iter,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use quota_core::{
     event::QuotaRecord,
-    state::{Figure, GroupView, LimitView, MemberView, State, room},
+    state::{Figure, GroupFigure, GroupView, LimitView, MemberView, State, room},
 };
 use quota_journal::{FileReader, Retention};
 use quota_ledger::replay;
-use quota_semantics::{Name, Timestamp};
+use quota_semantics::{Name, Timestamp, admission::LimitKind};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -17,7 +20,7 @@ use crate::{
     config::{self, Config},
     enforcement::NotReported,
     fatal, intake,
-    metrics::{self, Part, QuotaSource, ReservationState, largest_share},
+    metrics::{self, Part, QuotaSource, ReservationState, RoomFigure, largest_share},
     writer::{Ledger, Unavailable},
 };
 
@@ -330,6 +333,40 @@ impl QuotaSource for Quotas {
             }
             after = namespace.to_string();
         }
+    }
+
+    fn visit_room(&self, visitor: &mut dyn FnMut(&Name, &Name, &[RoomFigure])) {
+        let mut after = String::new();
+        while let Some(namespace) = self.0.peek(|state| next_namespace(state, &after)) {
+            let limits = self.0.peek(|state| state.limits_view(&namespace));
+            let views: Vec<LimitView> = limits.views().collect();
+            let figures = room(&views).into_iter().map(|(resource, room)| {
+                let GroupFigure {
+                    figure,
+                    guaranteed_to_others,
+                } = room.figure;
+                let others = guaranteed_to_others.to_f64();
+                RoomFigure {
+                    resource: resource.clone(),
+                    available: room.figure.available().to_f64(),
+                    share: largest_share(iter::once((figure, others))),
+                    kind: room.bound_by.kind,
+                    name: room.bound_by.name.clone(),
+                }
+            });
+            let figures: Vec<_> = figures.collect();
+            if !figures.is_empty() {
+                let owner = limits.quotas.iter().next();
+                let owner = owner.map(|quota| quota.owner().clone()).unwrap_or_default();
+                visitor(&namespace, &owner, &figures);
+            }
+            after = namespace.to_string();
+        }
+    }
+
+    fn denials(&self, kind: LimitKind, namespace: &Name, name: &Name) -> u64 {
+        let denials = self.0.denials();
+        denials.map_or(0, |denials| denials.count(kind, namespace, name))
     }
 
     fn covers(&self, resource: &str) -> bool {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use axum::{extract::State, response::Response};
-use quota_client::wire::{Fullest, NamespacePage, NamespaceUsage};
+use quota_client::wire::{Fullest, NamespaceCounts, NamespacePage, NamespaceUsage};
 use quota_core::{
     event::{Entry, NamespaceRecord, Sequence},
     state::{self, GroupFigure, Head, LimitView, LimitsView},
@@ -38,6 +38,22 @@ use crate::{
 /// Limits that are read while the state is locked once; a namespace without limits counts as one.
 const LIMITS_AT_ONCE: usize = 10_000;
 
+/// From this taken share on, a limit is at risk.
+const AT_RISK: f64 = 0.9;
+
+/// The order of a list of namespaces; equal ones are sorted by name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Sort {
+    /// The fullest first, namespaces without limits last.
+    #[default]
+    Fullness,
+    /// Those with most pending reservations first.
+    Pending,
+    /// By name.
+    Name,
+}
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct OverviewQuery {
@@ -45,6 +61,7 @@ pub(super) struct OverviewQuery {
     search: Option<String>,
     /// Only namespaces whose labels match.
     label_selector: Option<String>,
+    sort: Option<Sort>,
     at: Option<Timestamp>,
     sequence: Option<Sequence>,
     limit: Option<usize>,
@@ -52,8 +69,8 @@ pub(super) struct OverviewQuery {
     after: Option<String>,
 }
 
-/// The position of a namespace in the list: the fullest first, namespaces without limits last, ties by name. A share is
-/// not negative, and non-negative floats sort by their bits.
+/// The position of a namespace in the list: the highest rank first, then those without one, ties by name. By fullness the
+/// rank is the share: it is not negative, and non-negative floats sort by their bits.
 type FullnessOrder = (Reverse<Option<u64>>, Name);
 
 /// The data that is read of a namespace.
@@ -86,13 +103,26 @@ struct Best {
     after: Option<FullnessOrder>,
     most: usize,
     labels: LabelSelector,
+    sort: Sort,
     /// The number of namespaces that were offered and match.
     total: usize,
+    counts: NamespaceCounts,
     sight: Sight,
     found: BTreeMap<FullnessOrder, NamespaceUsage>,
 }
 
 impl Best {
+    fn count(&mut self, share: Option<f64>, pending: usize) {
+        let counts = &mut self.counts;
+        counts.pending += pending;
+        match share {
+            Some(share) if share > 1.0 => counts.over += 1,
+            Some(share) if share >= 1.0 => counts.full += 1,
+            Some(share) if share >= AT_RISK => counts.at_risk += 1,
+            _ => {}
+        }
+    }
+
     fn offer(&mut self, namespace: &Name, seen: &NamespaceView) {
         let observed = seen.observed.as_deref();
         let labels = observed.map(labels_of).unwrap_or_default();
@@ -101,7 +131,13 @@ impl Best {
         }
         self.total += 1;
         let fullest = fullest(&seen.limits);
-        let rank = fullest.as_ref().map(|fullest| fullest.share.to_bits());
+        let share = fullest.as_ref().map(|fullest| fullest.share);
+        self.count(share, seen.reservations);
+        let rank = match self.sort {
+            Sort::Fullness => share.map(f64::to_bits),
+            Sort::Pending => Some(seen.reservations as u64),
+            Sort::Name => None,
+        };
         let place = (Reverse(rank), namespace.clone());
         let is_full = self.found.len() == self.most;
         if self.after.as_ref().is_some_and(|after| place <= *after)
@@ -207,7 +243,9 @@ pub(super) async fn list(
         most: limit + 1,
         labels: LabelSelector::parse(query.label_selector.as_deref().unwrap_or_default())
             .map_err(|why| Problem::new(Reason::Malformed, why))?,
+        sort: query.sort.unwrap_or_default(),
         total: 0,
+        counts: NamespaceCounts::default(),
         sight: Sight::of(&principal),
         found: BTreeMap::new(),
     };
@@ -248,6 +286,7 @@ fn page_of(best: Best, limit: usize, as_of: Head, lagging: bool) -> Result<Respo
     Ok(answer::ok(&NamespacePage {
         items: found.into_iter().map(|(_, shown)| shown).collect(),
         total: best.total,
+        counts: best.counts,
         next,
         as_of: answer::as_of(as_of),
         lagging,

@@ -88,7 +88,7 @@ fn table() -> Vec<Route<App>> {
         post("/v1/cluster/heal", Role(&[Admin], Everywhere), cluster::heal).of_node()
             .operation("healCluster", &[(201, "ClusterInitialised")]).sends("ClusterHeal").about("201: a stream that was removed, or has lost acknowledged messages, was recreated; the ledger in it continues this node's entries ([cluster](cluster.md#the-servers-have-lost-the-stream))"),
         get("/v1/usage", Role(&[Read], Readable), overview::list)
-            .operation("listUsage", &[(200, "OverviewPage")]).query(&["search", "labelSelector", "at", "sequence", "limit", "continue"]).about("list of the namespaces, the fullest first ([overview](#overview)); `search`, `labelSelector`, `at`, `sequence`"),
+            .operation("listUsage", &[(200, "OverviewPage")]).query(&["search", "labelSelector", "sort", "at", "sequence", "limit", "continue"]).about("list of the namespaces, the fullest first ([overview](#overview)); `search`, `labelSelector`, `sort`, `at`, `sequence`"),
         get("/v1/usage/history", Role(&[Read], Readable), overview::trend)
             .operation("getTrend", &[(200, "Trend")]).query(&["namespaces!", "from!", "to", "step"]).about("how full namespaces were; `namespaces`, `from`, `to`, `step`"),
         get("/v1/quotas", Role(&[Read], Readable), quotas::list_all)

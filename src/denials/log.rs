@@ -9,13 +9,14 @@ use std::{
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use quota_client::wire::{AsOf, Denial};
 use quota_core::event::Actor;
 use quota_semantics::{Name, Timestamp};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Bounds, Message, StoredDenial, record, store::Store};
+use super::{Bounds, Message, StoredDenial, counts::Counts, record, store::Store};
 use crate::clock::now;
 
 /// How often expired denials are removed.
@@ -77,10 +78,13 @@ impl DenialLog {
     }
 
     /// Runs until it receives `End`, or every sender is gone.
-    pub(super) fn run(mut self, inbox: &Receiver<Message>) {
+    pub(super) fn run(mut self, inbox: &Receiver<Message>, counts: &Mutex<Counts>) {
         loop {
             match inbox.recv_timeout(TICK) {
-                Ok(Message::Note(noted)) => self.keep(&noted, now()),
+                Ok(Message::Note(noted)) => {
+                    counts.lock().add(&noted);
+                    self.keep(&noted, now());
+                }
                 Ok(Message::List(query, answer)) => {
                     self.store.forget(&self.bounds, now());
                     // The caller may have stopped waiting.

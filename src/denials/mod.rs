@@ -4,6 +4,7 @@
 //! the numbers on which they were decided; their number, bytes and age are bounded. They survive a restart, and a kill:
 //! they are handed to the operating system at once, but not synced, so a power cut may lose the last ones.
 
+mod counts;
 mod log;
 mod record;
 mod store;
@@ -21,13 +22,14 @@ use std::{
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use quota_client::wire::Denial;
 use quota_core::{
     decide::{Refusal, Request},
     event::{Actor, Sequence},
     state::Head,
 };
-use quota_semantics::{Name, Timestamp};
+use quota_semantics::{Name, Timestamp, admission::LimitKind};
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
@@ -37,6 +39,7 @@ use crate::{
     log_limiter::{LogLimiter, shortened},
     metrics,
 };
+use counts::Counts;
 use log::DenialLog;
 
 /// Denials that wait to be kept; further ones are only counted.
@@ -67,7 +70,10 @@ impl Bounds {
 
 /// The kept denials. Cheap to clone.
 #[derive(Clone)]
-pub struct Denials(SyncSender<Message>);
+pub struct Denials {
+    messages: SyncSender<Message>,
+    counts: Arc<Mutex<Counts>>,
+}
 
 /// A kept denial.
 #[derive(Clone, Debug)]
@@ -142,13 +148,15 @@ enum Message {
 pub(crate) fn start(file: &Path, bounds: Bounds) -> std::io::Result<(Denials, JoinHandle<()>)> {
     let (messages, inbox) = mpsc::sync_channel(WAITING);
     let log = DenialLog::open(file, bounds, crate::clock::now())?;
+    let counts = Arc::new(Mutex::new(Counts::default()));
+    let counted = Arc::clone(&counts);
     let thread = std::thread::Builder::new()
         .name("denials".into())
         .spawn(move || {
             let _guard = crate::fatal::EndOnPanic;
-            log.run(&inbox);
+            log.run(&inbox, &counted);
         })?;
-    Ok((Denials(messages), thread))
+    Ok((Denials { messages, counts }, thread))
 }
 
 /// The record of a refusal at this time; none if it is not a denial.
@@ -181,7 +189,7 @@ impl Denials {
         let Some(noted) = record::of(actor, request, refusal, head) else {
             return;
         };
-        if let Err(TrySendError::Full(_)) = self.0.try_send(Message::Note(Box::new(noted))) {
+        if let Err(TrySendError::Full(_)) = self.messages.try_send(Message::Note(Box::new(noted))) {
             metrics::denials_dropped();
         }
     }
@@ -189,7 +197,7 @@ impl Denials {
     /// The matching denials, the latest first, including all that were noted before this call.
     pub async fn list(&self, query: Query) -> Vec<StoredDenial> {
         let (answer, answered) = oneshot::channel();
-        let messages = self.0.clone();
+        let messages = self.messages.clone();
         let sent = tokio::task::spawn_blocking(move || messages.send(Message::List(query, answer)));
         if !matches!(sent.await, Ok(Ok(()))) {
             return Vec::new();
@@ -197,9 +205,16 @@ impl Denials {
         answered.await.unwrap_or_default()
     }
 
+    /// How many requests a limit has denied since the start: of a quota of a namespace, or of a group in any namespace.
+    #[must_use]
+    pub fn count(&self, kind: LimitKind, namespace: &Name, name: &Name) -> u64 {
+        let place = counts::place(kind, namespace, name);
+        self.counts.lock().of(&place)
+    }
+
     /// Lets the thread end once all noted denials are kept.
     pub fn close(&self) {
         // A failure means that the thread has ended already.
-        let _ = self.0.send(Message::End);
+        let _ = self.messages.send(Message::End);
     }
 }

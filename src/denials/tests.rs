@@ -33,6 +33,20 @@ fn request(namespace: &str, uid: &str) -> Request {
     }
 }
 
+/// A denial of a principal's request in a namespace by a limit.
+pub(super) fn denial_of(
+    principal: &str,
+    namespace: &str,
+    quota: &str,
+    kind: LimitKind,
+) -> wire::Denial {
+    let (request, head) = (request(namespace, "u"), Head::default());
+    let mut denial = record::of(&Actor::named(principal), &request, &refusal(), head).unwrap();
+    denial.quotas[0].name = quota.into();
+    denial.quotas[0].kind = kind;
+    denial
+}
+
 fn refusal() -> Refusal {
     let looked = |resource: &str, requested: &str| CheckedLimit {
         guaranteed_to_others: None,
@@ -233,6 +247,11 @@ async fn what_was_noted_is_listed() {
         })
         .await;
     assert_eq!(listed.len(), 1);
+    let count = |quota: &str| {
+        let kind = LimitKind::ResourceQuota;
+        denials.count(kind, &"a".into(), &quota.into())
+    };
+    assert_eq!((count("compute"), count("other")), (1, 0));
     denials.close();
     thread.join().unwrap();
     assert!(

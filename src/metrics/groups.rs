@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use quota_core::state::{GroupView, MemberView};
-use quota_semantics::Name;
+use quota_semantics::{Name, admission::LimitKind};
 use serde::Deserialize;
 
 use super::{
@@ -52,13 +52,14 @@ impl ChosenGroups {
     }
 }
 
-/// Writes the chosen groups, and then the usage of their namespaces, while that has at most `left` series.
+/// Writes the chosen groups, and then the usage of their namespaces, while that has at most `left` series. Returns how many
+/// series remain.
 pub(super) fn render(
     text: &mut String,
     source: &dyn QuotaSource,
     groups: &ChosenGroups,
     mut left: usize,
-) {
+) -> usize {
     let ChosenGroups {
         exported, members, ..
     } = groups;
@@ -69,6 +70,14 @@ pub(super) fn render(
         // There may be more groups than at the first visit.
         if chosen.next().copied().unwrap_or(left_out == 0) {
             pages.write(view);
+            let name = &view.record.name;
+            let count = source.denials(LimitKind::ClusterResourceQuota, &Name::default(), name);
+            sample(
+                &mut pages.denials,
+                &table::GROUP_DENIALS,
+                &[name],
+                count as f64,
+            );
         }
     });
     let mut without_namespaces = 0;
@@ -92,6 +101,7 @@ pub(super) fn render(
         head(text, metric);
         sample(text, metric, &[], left_out as f64);
     }
+    left
 }
 
 /// Series of a group without its namespaces: its limits, its selector, its labels, and its creation time.
@@ -102,7 +112,7 @@ fn series(view: &GroupView) -> usize {
         selector.match_labels.len() + selector.match_expressions.len()
     });
     let kinds = KINDS.len() + 1 - usize::from(is_each(view));
-    2 + view.figures.len() * kinds + labels + selector.annotations.len()
+    3 + view.figures.len() * kinds + labels + selector.annotations.len()
 }
 
 /// Whether the limits are those of each namespace alone: the sums over all namespaces are no share of them.
@@ -124,6 +134,7 @@ struct Pages {
     selector: String,
     created: String,
     labels: String,
+    denials: String,
 }
 
 impl Pages {
@@ -191,6 +202,7 @@ impl Pages {
             (&table::GROUP_SELECTOR, self.selector),
             (&table::GROUP_CREATED, self.created),
             (&table::GROUP_LABELS, self.labels),
+            (&table::GROUP_DENIALS, self.denials),
         ] {
             head(text, metric);
             text.push_str(&page);

@@ -8,6 +8,7 @@ mod process;
 mod quotas;
 mod record;
 mod requests;
+mod room;
 pub mod table;
 mod text;
 
@@ -31,6 +32,7 @@ pub use quotas::QuotaSource;
 pub(crate) use quotas::largest_share;
 pub use record::*;
 pub use requests::{decision_duration, decisions, http_request, state_lock};
+pub use room::RoomFigure;
 pub use table::*;
 
 /// The label value for everything without a series of its own.
@@ -92,7 +94,8 @@ impl Metrics {
             let mut kinds = quotas::NotReportedKinds::default();
             let groups = groups::ChosenGroups::new(source, self.0.series, &mut kinds);
             let left = quotas::render(&mut text, source, groups.left, &mut kinds);
-            groups::render(&mut text, source, &groups, left);
+            let left = groups::render(&mut text, source, &groups, left);
+            room::render(&mut text, source, left);
             kinds.render(&mut text);
         }
         process::render(&mut text);

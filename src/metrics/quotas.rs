@@ -9,9 +9,10 @@ use quota_core::{
     event::QuotaRecord,
     state::{Figure, GroupView, MemberView},
 };
-use quota_semantics::{Name, quantity::Quantity};
+use quota_semantics::{Name, admission::LimitKind, quantity::Quantity};
 
 use super::{
+    RoomFigure,
     labels::Limit,
     table::{self, limit_reached},
     text::{head, sample},
@@ -23,6 +24,13 @@ pub trait QuotaSource: Send + Sync {
     /// Visits every quota, the principal that set it, its numbers, and the share that is taken of the limits that bind
     /// its resources, which may be those of a group; always in the same order.
     fn visit(&self, visitor: &mut dyn FnMut(&QuotaRecord, &Name, &[Figure], f64));
+
+    /// How many requests a quota of a namespace, or a group in any namespace, has denied since the start.
+    fn denials(&self, kind: LimitKind, namespace: &Name, name: &Name) -> u64;
+
+    /// Visits each namespace with limits, a principal that set one of its quotas, and its room for each resource; always in
+    /// the same order.
+    fn visit_room(&self, visitor: &mut dyn FnMut(&Name, &Name, &[RoomFigure]));
 
     /// Whether the webhook checks requests against limits for this resource.
     fn covers(&self, resource: &str) -> bool;
@@ -76,7 +84,7 @@ pub(super) fn render(
             principal: owner.clone(),
             namespace: quota.namespace.clone(),
             fullness: largest_share(figures.iter().map(|figure| (figure, 0.0))).max(bound),
-            series: 1 + KINDS.len() * figures.len() + open,
+            series: 2 + KINDS.len() * figures.len() + open,
         });
     });
     let (exported, left) = choose(&quotas, most);
@@ -84,12 +92,16 @@ pub(super) fn render(
     report(left_out, most);
     let mut amounts = String::new();
     let mut created = String::new();
+    let mut denials = String::new();
     let mut open = String::new();
     let mut exported = exported.into_iter();
     source.visit(&mut |quota, _, figures, _| {
         // There may be more quotas than at the first visit.
         if exported.next().unwrap_or(left_out == 0) {
             write(&mut amounts, &mut created, quota, figures);
+            let count = source.denials(LimitKind::ResourceQuota, &quota.namespace, &quota.name);
+            let labels = [&*quota.name, &quota.namespace];
+            sample(&mut denials, &table::QUOTA_DENIALS, &labels, count as f64);
             for figure in not_enforced(source, figures) {
                 let labels = [&*quota.name, &quota.namespace, &figure.resource];
                 sample(&mut open, &table::LIMIT_NOT_ENFORCED, &labels, 1.0);
@@ -100,6 +112,8 @@ pub(super) fn render(
     text.push_str(&amounts);
     head(text, &table::KUBE_RESOURCEQUOTA_CREATED);
     text.push_str(&created);
+    head(text, &table::QUOTA_DENIALS);
+    text.push_str(&denials);
     head(text, &table::LIMIT_NOT_ENFORCED);
     text.push_str(&open);
     head(text, &table::QUOTAS_LEFT_OUT);

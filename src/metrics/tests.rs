@@ -11,7 +11,8 @@ use quota_core::{
 };
 use quota_replication::protocol::{Counts, Role};
 use quota_semantics::{
-    Name, Timestamp, object::GroupResource, quantity::Quantity, quota::Spec, uid::Uid,
+    Name, Timestamp, admission::LimitKind, object::GroupResource, quantity::Quantity, quota::Spec,
+    uid::Uid,
 };
 use quota_service::metrics::{Kind, Label as _};
 use quota_testkit::docs::documented;
@@ -87,6 +88,28 @@ impl QuotaSource for Quotas {
 
     fn visit_members(&self, _: &str, _: &mut dyn FnMut(&MemberView)) {}
 
+    fn visit_room(&self, visitor: &mut dyn FnMut(&Name, &Name, &[RoomFigure])) {
+        for number in 0..self.0 {
+            let figure = |resource: &str| RoomFigure {
+                resource: resource.into(),
+                available: 2.5,
+                share: number as f64,
+                kind: LimitKind::ClusterResourceQuota,
+                name: "company".into(),
+            };
+            let namespace = format!("team-{number}").into();
+            visitor(
+                &namespace,
+                &"admin".into(),
+                &[figure("pods"), figure("requests.cpu")],
+            );
+        }
+    }
+
+    fn denials(&self, _: LimitKind, _: &Name, name: &Name) -> u64 {
+        u64::from(**name == *"quota \"0\"") * 7
+    }
+
     fn covers(&self, resource: &str) -> bool {
         resource != "pods"
     }
@@ -128,7 +151,7 @@ impl QuotaSource for Quotas {
 fn quotas_are_told_as_kube_state_metrics_tells_them() {
     let mut text = String::new();
     let mut kinds = quotas::NotReportedKinds::default();
-    quotas::render(&mut text, &Quotas(1), 8, &mut kinds);
+    quotas::render(&mut text, &Quotas(1), 9, &mut kinds);
     kinds.render(&mut text);
     let labels = r#"resourcequota="quota \"0\"",namespace="team-a""#;
     let expected = format!(
@@ -143,6 +166,8 @@ fn quotas_are_told_as_kube_state_metrics_tells_them() {
         )),
         "{text}"
     );
+    let denials = format!("quota_ledger_quota_denials_total{{{labels}}} 7\n");
+    assert!(text.contains(&denials), "{text}");
     let open = format!("quota_ledger_limit_not_enforced{{{labels},resource=\"pods\"}} 1\n");
     assert!(text.contains(&open), "{text}");
     assert_eq!(text.matches("quota_ledger_limit_not_enforced{").count(), 1);
@@ -154,11 +179,11 @@ fn quotas_are_told_as_kube_state_metrics_tells_them() {
 #[test]
 fn whole_quotas_are_exported_the_fullest_first_and_the_rest_is_counted() {
     let mut text = String::new();
-    // Eight series for each quota.
+    // Nine series for each quota.
     quotas::render(
         &mut text,
         &Quotas(1000),
-        68,
+        76,
         &mut quotas::NotReportedKinds::default(),
     );
     let amounts = text
@@ -175,6 +200,22 @@ fn whole_quotas_are_exported_the_fullest_first_and_the_rest_is_counted() {
     }
     assert!(
         text.contains("quota_ledger_quotas_left_out 992\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_binds_is_told_of_whole_namespaces_the_fullest_first() {
+    let mut text = String::new();
+    room::render(&mut text, &Quotas(3), 5);
+    let labels = r#"resource="pods",kind="ClusterResourceQuota",name="company""#;
+    for namespace in ["team-1", "team-2"] {
+        let line = format!("quota_ledger_available{{namespace=\"{namespace}\",{labels}}} 2.5\n");
+        assert!(text.contains(&line), "{line} in {text}");
+    }
+    assert_eq!(text.matches("quota_ledger_available{").count(), 4);
+    assert!(
+        text.contains("quota_ledger_namespaces_left_out 1\n"),
         "{text}"
     );
 }

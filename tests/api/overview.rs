@@ -76,6 +76,52 @@ async fn the_fullest_namespaces_come_first() {
     world.get("/v1/usage?continue=nonsense").await.is(400);
 }
 
+/// `team=a` has two namespaces, each with a reservation more than the one before.
+#[tokio::test]
+async fn namespaces_are_counted_selected_by_labels_and_sorted() {
+    let world = filled().await;
+    let labelled = ["full", "over"].map(|name| {
+        let metadata = json!({"name": name, "uid": format!("ns-{name}"), "resourceVersion": "1", "labels": {"team": "a"}});
+        json!({"type": "ADDED", "object": {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}})
+    });
+    world.events(&labelled).await;
+    limit(&world, "near", "10").await;
+    reserve(&world, "near", "u3", 8).await;
+    reserve(&world, "near", "u4", 1).await;
+    let all = world.get("/v1/usage?limit=1").await;
+    let counts = json!({"over": 1, "full": 1, "atRisk": 1, "pending": 4});
+    assert_eq!(all.is(200).body["counts"], counts);
+    assert_eq!(all.body["total"], 6);
+    let of_team = world.get("/v1/usage?labelSelector=team%3Da").await;
+    assert_eq!(names(of_team.is(200).items()), ["over", "full"]);
+    let counts = json!({"over": 1, "full": 1, "atRisk": 0, "pending": 1});
+    assert_eq!(of_team.body["counts"], counts);
+    let then = world.get("/v1/usage?labelSelector=team&sequence=8").await;
+    assert!(then.is(200).items().is_empty());
+
+    for (sort, order) in [
+        ("name", ["free", "full", "half", "near", "over", "zero"]),
+        ("pending", ["near", "full", "half", "free", "over", "zero"]),
+    ] {
+        let mut paged = Vec::new();
+        let mut after = String::new();
+        loop {
+            let page = world
+                .get(&format!("/v1/usage?sort={sort}&limit=4&continue={after}"))
+                .await;
+            let shown = names(page.is(200).items()).into_iter().map(str::to_owned);
+            paged.extend(shown);
+            let Some(next) = page.body["continue"].as_str() else {
+                break;
+            };
+            next.clone_into(&mut after);
+        }
+        assert_eq!(paged, order);
+    }
+    world.get("/v1/usage?labelSelector=%3D").await.is(400);
+    world.get("/v1/usage?sort=size").await.is(400);
+}
+
 /// A limit of nothing that is passed has no share, and comes first.
 #[tokio::test]
 async fn what_is_taken_of_nothing_is_the_fullest() {

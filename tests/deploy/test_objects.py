@@ -234,6 +234,18 @@ class Objects(unittest.TestCase):
         ports = {port["name"] for port in container["ports"]}
         self.assertIn(rendered.one("PodMonitor")["spec"]["podMetricsEndpoints"][0]["port"], ports)
 
+    def test_alerts_link_to_the_runbooks_that_a_value_names(self):
+        rules = Rendered({"prometheusRule": {"enabled": True, "runbooks": "https://docs.corp/alerts", "labels": {"release": "p"}}})
+        (rule,) = rules.all("PrometheusRule")
+        self.assertEqual(rule["metadata"]["labels"]["release"], "p")
+        shipped = yaml.safe_load((support.DEPLOY / "monitoring/alerts.yaml").read_text())
+
+        def alerts(spec):
+            return [rule for group in spec["groups"] for rule in group["rules"]]
+        self.assertEqual([rule["expr"] for rule in alerts(rule["spec"])], [rule["expr"] for rule in alerts(shipped)])
+        for rule in alerts(rule["spec"]):
+            self.assertEqual(rule["annotations"]["runbook_url"], f"https://docs.corp/alerts#{rule['alert'].lower()}")
+
 
     def test_the_embedded_nats_is_what_the_programs_call(self):
         rendered = rendered_cases()["evaluation-values"]

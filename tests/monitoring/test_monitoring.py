@@ -59,6 +59,8 @@ class Rules(unittest.TestCase):
         self.assertGreater(len(names), 20)
         tested = (ROOT / "tests/monitoring/alerts_test.yaml").read_text()
         page = (ROOT / "docs/alerts.md").read_text()
+        links = re.findall(r"^          runbook_url: https://quota-ledger.example/alerts.html#(\S+)$", (MONITORING / "alerts.yaml").read_text(), re.M)
+        self.assertEqual(links, [name.lower() for name in names])
         for name in names:
             self.assertIn(f'alertname="{name}"', tested)
             self.assertIn(f"\n## {name}\n", page)
@@ -120,7 +122,7 @@ class Dashboard(unittest.TestCase):
                   f"--admin.listen=127.0.0.1:{bridge}", "--watermark.every=500ms")
         until("the API server answers", lambda: reachable(kubernetes + "/version"))
         cls.post(kubernetes + "/api/v1/namespaces/demo/resourcequotas",
-                 {"metadata": {"name": "compute"}, "spec": {"hard": {"pods": "3", "requests.cpu": "2"}}})
+                 {"metadata": {"name": "compute"}, "spec": {"hard": {"pods": "3", "requests.cpu": "2", "requests.memory": "1Gi"}}})
         cls.post(kubernetes + "/api/v1/namespaces/demo/pods", {"metadata": {"name": "web"}, "spec": {"containers": [
             {"name": "c", "resources": {"requests": {"cpu": "1"}}}]}})
         first = free_ports(60).start
@@ -169,7 +171,7 @@ class Dashboard(unittest.TestCase):
             cls.post(reservations, {"reservedBy": {"kind": "Pod", "name": uid, "uid": uid},
                                     "reserved": {"requests.cpu": cpu}, "ttl": ttl})
         members = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["demo"]}
-        group = {"selector": {"labels": {"matchExpressions": [members]}}, "hard": {"pods": "5"}}
+        group = {"selector": {"labels": {"matchExpressions": [members]}}, "hard": {"pods": "5", "requests.cpu": "9", "requests.memory": "9Gi"}}
         fetch(cls.api + "/v1/groups/shop", json.dumps(group).encode(), {"content-type": "application/json"}, "PUT")
         reserve("a", "100m")
         reserve("b", "100m")
@@ -188,15 +190,21 @@ class Dashboard(unittest.TestCase):
         dashboard = json.loads((MONITORING / "dashboard.json").read_text())
         for panel in dashboard["panels"]:
             for target in panel.get("targets", []):
-                expression = target["expr"].replace("$namespace", ".*").replace("$resource", "pods")
-                yield panel["title"], expression.replace("$__rate_interval", "15s")
+                expression = target["expr"].replace("$namespace", ".*").replace("$__rate_interval", "15s")
+                # A query for resources with a unit of their own has data of these.
+                yield panel["title"], [expression.replace("$resource", resource) for resource in ["pods", "requests.memory", "requests.cpu"]]
 
     def test_no_panel_is_empty(self):
         expressions = list(self.expressions())
         self.assertGreater(len(expressions), 25)
-        for title, expression in expressions:
+        for title, each in expressions:
             with self.subTest(title):
-                until(f"{title}: {expression}", lambda: self.query(expression))
+                until(f"{title}: {each[0]}", lambda: any(self.query(expression) for expression in each))
+
+    def test_denials_are_told_by_quota_and_group(self):
+        denied = until("a denial is scraped", lambda: self.query('quota_ledger_quota_denials_total{namespace="demo"} > 0'))
+        self.assertEqual([sample["metric"]["resourcequota"] for sample in denied], ["compute"])
+        self.assertTrue(until("the group is scraped", lambda: self.query('quota_ledger_group_denials_total{name="shop"} == 0')))
 
     def test_the_scrape_succeeds_and_no_series_comes_twice(self):
         until("all are scraped", lambda: len(self.query("up == 1")) == 5)
@@ -229,6 +237,7 @@ class Dashboard(unittest.TestCase):
         self.assertEqual(generate("alerts"), (MONITORING / "alerts.yaml").read_text())
         self.assertEqual(generate("dashboard"), (MONITORING / "dashboard.json").read_text())
         self.assertIn("kind: PrometheusRule", generate("alerts", "--operator"))
+        self.assertIn("runbook_url: https://docs.corp/a#quotaledgerdown\n", generate("alerts", "--runbooks=https://docs.corp/a"))
         self.assertIn("ServiceMonitor", generate("servicemonitor"))
 
 

@@ -23,7 +23,8 @@ pub(crate) use checkpoint::Checkpoint;
 pub(crate) use config::{Config, SetContext};
 pub(crate) use drift::Drift;
 pub(crate) use generate::{
-    Alerts, Audit, AuditPart, Bridge, Certs, FailurePolicy, Generate, ServiceMonitor, Webhook,
+    Alerts, Audit, AuditPart, Bridge, Certs, FailurePolicy, Generate, RUNBOOKS, ServiceMonitor,
+    Webhook,
 };
 pub(crate) use get::{
     DeadLetters, DenialsOf, Get, GetArgs, GroupsOf, Named, NamespacesOf, Objects, Range,

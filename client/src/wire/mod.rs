@@ -49,8 +49,8 @@ pub use simulation::{
 pub use status::{Caller, ClusterMember, KindWatermark, Source, Status};
 pub use usage::{
     Amounts, BoundBy, Fullest, GroupUsageHistory, GroupUsagePoint, LimitPoint, Namespace,
-    NamespacePage, NamespaceUsage, QuotaPoint, QuotaUsage, ResourceUsage, Room, SumPoint, Total,
-    Usage, UsageHistory, UsagePoint, UsageSummary,
+    NamespaceCounts, NamespacePage, NamespaceUsage, QuotaPoint, QuotaUsage, ResourceUsage, Room,
+    SumPoint, Total, Usage, UsageHistory, UsagePoint, UsageSummary,
 };
 
 use quota_semantics::Timestamp;

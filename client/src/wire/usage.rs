@@ -311,6 +311,21 @@ pub struct Namespace {
     pub lagging: bool,
 }
 
+/// How many namespaces need attention, on all pages of a list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct NamespaceCounts {
+    /// Those with usage over a limit.
+    pub over: usize,
+    /// Those whose fullest limit is full, and not exceeded.
+    pub full: usize,
+    /// Those whose fullest limit is not full, but of which at least 90% are taken.
+    pub at_risk: usize,
+    /// The pending reservations of all.
+    pub pending: usize,
+}
+
 /// A page of namespaces, the fullest first: as [`Page`](super::Page), with their number.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -320,6 +335,9 @@ pub struct NamespacePage {
     /// The number of namespaces on all pages.
     #[serde(default)]
     pub total: usize,
+    /// How many of these need attention.
+    #[serde(default)]
+    pub counts: NamespaceCounts,
     /// The `continue` token of the next page; absent on the last page.
     #[serde(rename = "continue", default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,

@@ -6,9 +6,10 @@
 use quota_client::wire::{
     Cluster, CorrectionsAnswer, CorrectionsRequest, DeadLetter, Denial, DriftAnswer, DriftRequest,
     Entry, EventsAnswer, Explanation, Group, GroupExplanation, GroupUsage, GroupUsageHistory,
-    HealRequest, Namespace, NamespaceUsage, Object, Page, Problem, Quota, RelistAnswer,
-    RelistRequest, RemoveRequest, ReplicatedLedger, Report, Reservation, SimulateRequest,
-    Simulation, Status, Suggestions, TransferRequest, Usage, UsageHistory, Verdict,
+    HealRequest, Namespace, NamespaceCounts, NamespaceUsage, Object, Page, Problem, Quota,
+    RelistAnswer, RelistRequest, RemoveRequest, ReplicatedLedger, Report, Reservation,
+    SimulateRequest, Simulation, Status, Suggestions, TransferRequest, Usage, UsageHistory,
+    Verdict,
 };
 use schemars::{Schema, generate::SchemaSettings, transform::RecursiveTransform};
 use serde_json::{Map, Value, json};
@@ -67,6 +68,7 @@ pub(super) fn schemas() -> Value {
         GroupUsage,
         GroupUsageHistory,
         Namespace,
+        NamespaceCounts,
         NamespaceUsage,
         Object<'_>,
         Page<()>,
@@ -149,7 +151,10 @@ fn add_pages(schemas: &mut Value, page: &Value) {
     }
     let total = json!({"type": "integer", "minimum": 0, "description": "The number of namespaces on all pages."});
     schemas["OverviewPage"]["properties"]["total"] = total;
-    require(&mut schemas["OverviewPage"], "total");
+    schemas["OverviewPage"]["properties"]["counts"] = reference("NamespaceCounts");
+    for name in ["total", "counts"] {
+        require(&mut schemas["OverviewPage"], name);
+    }
 }
 
 /// Makes a schema of a type as plain as generators of clients need it: fields are absent rather than null, enumerations

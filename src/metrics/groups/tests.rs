@@ -8,7 +8,7 @@ use quota_semantics::{
     Name, Timestamp, group::Spec, quantity::Quantity, resource::ResourceList, uid::Uid,
 };
 
-use super::*;
+use super::{super::RoomFigure, *};
 use crate::enforcement::NotReported;
 
 /// Groups `g0`, `g1`, … of two namespaces each; later groups are fuller.
@@ -59,6 +59,12 @@ fn group(number: i64) -> GroupView {
 
 impl QuotaSource for Groups {
     fn visit(&self, _: &mut dyn FnMut(&QuotaRecord, &Name, &[Figure], f64)) {}
+
+    fn visit_room(&self, _: &mut dyn FnMut(&Name, &Name, &[RoomFigure])) {}
+
+    fn denials(&self, _: LimitKind, _: &Name, _: &Name) -> u64 {
+        3
+    }
 
     fn covers(&self, _: &str) -> bool {
         true
@@ -113,6 +119,8 @@ fn groups_are_told_as_openshift_state_metrics_tells_them() {
         );
     }
     assert!(text.contains("quota_ledger_groups_left_out 0\n"), "{text}");
+    let denials = "quota_ledger_group_denials_total{name=\"g0\"} 3\n";
+    assert!(text.contains(denials), "{text}");
 }
 
 #[test]
@@ -128,7 +136,7 @@ fn the_limit_of_each_namespace_is_not_that_of_all() {
         pages.usage
     );
     assert!(fullness(&view) < 0.1);
-    assert_eq!(series(&view), 8);
+    assert_eq!(series(&view), 9);
 }
 
 #[test]
@@ -137,9 +145,9 @@ fn groups_come_before_their_namespaces_and_the_fullest_first() {
         let of_groups = |line: &&str| line.starts_with("openshift_");
         text.lines().filter(of_groups).count()
     };
-    // Nine series for each group, and six for its namespaces.
-    assert_eq!(series(&rendered(2, 30)), 30);
-    let text = rendered(3, 9 + 9 + 6 + 2);
+    // Nine series for each group beside its denials, and six for its namespaces.
+    assert_eq!(series(&rendered(2, 32)), 30);
+    let text = rendered(3, 10 + 10 + 6 + 2);
     assert!(!text.contains("g0") && text.contains("g1") && text.contains("g2"));
     assert_eq!(series(&text), 9 + 9 + 6);
     assert!(text.contains("quota_ledger_groups_left_out 1\n"), "{text}");

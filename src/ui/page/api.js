@@ -37,15 +37,15 @@ const headers = (more = {}) => token.get() ? { ...more, authorization: `Bearer $
 
 const unreachable = (error) => {
   if (error.name === "AbortError" || error instanceof SyntaxError) throw error;
-  throw new Refused(0, { detail: "the daemon does not answer" });
+  throw new Refused(0, { detail: "The daemon does not answer" });
 };
 
 /** Sends a request; throws [Refused] unless the response is a success. */
-export async function send(path, { query, signal, method, body, type } = {}) {
+export async function send(path, { query, signal, method, body, type, accept } = {}) {
   const limit = AbortSignal.timeout(PATIENCE);
   const answer = await fetch(url(path, query), {
     method, body, credentials, signal: signal ? AbortSignal.any([signal, limit]) : limit,
-    headers: headers(type && { "content-type": type }), cache: "no-store",
+    headers: headers({ ...(type && { "content-type": type }), ...(accept && { accept }) }), cache: "no-store",
   }).catch(unreachable);
   if (answer.ok) return answer;
   throw new Refused(answer.status, await answer.json().catch(() => null));
@@ -57,8 +57,11 @@ export const ask = async (path, options) => (await send(path, options)).json().c
 /** The path of a resource in a namespace. */
 export const of = (namespace, rest) => `v1/namespaces/${encodeURIComponent(namespace)}/${rest}`;
 
+/** Whether a failure says nothing about what was asked: the daemon is away, or cannot answer now. */
+export const isAway = (error) => error !== undefined && (error.status === 0 || error.status >= 500);
+
 /** Sends a request whenever `question` changes, and again when `version` does; an answer is kept until the next one
- *  arrives. One request is in flight at a time. Without a question no request is sent. */
+ *  arrives, also while the daemon is away. One request is in flight at a time. Without a question no request is sent. */
 export function useAnswer(question, version, work) {
   const [answer, set] = useState({});
   const current = useRef(null);
@@ -80,7 +83,8 @@ export function useAnswer(question, version, work) {
         if (again) run();
       };
       (work ?? ask)(question[0], { query: question[1], signal })
-        .then((data) => done({ data }), (error) => done({ error }));
+        .then((data) => done({ data }),
+          (error) => done(({ data, stale }) => isAway(error) && !stale ? { data, error } : { error }));
     };
     current.current = run;
     set(({ data }) => data ? { data, stale: true } : {});
@@ -112,7 +116,7 @@ export async function pages(path, { query, signal }, count) {
 
 /** Receives entries as server-sent events, and calls `seen` with each. Ends with the connection, or when it is silent: a
  *  network that lost it may never say so. */
-export async function watch(query, last, signal, opened, seen) {
+export async function watch(last, signal, opened, seen) {
   const silent = new AbortController();
   let timer;
   const heard = () => {
@@ -121,14 +125,14 @@ export async function watch(query, last, signal, opened, seen) {
   };
   heard();
   try {
-    await receive(query, last, AbortSignal.any([signal, silent.signal]), opened, seen, heard);
+    await receive(last, AbortSignal.any([signal, silent.signal]), opened, seen, heard);
   } finally {
     clearTimeout(timer);
   }
 }
 
-async function receive(query, last, signal, opened, seen, heard) {
-  const answer = await fetch(url("v1/watch", query), {
+async function receive(last, signal, opened, seen, heard) {
+  const answer = await fetch(url("v1/watch"), {
     signal, headers: headers(last ? { "last-event-id": String(last) } : {}), credentials, cache: "no-store",
   });
   if (!answer.ok) throw new Refused(answer.status, await answer.json().catch(() => null));

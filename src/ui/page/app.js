@@ -1,12 +1,15 @@
 // The page: its frame, the token of its user, and the displayed view.
 
 import { html, render, useEffect, useRef, useState } from "./vendor/htm-preact.js";
-import { ask, of, token, useAnswer } from "./api.js";
+import { ask, isAway, token, useAnswer } from "./api.js";
 import { Entries } from "./entries.js";
 import { Group } from "./groups.js";
-import { useLive } from "./live.js";
+import { useLive, useTick } from "./live.js";
 import { Namespace } from "./namespace.js";
+import { UnknownView } from "./missing.js";
 import { Overview } from "./overview.js";
+import { clock } from "./parts.js";
+import { Report } from "./report.js";
 import { address, moment, useRoute } from "./route.js";
 import { Sources } from "./sources.js";
 import { SPANS, TimeBar } from "./timebar.js";
@@ -16,8 +19,10 @@ import { Why } from "./why.js";
  *  entries. */
 const STATUS = 5000;
 
-const VIEWS = { overview: Overview, ns: Namespace, group: Group, why: Why, entries: Entries, sources: Sources };
-const LINKS = [["overview", "Namespaces"], ["entries", "Entries"], ["why", "Would it fit?"], ["sources", "Sources"]];
+const VIEWS = { overview: Overview, ns: Namespace, group: Group, why: Why, entries: Entries, report: Report, sources: Sources };
+/** The views that show the present only. */
+const TIMELESS = ["why", "report", "sources"];
+const LINKS = [["overview", "Namespaces"], ["entries", "Entries"], ["why", "Would it fit?"], ["report", "Report"], ["sources", "Sources"]];
 
 function Token({ refused, done }) {
   const submit = (event) => {
@@ -34,19 +39,12 @@ function Token({ refused, done }) {
     </form></main>`;
 }
 
-/** The namespace that a view is about, if it is about one. */
-const namespaceOf = ({ name, target, query }) => (name === "ns" ? target : query.namespace ?? query.ns);
-
 /** The requested moment, as the last entry before it, so that all parts of the page show the same state. */
-function useMoment(route, readsAll) {
-  const { at, sequence } = route.query;
-  const namespace = namespaceOf(route);
-  const ofNamespace = namespace ? [of(namespace, "usage"), { at, sequence }] : null;
-  const usage = readsAll ? ["v1/usage", { at, sequence, limit: 1 }] : ofNamespace;
-  const question = at || sequence ? usage : null;
-  const answer = useAnswer(question, 0);
-  if (!question) return { moment: moment(route.query), sequence, until: at };
-  if (answer.error) return { error: answer.error };
+function useMoment({ at, sequence }) {
+  const isPast = Boolean(at || sequence);
+  const answer = useAnswer(isPast ? ["v1/usage", { at, sequence, limit: 1 }] : null, 0);
+  if (!isPast) return { moment: {} };
+  if (answer.error && !answer.data) return { error: answer.error };
   const asOf = answer.data?.asOf;
   if (!asOf || answer.stale) return { waits: true };
   return { moment: { sequence: asOf.sequence }, sequence: asOf.sequence, until: at ?? asOf.time };
@@ -69,41 +67,41 @@ function Frame({ context, route, children, forget }) {
       toMain();
     }}>Skip to the content</a>
     <header class="top">
-      <a class="brand" href=${address("overview", "", moment(route.query))}>Quota Ledger</a>
+      <a class="brand" aria-label="Quota Ledger" href=${address("overview", "", moment(route.query))}><img src="ui/icon.svg" alt="" width="18" height="18" /><span>Quota Ledger</span></a>
       <nav aria-label="Views">${LINKS.map(([name, text]) => html`
         <a href=${address(name, "", moment(route.query))} aria-current=${route.name === name ? "page" : null}>${text}</a>`)}</nav>
       <p class="standing">
         ${cluster && !cluster.leader && html`<span class="badge bad">no leader</span>`}
         ${diskLow && html`<span class="badge bad">disk low</span>`}
         ${!caughtUp ? html`<span class="badge bad">not caught up</span>` : lagging && html`<span class="badge warn">sources behind</span>`}
-        <span class="mode ${mode}" title=${meaning}>${mode}</span>
+        <span class="mode ${mode}" title=${meaning}><span>${mode}</span></span>
         <span class="number" title=${asOf.time}>#${asOf.sequence}</span>
         ${token.get() && html`<button type="button" class="link" onClick=${forget}>Forget token</button>`}
       </p>
     </header>
-    <${TimeBar} context=${context} spanName=${context.spanName} />
+    ${context.hasTime && html`<${TimeBar} context=${context} spanName=${context.spanName} />`}
     ${children}`;
 }
 
 function Page({ again }) {
   const route = useRoute();
-  const View = VIEWS[route.name] ?? Overview;
+  const View = VIEWS[route.name] ?? UnknownView;
   const [greeted, greet] = useState(null);
-  const readsAll = greeted?.caller.readsAllNamespaces ?? false;
+  const seen = useRef(null);
   const isPast = Boolean(route.query.at || route.query.sequence);
-  const namespace = readsAll ? undefined : namespaceOf(route);
-  const { version, mode } = useLive(Boolean(greeted) && !isPast, namespace);
-  const [checks, check] = useState(0);
-  const status = useAnswer(["v1/status", {}], `${version} ${checks}`);
+  const { version, mode } = useLive(Boolean(greeted) && !isPast);
   // A token that is not known does not become known by itself.
-  const isRefused = status.error?.status === 401;
+  const [isRefused, refuse] = useState(false);
+  const checks = useTick(STATUS, !isRefused);
+  const status = useAnswer(["v1/status", {}], `${version} ${checks}`);
+  useEffect(() => refuse(status.error?.status === 401), [status.error]);
   useEffect(() => {
-    if (isRefused) return undefined;
-    const timer = setInterval(() => document.hidden || check((checks) => checks + 1), STATUS);
-    return () => clearInterval(timer);
-  }, [isRefused]);
-  useEffect(() => { if (status.data) greet(status.data); }, [status.data]);
-  const when = useMoment(route, readsAll);
+    if (!status.data) return;
+    seen.current = new Date();
+    greet(status.data);
+  }, [status.data]);
+  const hasTime = route.name in VIEWS && !TIMELESS.includes(route.name);
+  const when = useMoment(hasTime ? route.query : {});
   const shown = useRef(null);
   useEffect(() => {
     // The link that was followed is gone: the keyboard and screen readers go on at the view.
@@ -111,7 +109,7 @@ function Page({ again }) {
     shown.current = route;
   }, [route.name, route.target]);
   useEffect(() => {
-    document.title = [route.target || (LINKS.find(([name]) => name === route.name) ?? LINKS[0])[1], "Quota Ledger"].join(" · ");
+    document.title = [route.target || LINKS.find(([name]) => name === route.name)?.[1] || route.name, "Quota Ledger"].join(" · ");
   }, [route.name, route.target]);
   if (isRefused) {
     return html`<${Token} refused=${token.get() !== ""} done=${again} />`;
@@ -123,17 +121,19 @@ function Page({ again }) {
   const spanName = route.query.span in SPANS ? route.query.span : "24h";
   const context = {
     ask, route, version, spanName, span: SPANS[spanName], live: mode,
-    status: { data: greeted, error: status.data ? undefined : status.error },
+    status: { data: greeted, error: status.error }, caller: greeted.caller, hasTime,
     moment: when.moment, until: when.until, sequence: when.sequence,
     head: greeted.asOf.sequence, oldest: greeted.oldest?.time,
     showAt: (time) => { location.hash = address(route.name, route.target, { ...route.query, at: time.toISOString(), sequence: "" }); },
   };
+  const isGone = isAway(status.error);
   const forget = () => { token.set(""); again(); };
   return html`<${Frame} context=${context} route=${route} forget=${forget}>
-    ${status.error && html`<p class="problem banner" role="alert">${status.error.message}</p>`}
-    ${when.error ? html`<main id="main"><p class="problem" role="alert">${when.error.message}</p></main>`
+    ${status.error && html`<p class="problem banner" role="alert">${status.error.message}.${isGone && ` Last seen ${clock(seen.current)};
+      this is what was known then. Trying again …`}</p>`}
+    <div class=${isGone ? "away" : ""}>${when.error ? html`<main id="main"><p class="problem" role="alert">${when.error.message}</p></main>`
       : when.waits ? html`<main id="main"><p class="quiet" role="status">Going back …</p></main>`
-      : html`<${View} key=${route.name + "/" + route.target} context=${context} />`}
+      : html`<${View} key=${route.name + "/" + route.target} context=${context} />`}</div>
   <//>`;
 }
 

@@ -31,7 +31,7 @@ export function Cluster({ now }) {
   const answer = useAnswer(["v1/cluster", {}], Math.floor(now / POLL));
   const { node: own, nodes = [], ledger } = answer.data ?? {};
   const leader = nodes.find((node) => node.role === "leader");
-  return html`<${Section} title="Cluster" id="cluster" wide
+  return html`<${Section} title="Cluster" id="cluster"
       aside=${answer.data && (leader ? html`<span class="badge good">${leader.name} leads</span>`
         : html`<span class="badge bad">no leader: nothing is granted</span>`)}>
     <${State} answer=${answer}>

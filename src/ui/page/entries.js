@@ -47,17 +47,23 @@ function detail({ event, subject: found }) {
 /** The user on whose behalf the entry was caused, or else the principal. */
 const actor = ({ actor }) => actor.user ?? actor.principal;
 
+/** Who caused an entry, and why. */
+export const By = ({ entry }) => html`<span class="quiet who">${actor(entry)}${entry.actor.reason && html`: <q>${entry.actor.reason}</q>`}</span>`;
+
+/** Whether an event is listed: `loud`, those that change a number; `limits`, those that change a limit. */
+const listed = { loud: (type) => !QUIET.has(type), limits: (type) => kind(type) === "quota" };
+
 /** A page of entries, the newest first, back from one entry. */
-async function page(_, { query: { from, namespace, since, after, loud, limit = PAGE }, signal }) {
+async function page(_, { query: { from, namespace, since, after, only, limit = PAGE }, signal }) {
   const items = [];
   let answer;
   for (let requests = 0; requests < REQUESTS; requests += 1) {
     const more = answer?.continue ?? after;
-    const most = loud ? 500 : limit - items.length;
+    const most = only ? 500 : limit - items.length;
     answer = await ask("v1/entries", {
       query: { order: "desc", namespace, limit: most, ...(more ? { continue: more } : { from }) }, signal,
     });
-    items.push(...answer.items.filter(({ event }) => !loud || !QUIET.has(event.type)));
+    items.push(...answer.items.filter(({ event }) => !only || listed[only](event.type)));
     const last = answer.items[answer.items.length - 1];
     if (!answer.continue || items.length >= limit || (since && last && new Date(last.time) < since)) break;
   }
@@ -77,22 +83,22 @@ function gather(entries) {
 }
 
 /** A short list of the changes in the last hours. */
-export function Changes({ context, hours, namespace, most = 14 }) {
+export function Changes({ context, hours, namespace, only = "loud", most = 14 }) {
   const { route, until, sequence } = context;
-  const version = useSlow(context.version, 3e3);
+  const version = useSlow(context.version, 5e3);
   const since = Math.floor((new Date(until ?? Date.now()) - hours * 3600e3) / 60e3) * 60e3;
-  const answer = useAnswer(["changes", { namespace, since, from: sequence, limit: 100, loud: true }], version, page);
+  const answer = useAnswer(["changes", { namespace, since, from: sequence, limit: 100, only }], version, page);
   const groups = gather(answer.data?.items ?? []);
   return html`<${State} answer=${answer} nothing=${answer.data && !groups.length && "Nothing changed."}>
     <ol class="changes">${groups.slice(0, most).map(({ entries }) => {
       const [entry] = entries;
       const link = address("entries", "", { ...context.moment, namespace, from: entry.sequence, open: entry.sequence });
       return html`<li key=${entries[entries.length - 1].sequence}>
-        <a href=${link} class="when"><${Time} of=${entry.time} date=${false} /></a>
+        <a href=${link} class="when"><${Time} of=${entry.time} brief /></a>
         <span class="badge ${kind(entry.event.type)}">${word(entry.event.type)}${entries.length > 1 && ` ×${entries.length}`}</span>
         <span class="what">${!namespace && entry.event.namespace && html`<${NamespaceLink} name=${entry.event.namespace} route=${route} /> `}
           ${entries.length === 1 && subject(entry)}</span>
-        <span class="quiet who">${actor(entry)}${entry.actor.reason && html`: <q>${entry.actor.reason}</q>`}</span>
+        <${By} entry=${entry} />
       </li>`;
     })}</ol>
     ${groups.length > most && html`<p class="quiet">and more before that</p>`}
@@ -109,7 +115,7 @@ function Entry({ entry, open, route }) {
       <${Time} of=${entry.time} date=${false} />
       <span class="badge ${kind(event.type)}">${word(event.type)}</span>
       <span class="what"><b>${event.namespace}</b> ${subject(entry)}</span>
-      <span class="quiet who">${actor(entry)}${entry.actor.reason && html`: <q>${entry.actor.reason}</q>`}</span>
+      <${By} entry=${entry} />
       <span class="quiet detail">${detail(entry)}</span>
     </summary>
     <p class="tools"><a href=${address("ns", event.namespace ?? "", { sequence: entry.sequence })} hidden=${!event.namespace}>

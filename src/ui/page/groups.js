@@ -1,9 +1,12 @@
 // Groups: limits over many namespaces.
 
-import { html } from "./vendor/htm-preact.js";
+import { html, useState } from "./vendor/htm-preact.js";
 import { pages, useAnswer } from "./api.js";
-import { Amount, Bar, NamespaceLink, Section, State, Table, level } from "./parts.js";
-import { number, percent, share } from "./quantity.js";
+import { Explanation } from "./explain.js";
+import { History } from "./history.js";
+import { UnknownGroup } from "./missing.js";
+import { Amount, Bar, Figure, NamespaceLink, Section, State, Table, level } from "./parts.js";
+import { leastBytes, number, percent, share } from "./quantity.js";
 import { address, moment } from "./route.js";
 
 /** Most groups in the overview. */
@@ -32,49 +35,62 @@ function Row({ group, route }) {
   </tr>`;
 }
 
-/** The present groups, the fullest first; nothing if there are none. */
+/** The present groups, the fullest first. */
 export function Groups({ context }) {
-  const { version, route, until } = context;
+  const { version, route } = context;
   const work = (path, { query, signal }) => pages(path, { query, signal }, SHOWN);
-  const answer = useAnswer(until ? null : ["v1/groups", {}], version, work);
+  const answer = useAnswer(["v1/groups", {}], version, work);
   const taken = ({ each, status }) => (each ? [] : figures(status)).slice(0, 1).map(share)[0] ?? -1;
   const groups = [...(answer.data?.items ?? [])].sort((a, b) => taken(b) - taken(a));
-  if (!groups.length) return null;
-  return html`<${Section} title="Groups" id="groups">
-    <${Table} label="Groups by fullness" columns=${["Group", ">Taken", "-Bar", "Fullest limit", ">Namespaces", "Part of"]}>
+  return html`<${State} answer=${answer} nothing=${answer.data && !groups.length && "No group limits several namespaces together."}>
+    <${Table} label="Groups by fullness" kind="groups" columns=${["Group", ">Taken", "-Bar", "Fullest limit", ">Namespaces", "Part of"]}>
       ${groups.map((group) => html`<${Row} key=${group.name} group=${group} route=${route} />`)}
     <//>
-    ${answer.data.continue && html`<p class="quiet">and more than these ${groups.length}</p>`}
+    ${answer.data?.continue && html`<p class="quiet">and more than these ${groups.length}</p>`}
   <//>`;
 }
 
 /** The groups that count a namespace at present; nothing if there are none. */
 export function Counting({ namespace, context }) {
   const { version, route, until } = context;
+  const [explained, explain] = useState(null);
   const path = `apis/quota.openshift.io/v1/namespaces/${encodeURIComponent(namespace)}/appliedclusterresourcequotas`;
   const answer = useAnswer(until ? null : [path, {}], version);
-  const limits = (answer.data?.items ?? []).flatMap(({ metadata, status }) => {
+  const groups = (answer.data?.items ?? []).flatMap(({ metadata, status }) => {
     const own = status.namespaces?.find((member) => member.namespace === namespace)?.status;
     const each = metadata.annotations?.["quota-ledger.io/each"] === "true";
     if (each && !own) return [];
-    return figures((each && own) || status.total).map((figure) => ({ name: metadata.name, figure, own }));
+    return { name: metadata.name, own, limits: figures((each && own) || status.total) };
   });
-  if (!limits.length) return null;
-  const columns = ["Group", "Resource", "-Bar", ">Taken", ">Used", ">Reserved", ">Guaranteed to others", ">Hard", ">Of it here"];
-  const amount = ({ resource }, of) => html`<td class="right"><${Amount} of=${of ?? "0"} resource=${resource} /></td>`;
-  return html`<${Section} title="Groups that count it" id="groups" wide>
-    <${Table} label="Limits of groups" columns=${columns}>
-      ${limits.map(({ name, figure, own }) => html`<tr key=${name + "/" + figure.resource}>
-        <th scope="row"><${GroupLink} name=${name} route=${route} /></th><td>${figure.resource}</td>
-        <td class="bars"><${Bar} figure=${figure} /></td>
-        <td class="right number share ${level(share(figure))}">${percent(share(figure))}</td>
-        ${amount(figure, figure.used)}${amount(figure, figure.reserved)}${amount(figure, figure.guaranteedToOthers)}
-        ${amount(figure, figure.hard)}
-        ${amount(figure, String(number(own?.used?.[figure.resource] ?? "0") + number(own?.reserved?.[figure.resource] ?? "0")))}
-      </tr>`)}
+  if (!groups.length) return null;
+  const here = (own, { resource }) => String(number(own?.used?.[resource]) + number(own?.reserved?.[resource]));
+  // What is taken here may be little of a large limit.
+  const least = leastBytes(groups.flatMap(({ own, limits }) => limits.flatMap((figure) => [figure, { ...figure, hard: here(own, figure) }])));
+  const columns = ["Resource", "-Bar", ">Taken", ">Used", ">Reserved", ">For others", ">Hard", ">Of it here"];
+  const amount = ({ resource }, of) => html`<td class="right"><${Amount} of=${of ?? "0"} resource=${resource} least=${least} /></td>`;
+  return html`<${Section} title="Groups that count it" id="groups">
+    <${Table} label="Limits of groups" kind="limits" columns=${columns}>
+      ${groups.map(({ name, own, limits }) => [
+        html`<tr key=${name} class="of"><th colspan="8" scope="rowgroup"><${GroupLink} name=${name} route=${route} /></th></tr>`,
+        limits.map((figure) => html`<tr key=${name + "/" + figure.resource}>
+          <th scope="row">${figure.resource}</th>
+          <td class="bars"><${Bar} figure=${figure} /></td>
+          <td class="right number share ${level(share(figure))}">${percent(share(figure))}</td>
+          ${amount(figure, figure.used)}${amount(figure, figure.reserved)}${amount(figure, figure.guaranteedToOthers)}
+          ${amount(figure, figure.hard)}
+          <td class="right"><${Figure} figure=${{ ...figure, hard: undefined, kind: "ClusterResourceQuota", ...taken(own, figure) }}
+            of=${here(own, figure)} name=${`used here, in ${name},`}
+            least=${least} explain=${(figure) => explain({ quota: name, figure })} /></td>
+        </tr>`),
+      ])}
     <//>
+    ${explained && html`<${Explanation} namespace=${namespace} quota=${explained.quota} figure=${explained.figure}
+      context=${context} close=${() => explain(null)} />`}
   <//>`;
 }
+
+/** What a namespace takes of a resource of a group. */
+const taken = (own, { resource }) => ({ used: own?.used?.[resource] ?? "0", reserved: own?.reserved?.[resource] ?? "0" });
 
 const said = (selector) => {
   const { matchLabels = {}, matchExpressions = [] } = selector.labels ?? {};
@@ -109,37 +125,47 @@ export function Group({ context }) {
   const answer = useAnswer([`${path}/usage`, when], version);
   // These numbers are available for the present only.
   const about = useAnswer(until ? null : [path, {}], version);
+  const [chosen, choose] = useState(null);
   const limits = [...(answer.data?.resources ?? [])].sort((a, b) => share(b) - share(a));
+  const least = leastBytes(limits);
   const members = answer.data?.namespaces ?? [];
-  const columns = ["Resource", "-Bar", ">Taken", ">Used", ">Reserved", ">Guaranteed to others", ">Hard", ">Available"];
-  const amount = (figure, of) => html`<td class="right"><${Amount} of=${of ?? "0"} resource=${figure.resource} /></td>`;
-  return html`<main id="main"><h1>${route.target}</h1><div class="cards">
-    <${Section} title="Limits" id="limits" wide>
+  const columns = ["Resource", "-Bar", ">Taken", ">Used", ">Reserved", ">For others", ">Hard", ">Available"];
+  const amount = (figure, of) => html`<td class="right"><${Amount} of=${of ?? "0"} resource=${figure.resource} least=${least} /></td>`;
+  if (answer.error?.status === 404) {
+    return html`<main id="main"><h1>${route.target}</h1><div class="card"><${UnknownGroup} context=${context} /></div></main>`;
+  }
+  return html`<main id="main"><h1>${route.target} <span class="quiet">group</span></h1><div class="cards">
+    <${Section} title="Limits" id="limits">
       <${State} answer=${answer} nothing=${answer.data && !limits.length && "It limits nothing."}>
-        <${Table} label=${`Limits of ${route.target}`} columns=${columns}>
+        <${Table} label=${`Limits of ${route.target}`} kind="limits" columns=${columns}>
           ${limits.map((figure) => html`<tr key=${figure.resource}>
             <th scope="row">${figure.resource}</th>
             <td class="bars">${about.data && !about.data.each && html`<${Bar} figure=${figure} />`}</td>
             <td class="right number share ${level(share(figure))}">${percent(share(figure))}</td>
             ${amount(figure, figure.used)}${amount(figure, figure.reserved)}${amount(figure, figure.guaranteedToOthers)}
             ${amount(figure, figure.hard)}
-            <td class="right ${number(figure.available) < 0 ? "over share" : ""}"><${Amount} of=${figure.available} resource=${figure.resource} /></td>
+            <td class="right ${number(figure.available) < 0 ? "over share" : ""}"><${Amount} of=${figure.available} resource=${figure.resource} least=${least} /></td>
           </tr>`)}
         <//>
       <//>
     <//>
-    <${Section} title="Namespaces" id="members">
+    ${limits.length > 0 && html`<${Section} title="History" id="history">
+      <${History} path=${`${path}/usage/history`} name=${route.target} quotas=${[{ name: "", resources: limits }]}
+        chosen=${chosen ?? ["", limits[0].resource]} choose=${choose} context=${context} /><//>`}
+    <div class="columns main-first"><div>
+    <${Section} title="Namespaces" id="members" folds>
       <${State} answer=${answer} nothing=${answer.data && !members.length && "It counts nothing in any namespace."}>
         <${Table} label="Members" columns=${["Namespace", ...limits.map(({ resource }) => `>${resource}`)]}>
           ${members.map(({ namespace, used, reserved }) => html`<tr key=${namespace}>
             <th scope="row"><${NamespaceLink} name=${namespace} route=${route} /></th>
-            ${limits.map(({ resource }) => html`<td class="right"><${Amount} of=${used[resource] ?? "0"} resource=${resource} />
-              ${number(reserved[resource]) > 0 && html` <span class="quiet">+ <${Amount} of=${reserved[resource]} resource=${resource} /> reserved</span>`}</td>`)}
+            ${limits.map(({ resource }) => html`<td class="right"><${Amount} of=${used[resource] ?? "0"} resource=${resource} least=${least} />
+              ${number(reserved[resource]) > 0 && html` <span class="quiet">+ <${Amount} of=${reserved[resource]} resource=${resource} least=${least} /> reserved</span>`}</td>`)}
           </tr>`)}
         <//>
         ${answer.data?.namespacesOmitted && html`<p class="quiet">and ${answer.data.namespacesOmitted} more</p>`}
       <//>
-    <//>
+    <//></div><div>
     ${about.data && html`<${About} group=${about.data} route=${route} />`}
+    </div></div>
   </div></main>`;
 }

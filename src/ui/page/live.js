@@ -23,8 +23,19 @@ export function useSlow(version, milliseconds) {
   return slow;
 }
 
+/** A number that grows once per interval while somebody looks: for what changes without an entry. */
+export function useTick(milliseconds, running) {
+  const [tick, set] = useState(0);
+  useEffect(() => {
+    if (!running) return undefined;
+    const timer = setInterval(() => document.hidden || set((tick) => tick + 1), milliseconds);
+    return () => clearInterval(timer);
+  }, [running]);
+  return tick;
+}
+
 /** A number that grows with each change, and how changes are noticed: `live`, `polling`, `off`. */
-export function useLive(enabled, namespace) {
+export function useLive(enabled) {
   const [version, setVersion] = useState(0);
   const [mode, setMode] = useState("off");
   const last = useRef(0);
@@ -45,7 +56,7 @@ export function useLive(enabled, namespace) {
       const timer = setTimeout(resume, POLL);
       control.signal.addEventListener("abort", () => { clearTimeout(timer); resume(); });
     });
-    const listen = () => watch({ namespace }, last.current, control.signal,
+    const listen = () => watch(last.current, control.signal,
       () => { setMode("live"); changed(); },
       (entry) => { last.current = entry.sequence; changed(); });
     (async () => {
@@ -70,6 +81,6 @@ export function useLive(enabled, namespace) {
       control.abort();
       clearTimeout(pending);
     };
-  }, [enabled, namespace]);
+  }, [enabled]);
   return { version, mode };
 }

@@ -8,12 +8,14 @@ import { address, moment } from "./route.js";
 export function Bar({ figure }) {
   const hard = number(figure.hard);
   const whole = Math.max(hard, taken(figure)) || 1;
+  // Who may not see what others use sees what is taken.
+  const used = figure.used ?? String(taken(figure) - number(figure.reserved) - number(figure.guaranteedToOthers));
   const part = (text) => ({ width: `${Math.max(0, Math.min(100, (number(text ?? "0") / whole) * 100))}%` });
   const ratio = share(figure);
   const others = number(figure.guaranteedToOthers ?? "0") > 0 ? `, guaranteed to others ${figure.guaranteedToOthers}` : "";
-  const label = `${percent(ratio)} of ${figure.resource}: used ${figure.used ?? "0"}, reserved ${figure.reserved ?? "0"}${others}, hard ${figure.hard}`;
+  const label = `${percent(ratio)} of ${figure.resource}: used ${figure.used ?? "not shown"}, reserved ${figure.reserved ?? "0"}${others}, hard ${figure.hard}`;
   return html`<span class="bar ${level(ratio)}" role="img" aria-label=${label} title=${label}>
-    <span class="used" style=${part(figure.used)}></span><span class="reserved" style=${part(figure.reserved)}></span>
+    <span class="used" style=${part(used)}></span><span class="reserved" style=${part(figure.reserved)}></span>
     ${others && html`<span class="others" style=${part(figure.guaranteedToOthers)}></span>`}
     ${hard > 0 && whole > hard && html`<span class="limit" style=${{ left: `${(hard / whole) * 100}%` }}></span>`}
   </span>`;
@@ -22,14 +24,24 @@ export function Bar({ figure }) {
 /** The severity of a share. */
 export const level = (share) => share > 1 ? "over" : share >= 1 ? "full" : share >= 0.9 ? "high" : "";
 
-/** A quantity, with the exact value in its tooltip. */
-export const Amount = ({ of, resource }) => html`<span class="number" title=${of}>${shown(of, resource)}</span>`;
+/** A quantity, with the exact value in its tooltip; in the unit of `least`. */
+export const Amount = ({ of, resource, least }) => html`<span class="number" title=${of}>${shown(of, resource, least)}</span>`;
 
-/** A moment in the user's time zone, with the exact value in its tooltip. */
-export function Time({ of, date = true }) {
+/** A number that opens its explanation. */
+export const Figure = ({ figure, of, name, least, explain }) => html`
+  <button type="button" class="link" onClick=${() => explain(figure)} aria-label=${`${name} ${of} of ${figure.resource}: what makes it`}>
+    <${Amount} of=${of} resource=${figure.resource} least=${least} /></button>`;
+
+/** A limit as it is named beside others. */
+export const limitName = ({ kind, name }) => kind === "ClusterResourceQuota" ? `group ${name}` : name;
+
+/** A moment in the user's time zone, with the exact value in its tooltip; `brief`: without the date of today. */
+export function Time({ of, date = true, brief }) {
   const time = new Date(of);
   if (Number.isNaN(time.getTime())) return of ?? "–";
-  return html`<time datetime=${of} title=${of}>${date ? local(time) : clock(time)}</time>`;
+  const today = brief && time.toDateString() === new Date().toDateString();
+  const text = !date || today ? clock(time) : brief ? local(time).slice(5, 16) : local(time);
+  return html`<time datetime=${of} title=${of}>${text}</time>`;
 }
 
 const two = (number) => String(number).padStart(2, "0");
@@ -70,18 +82,23 @@ export const Countdown = ({ until, now }) => {
 
 /** Placeholder for an answer that is pending, empty or an error. */
 export function State({ answer, children, nothing }) {
-  if (answer.error) return html`<p class="problem" role="alert">${answer.error.message}</p>`;
+  if (answer.error && !answer.data) return html`<p class="problem" role="alert">${answer.error.message}</p>`;
   if (!answer.data) return html`<p class="quiet">Loading …</p>`;
   if (nothing) return html`<p class="quiet">${nothing}</p>`;
   return children;
 }
 
-/** A part of a view, with its title. */
-export const Section = ({ title, id, aside, wide, children }) => html`
-  <section class="card ${wide ? "wide" : ""}" aria-labelledby=${id}>
-    <header><h2 id=${id}>${title}</h2>${aside}</header>
-    ${children}
+export const isPhone = () => matchMedia("(max-width: 600px)").matches;
+
+/** A part of a view, with its title. A part that `folds` is closed at first on a phone. */
+export function Section({ title, id, aside, folds, children }) {
+  const [open] = useState(!isPhone());
+  return html`<section class="card" aria-labelledby=${id}>
+    ${folds ? html`<details class="fold" open=${open}><summary><h2 id=${id}>${title}</h2></summary>
+        ${aside && html`<p class="tools">${aside}</p>`}${children}</details>`
+      : html`<header><h2 id=${id}>${title}</h2>${aside}</header>${children}`}
   </section>`;
+}
 
 /** Labels the cells of a table with their column names: on a phone each row is a block of named values. */
 function useNamedCells(table) {
@@ -124,6 +141,10 @@ export const EntryLink = ({ sequence, route, namespace }) => html`
 /** A link to a namespace at the displayed moment. */
 export const NamespaceLink = ({ name, route }) =>
   html`<a href=${address("ns", name, moment(route.query))}>${name}</a>`;
+
+/** A choice between lists: the chosen one is shown below. */
+export const Tabs = ({ label, names, chosen, choose }) => html`<div class="tabs" role="group" aria-label=${label}>
+  ${names.map((name) => html`<button type="button" aria-pressed=${name === chosen} onClick=${() => choose(name)}>${name}</button>`)}</div>`;
 
 /** A dialog over the page. */
 export function Dialog({ title, close, children }) {

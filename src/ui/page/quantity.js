@@ -17,26 +17,31 @@ export const isBytes = (resource) => /(^|[./])((requests|limits)\.)?(memory|stor
 
 const BINARY = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
-/** A number with at most three decimals, and no insignificant digits. */
+/** A number with at most three decimals; `~` marks what is rounded. */
 const rounded = (value) => {
-  const digits = Math.abs(value) >= 100 ? 1 : Math.abs(value) >= 1 ? 2 : 3;
-  return Number(value.toFixed(digits)).toLocaleString("en", { maximumFractionDigits: 3 });
+  const shown = Number(value.toFixed(3));
+  return (Math.abs(shown - value) > Math.abs(value) * 1e-9 ? "~" : "") + shown;
 };
 
-/** A number of a resource, in a suitable unit. */
-export function show(value, resource) {
+/**
+ * A number of a resource, by one rule for all views: CPU in cores, counts plain, and bytes in the largest unit of which
+ * `least` has a first or second digit. All amounts of a column have the same `least`.
+ */
+export function show(value, resource, least = Math.abs(value)) {
   if (!Number.isFinite(value)) return "–";
-  if (!isBytes(resource)) return rounded(value);
-  let power = 0;
-  while (Math.abs(value) >= 1024 && power < BINARY.length - 1) {
-    value /= 1024;
-    power += 1;
-  }
-  return rounded(value) + (BINARY[power] && " " + BINARY[power]);
+  if (!isBytes(resource) || value === 0) return rounded(value);
+  const power = BINARY.findLastIndex((_, power) => power === 0 || least >= 1024 ** power / 10);
+  return rounded(value / 1024 ** power) + BINARY[power];
+}
+
+/** The least limit of a table in bytes, if it has any. */
+export function leastBytes(figures) {
+  const bytes = figures.filter(({ resource }) => isBytes(resource)).map(({ hard }) => number(hard)).filter((hard) => hard > 0);
+  return bytes.length ? Math.min(...bytes) : undefined;
 }
 
 /** A quantity of a resource, for people. */
-export const shown = (text, resource) => show(number(text), resource);
+export const shown = (text, resource, least) => show(number(text), resource, least);
 
 /**
  * The taken part of a limit: what is not available. Without that number: used, reserved, and for a group the amount
@@ -64,8 +69,8 @@ export function withRoom(figure, room) {
 }
 
 /** A share in percent. */
-export const percent = (value) => value === Infinity ? "over" : `${Math.floor(value * 100 + 1e-9).toLocaleString("en")}%`;
+export const percent = (value) => value === Infinity ? "over" : `${Math.floor(value * 100 + 1e-9)}%`;
 
 /** A list of amounts as one line. */
 export const amounts = (list) =>
-  Object.entries(list ?? {}).map(([resource, amount]) => `${resource}=${amount}`).join(", ");
+  Object.entries(list ?? {}).map(([resource, amount]) => `${resource}=${shown(amount, resource)}`).join(", ");

@@ -30,7 +30,7 @@ export function Sources({ context }) {
       </dl><//>
     <//>
     ${data.cluster && html`<${Cluster} now=${now} />`}
-    <${Section} title="What has been consumed" id="consumed" wide>
+    <${Section} title="What has been consumed" id="consumed">
       <${State} answer=${status} nothing=${!data.sources?.length && "Nothing is consumed from a stream: events come by HTTP."}>
         ${(data.sources ?? []).map((source) => html`<h3>${source.name}</h3>
           <p>${source.position !== undefined && html`Position <span class="number">${source.position}</span>, received <${Time}

@@ -102,7 +102,7 @@ export function Why({ context }) {
   };
   const errors = answer?.error?.problem?.errors ?? [];
   return html`<main id="main"><h1>Would it fit?</h1><div class="cards">
-    <${Section} title="What is asked for" id="asked" wide>
+    <${Section} title="What is asked for" id="asked">
       <form class="why" onSubmit=${check}>
         <label>Namespace <input name="namespace" value=${namespace} required list="known" autocapitalize="none" spellcheck="false"
           onInput=${(event) => setNamespace(event.target.value)} /></label>
@@ -113,7 +113,7 @@ export function Why({ context }) {
         <p><button class="primary" disabled=${busy}>Check</button> <span class="quiet">Nothing is written: this asks what would be now.</span></p>
       </form>
     <//>
-    ${answer && html`<${Section} title="Answer" id="answer" wide>
+    ${answer && html`<${Section} title="Answer" id="answer">
       ${answer.error ? html`<div role="alert"><p class="problem">${answer.error.message}</p>
           <ul>${errors.map(({ field, message }) => html`<li><code>${field}</code>: ${message}</li>`)}</ul></div>`
         : html`<${Verdict} verdict=${answer.verdict} namespace=${answer.namespace} context=${context} />`}

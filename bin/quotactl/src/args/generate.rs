@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use quota_semantics::object::GroupResource;
 
+/// The address of the runbooks in the shipped rules.
+pub(crate) const RUNBOOKS: &str = "https://quota-ledger.example/alerts.html";
+
 /// Files for an installation.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Generate {
@@ -44,6 +47,9 @@ pub(crate) struct Alerts {
     /// Labels of the PrometheusRule, by which the operator selects it: NAME=VALUE.
     #[arg(long = "label", value_name = "LABEL", value_parser = label, value_delimiter = ',')]
     pub(crate) labels: Vec<(String, String)>,
+    /// Where docs/alerts.md is served: each alert links to its part of it.
+    #[arg(long, value_name = "URL", default_value = RUNBOOKS, value_parser = runbooks)]
+    pub(crate) runbooks: String,
 }
 
 /// The targets of the monitors.
@@ -58,6 +64,16 @@ pub(crate) struct ServiceMonitor {
     /// Labels of the monitors, by which the operator selects them: NAME=VALUE.
     #[arg(long = "label", value_name = "LABEL", value_parser = label, value_delimiter = ',')]
     pub(crate) labels: Vec<(String, String)>,
+}
+
+fn runbooks(text: &str) -> Result<String, String> {
+    let is_absolute = ["https://", "http://"]
+        .iter()
+        .any(|scheme| text.starts_with(scheme));
+    match is_absolute && !text.contains(['"', '#', ' ', '\n']) {
+        true => Ok(text.to_owned()),
+        false => Err("expected an http or https address without a fragment".to_owned()),
+    }
 }
 
 fn label(text: &str) -> Result<(String, String), String> {

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    args::{Alerts, ServiceMonitor},
+    args::{Alerts, RUNBOOKS, ServiceMonitor},
     failure::Outcome,
     output::{Output, yaml},
 };
@@ -19,8 +19,13 @@ const DASHBOARD: &str = include_str!("../../../../deploy/monitoring/dashboard.js
 pub(super) fn alerts(wanted: &Alerts, output: &Output) -> Outcome {
     match wanted.operator {
         true => output.line(prometheus_rule(wanted).trim_end()),
-        false => output.line(ALERTS.trim_end()),
+        false => output.line(rules(wanted).trim_end()),
     }
+}
+
+/// The rules, with links to the runbooks that are wanted.
+fn rules(wanted: &Alerts) -> String {
+    ALERTS.replace(RUNBOOKS, &wanted.runbooks)
 }
 
 /// A PrometheusRule, whose spec is the content of the file of rules.
@@ -41,7 +46,7 @@ pub(super) fn prometheus_rule(wanted: &Alerts) -> String {
         text.push_str(&format!("    {name}: {}\n", Value::from(value.as_str())));
     }
     text.push_str("spec:\n");
-    for line in ALERTS.lines() {
+    for line in rules(wanted).lines() {
         text.push_str(&format!("  {line}\n"));
     }
     text

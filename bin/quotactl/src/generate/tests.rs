@@ -299,7 +299,15 @@ fn alerts_come_as_a_rule_of_the_operator() {
         .map(|group| group["rules"].as_array().unwrap().len())
         .sum();
     assert!(rules > 20, "{rules}");
-    assert!(Arguments::try_parse_from(["quotactl", "generate", "alerts", "--label", "a"]).is_err());
+    let wrong = [
+        "--label=a",
+        "--runbooks=docs/alerts.md",
+        "--runbooks=https://docs/#a",
+    ];
+    for wrong in wrong {
+        let line = ["quotactl", "generate", "alerts", wrong];
+        assert!(Arguments::try_parse_from(line).is_err(), "{wrong}");
+    }
 }
 
 #[test]

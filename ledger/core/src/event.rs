@@ -383,7 +383,6 @@ impl Event {
             | Self::ObjectDeleted { namespace, uid }
             | Self::ReservationGrown { namespace, uid, .. }
             | Self::ReservationExtended { namespace, uid, .. }
-            | Self::ObjectCommitted { namespace, uid, .. }
             | Self::ReservationCommitted { namespace, uid, .. }
             | Self::ReservationReturned { namespace, uid }
             | Self::ReservationReleased { namespace, uid }

@@ -7,10 +7,6 @@ use quota_core::{
     },
     state::{LimitView, State, room},
 };
-use quota_histories::{
-    things::{namespace, reserve_request},
-    world::World,
-};
 use quota_semantics::{
     Name, Timestamp,
     admission::{Denial, LimitKind},
@@ -20,6 +16,10 @@ use quota_semantics::{
     quota::spec::Spec as QuotaSpec,
     resource::ResourceList,
     uid::Uid,
+};
+use quota_testkit::histories::{
+    things::{namespace, reserve_request},
+    world::World,
 };
 
 use super::strategy::steps;

@@ -427,9 +427,9 @@ impl Simulation {
         let Some(demand) = &self.demand else { return };
         let (time, sequence) = (entry.time, entry.sequence);
         match &entry.event {
-            Event::GroupSet(_)
-            | Event::GroupDeleted { .. }
-            | Event::WorkloadsCharged { .. } => self.measure_all(time, sequence),
+            Event::GroupSet(_) | Event::GroupDeleted { .. } | Event::WorkloadsCharged { .. } => {
+                self.measure_all(time, sequence)
+            }
             Event::OverrideEnded {
                 namespace: None, ..
             } => self.measure_all(time, sequence),

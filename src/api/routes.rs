@@ -13,8 +13,8 @@ use serde_json::Value;
 
 use super::{
     App, backup, batch, check, cluster, corrections, denials, drift, entries, events, explain,
-    groups, lifecycle, namespaces, objects, openapi, overview, quotas, relist, report, reservations,
-    rules, series, simulate, status, suggest, usage, watch,
+    groups, lifecycle, namespaces, objects, openapi, overview, quotas, relist, report,
+    reservations, rules, series, simulate, status, suggest, usage, watch,
 };
 use crate::{
     auth::{

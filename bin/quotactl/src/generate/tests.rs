@@ -34,7 +34,9 @@ fn silent() -> Output {
 
 /// Runs a command that needs no connection.
 fn start(command: &Generate) -> Outcome {
-    run(command, &silent(), || Err(Failure::general("no connection")))
+    run(command, &silent(), || {
+        Err(Failure::general("no connection"))
+    })
 }
 
 #[test]
@@ -145,10 +147,7 @@ fn certificates_are_made_once_and_can_be_used() {
         assert_eq!(permissions.mode() & 0o777, mode, "{name}");
     }
     let before = fs::read(dir.join("tls.crt")).unwrap();
-    assert_eq!(
-        start(&generate(&line)).unwrap_err().exit,
-        Exit::Conflict
-    );
+    assert_eq!(start(&generate(&line)).unwrap_err().exit, Exit::Conflict);
     assert_eq!(fs::read(dir.join("tls.crt")).unwrap(), before);
     start(&generate(&format!("{line} --force"))).unwrap();
     assert_ne!(fs::read(dir.join("tls.crt")).unwrap(), before);

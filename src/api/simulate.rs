@@ -258,8 +258,8 @@ async fn remembered(denials: &Denials, asked: &Asked) -> (Vec<PastDenial>, Optio
     for namespace in spaces {
         let query = Query {
             namespace,
-            before: None,
             limit: usize::MAX,
+            ..Query::default()
         };
         kept.extend(denials.list(query).await);
     }

@@ -153,8 +153,8 @@ async fn denials(app: &App, namespace: Option<&Name>, period: Period) -> Denials
     };
     let query = Query {
         namespace: namespace.cloned(),
-        before: None,
         limit: usize::MAX,
+        ..Query::default()
     };
     let kept = denials.list(query).await;
     let of_period = kept

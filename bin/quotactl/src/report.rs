@@ -45,7 +45,7 @@ pub(crate) fn show(report: &Report, whole: &impl serde::Serialize, output: &Outp
     }
     let names = || report.rows.iter().map(|row| name(&row.key)).collect();
     output.answer(whole, names, |is_wide| table(report, is_wide))?;
-    if !output.is_structured() && !output.is_names() {
+    if output.is_table() {
         note(footer(report));
     }
     Ok(())

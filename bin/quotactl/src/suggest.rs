@@ -50,7 +50,7 @@ pub(crate) fn run(session: &Session, args: &Suggest) -> Outcome {
         },
         |_| table(suggestions),
     )?;
-    if !session.output.is_structured() && !session.output.is_names() {
+    if session.output.is_table() {
         for (resource, amount) in given_back(suggestions) {
             note(format!("{amount} of {resource} could be given back"));
         }

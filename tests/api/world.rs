@@ -9,7 +9,7 @@ use std::{
 };
 
 use axum::body::Body;
-use http::{HeaderMap, Method, Request, StatusCode};
+use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt as _;
 use quota_core::{decide::Policy, state::State};
 use quota_journal::{FileJournal, Options, disk::RealDisk};

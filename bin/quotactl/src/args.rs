@@ -74,7 +74,17 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "relist",
         ],
     ),
-    ("Prove", &["ledger", "checkpoint", "backup"]),
+    (
+        "Prove",
+        &[
+            "report",
+            "simulate",
+            "suggest",
+            "ledger",
+            "checkpoint",
+            "backup",
+        ],
+    ),
     (
         "Set up",
         &["config", "token", "generate", "cluster", "completions"],

@@ -105,7 +105,7 @@ packages: static
 VERSION := $(shell sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 chart:
 	rm -rf target/chart && mkdir -p target/chart
-	tar --sort=name --exclude=ci --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX --mtime=@0 -C deploy/helm -c quota-ledger | \
+	tar --sort=name --dereference --exclude=ci --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX --mtime=@0 -C deploy/helm -c quota-ledger | \
 		gzip --best --no-name >target/chart/quota-ledger-$(VERSION).tgz
 
 # What a release consists of, with checksums, in target/release-files.

@@ -28,6 +28,7 @@ pub(super) struct Signed {
 
 /// A destination of checkpoints. To deliver a checkpoint twice does no harm.
 #[derive(Clone)]
+#[expect(clippy::large_enum_variant, reason = "there are two at most")]
 pub(crate) enum Destination {
     /// A subject that a JetStream stream stores.
     Nats {

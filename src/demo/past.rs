@@ -213,6 +213,7 @@ impl Past {
     }
 
     /// Reserves the amounts of a pod.
+    #[expect(clippy::result_large_err, reason = "a refusal is recorded as it is")]
     fn reserve(
         &mut self,
         transaction: &mut WriteTransaction<'_>,

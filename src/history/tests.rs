@@ -373,7 +373,10 @@ async fn a_question_that_nobody_waits_for_is_given_up() {
             from: start(),
             to: Timestamp::MAX,
         };
-        let begin = move |state: &State| Begun(sample(state));
+        let begin = move |state: &State| {
+            sample(state);
+            Begun(())
+        };
         queried
             .period(&permit(), period, begin, |_, _, _, _| ())
             .await

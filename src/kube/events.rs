@@ -95,7 +95,7 @@ async fn answer(
     // An event has no labels.
     let none = std::collections::BTreeMap::new();
     events.retain(|event| fields.matches(&event.namespace, &event.name) && labels.matches(&none));
-    events.sort_by(|a, b| b.time.cmp(&a.time));
+    events.sort_by_key(|event| std::cmp::Reverse(event.time));
     let metadata = json!({"resourceVersion": head.to_string()});
     let amounts = events.len();
     let make = move |turn: &Turn| {

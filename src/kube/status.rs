@@ -64,7 +64,7 @@ impl Failure {
     pub(super) fn apply_conflict(message: String, causes: Vec<(String, String)>) -> Self {
         let cause = |(message, field)| StatusCause {
             reason: "FieldManagerConflict".to_owned(),
-            message: message,
+            message,
             field: Some(field),
         };
         let causes = causes.into_iter().map(cause).collect();
@@ -94,7 +94,7 @@ impl Failure {
         };
         let cause = |(reason, field, message): (&str, String, String)| StatusCause {
             reason: reason.to_owned(),
-            message: message,
+            message,
             field: Some(field),
         };
         let causes = causes.into_iter().map(cause).collect();

@@ -23,6 +23,7 @@ use crate::enforcement::NotReported;
 pub trait QuotaSource: Send + Sync {
     /// Visits every quota, the principal that set it, its numbers, and the share that is taken of the limits that bind
     /// its resources, which may be those of a group; always in the same order.
+    #[expect(clippy::type_complexity, reason = "what is visited has four parts")]
     fn visit(&self, visitor: &mut dyn FnMut(&QuotaRecord, &Name, &[Figure], f64));
 
     /// How many requests a quota of a namespace, or a group in any namespace, has denied since the start.

@@ -57,6 +57,9 @@ fn verify(path: &Path, arguments: &str) -> (i32, String, String) {
     (status.code().unwrap(), text(stdout), text(stderr))
 }
 
+/// Deliveries that failed.
+const FAILURES: &str = "quota_ledger_checkpoint_failures_total";
+
 #[tokio::test(flavor = "multi_thread")]
 async fn checkpoints_reach_a_directory_also_after_failures() {
     let directory = TempDir::new().unwrap();
@@ -69,11 +72,11 @@ async fn checkpoints_reach_a_directory_also_after_failures() {
     let last = observe(&quotad, "w", 1);
     let waits = || metric(&quotad, &of("undelivered", "directory")).filter(|count| *count > 0.0);
     until("a copy waits", waits).await;
+    let failed = || metric(&quotad, FAILURES).filter(|count| *count >= 1.0);
+    until("a copy failed", failed).await;
     fs::create_dir(path.join("copies")).unwrap();
     delivered(&quotad, "directory", last).await;
     assert_eq!(metric(&quotad, &of("undelivered", "directory")), Some(0.0));
-    let failures = metric(&quotad, "quota_ledger_checkpoint_failures_total").unwrap();
-    assert!(failures >= 1.0, "{failures}");
     let more = observe(&quotad, "v", 1);
     delivered(&quotad, "directory", more).await;
     assert_eq!(quotad.stop().code(), Some(0));

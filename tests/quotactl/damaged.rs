@@ -189,29 +189,6 @@ fn nothing_that_reads_a_damaged_ledger_changes_it() {
 }
 
 #[test]
-fn a_ledger_from_before_there_were_manifests_is_left_alone_too() {
-    const SEAL_BYTES: usize = 140;
-    let ledger = damaged();
-    for epoch in sealed(&ledger.data) {
-        let seal = fs::read(epoch.join("SEAL")).unwrap();
-        fs::write(epoch.join("SEAL"), &seal[..SEAL_BYTES]).unwrap();
-    }
-    let before = contents(&ledger.data);
-    for arguments in ["verify", "dump"] {
-        let run = offline(arguments, &ledger.data);
-        assert_eq!(run.code, 4, "{arguments}: {run:?}");
-        assert!(
-            run.err.contains(&format!("to {})", ledger.span.1)),
-            "{}",
-            run.err
-        );
-        assert!(contents(&ledger.data) == before);
-    }
-    flip(&ledger.epoch);
-    assert_eq!(offline("verify", &ledger.data).code, 0);
-}
-
-#[test]
 fn damage_is_told_with_its_place_and_the_rest_can_be_read() {
     let ledger = damaged();
     let (first, last) = ledger.span;

@@ -183,7 +183,9 @@ fn tables_of_a_real_cluster_are_never_broken() {
                 "{command} in {columns}: {shown}"
             );
             // The first cell of each row is whole.
-            for (line, whole) in shown.lines().zip(whole.lines()) {
+            let shown_rows = shown.lines().filter(|line| !line.contains(" of "));
+            let rows = whole.lines().filter(|line| !line.contains(" of "));
+            for (line, whole) in shown_rows.zip(rows) {
                 let first = |line: &str| line.split_whitespace().next().unwrap_or("").to_owned();
                 assert_eq!(first(line), first(whole), "{command} in {columns}: {shown}");
             }

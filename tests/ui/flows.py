@@ -419,8 +419,7 @@ class OfARealCluster(unittest.TestCase):
         expect(page.locator("section[aria-labelledby=quotas]")).to_contain_text("compute")
         page.evaluate("location.hash = '#/group/none'")
         expect(main).to_contain_text("No group has the name “none”")
-        page.complaints.clear()
-        looked_at(page, "unknown-group")
+        looked_at(page, "unknown-group", refused=404)
 
     def test_nothing_is_written_into_the_page(self):
         answer = self.open().goto(f"{self.daemon.url}/ui")
@@ -796,8 +795,7 @@ class WithTokens(unittest.TestCase):
                     {"authorization": f"Bearer {tokens['everything']}"})
         page.evaluate("location.hash = '#/ns/team-b'")
         expect(page.get_by_role("main")).to_contain_text("You are team, with read, admin. Ask an administrator for the role read here")
-        page.complaints.clear()
-        looked_at(page, "forbidden")
+        looked_at(page, "forbidden", refused=403)
         page.get_by_label("Namespace", exact=True).fill("team-a")
         page.keyboard.press("Enter")
         expect(page.locator("section[aria-labelledby=quotas]")).to_contain_text("pods")

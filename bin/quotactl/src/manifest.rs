@@ -48,9 +48,9 @@ impl Document {
         };
         // Of several objects in one list, the one with this name.
         let name = format!("name: {}", self::text(&self.value, "/metadata/name"));
-        let is_name = |line: &&str| line.replace('"', "").contains(&name);
+        let is_name = |line: &str| line.replace('"', "").contains(&name);
         let mut at = match self.value.pointer("/metadata/name").is_some() {
-            true => lines.iter().position(|line| is_name(&line)).unwrap_or(0),
+            true => lines.iter().position(|line| is_name(line)).unwrap_or(0),
             false => 0,
         };
         let mut found = at;

@@ -20,9 +20,17 @@ pub struct SimulateRequest {
     /// Manifests of quotas (v1 ResourceQuota) that hold through the whole period, instead of the recorded ones of the
     /// same names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Vec<serde_json::Map<String, Value>>")
+    )]
     pub quotas: Vec<Value>,
     /// The same of groups (quota.openshift.io/v1 ClusterResourceQuota).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Vec<serde_json::Map<String, Value>>")
+    )]
     pub groups: Vec<Value>,
     /// Quotas and groups that are left out of the period.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

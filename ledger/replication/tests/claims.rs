@@ -2,6 +2,7 @@
 //! one claims it.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::disallowed_methods, reason = "real servers take real time")]
 
 use futures::future::join_all;
 use quota_journal::Durable;

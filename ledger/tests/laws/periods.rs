@@ -109,7 +109,7 @@ fn of_namespaces(state: &State) -> Levels {
 fn of_groups(state: &State) -> Levels {
     let mut levels = Levels::new();
     let (page, _) = state.groups_page("", usize::MAX);
-    for group in page.into_iter().map(|group| group.view()) {
+    for group in page.into_iter().map(quota_core::state::CopiedGroup::view) {
         for figure in group.figures {
             let figure = figure.figure;
             let used = figure.used.unwrap_or_default();
@@ -195,7 +195,7 @@ fn check(cell: &Cell, naive: &Naive, key: &(RowKey, Name)) {
         "{key:?}"
     );
     assert_eq!((&measure.hard, measure.full), (hard, *full), "{key:?}");
-    let largest = values.iter().filter(|(_, time)| **time > 0).next_back();
+    let largest = values.iter().rfind(|(_, time)| **time > 0);
     let peak = measure.peak.as_ref().map(|peak| &peak.value);
     assert_eq!(peak, largest.map(|(value, _)| value), "{key:?}");
     assert_eq!(

@@ -428,7 +428,7 @@ impl Simulation {
         let (time, sequence) = (entry.time, entry.sequence);
         match &entry.event {
             Event::GroupSet(_) | Event::GroupDeleted { .. } | Event::WorkloadsCharged { .. } => {
-                self.measure_all(time, sequence)
+                self.measure_all(time, sequence);
             }
             Event::OverrideEnded {
                 namespace: None, ..

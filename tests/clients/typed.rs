@@ -268,7 +268,7 @@ fn types_say_all_that_the_daemon_writes() {
             assert!(kinds.contains(&kind), "{kinds:?}");
         }
     }
-    is_whole::<Page<NamespaceUsage>>(&daemon, "/v1/usage");
+    is_whole::<NamespacePage>(&daemon, "/v1/usage");
     assert_eq!(
         collected(client.namespaces(Some("team"), When::Now)).len(),
         1

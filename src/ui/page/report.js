@@ -82,7 +82,7 @@ export function Report({ context }) {
     <${Section} title="What was consumed" id="report">
       <div class="tools">${select("Period", Object.entries(PERIODS).map(([name, [text]]) => [name, text]), period)}
         ${select("By", Object.entries(BY), by)}
-        ${by === "label" && html`<label>Label <input key=${label} defaultValue=${label} value=${label} placeholder="team" autocapitalize="none" spellcheck="false"
+        ${by === "label" && html`<label>Label <input key=${label} defaultValue=${label} placeholder="team" autocapitalize="none" spellcheck="false"
           onChange=${(event) => change(route, { label: event.target.value.trim() })} /></label>`}
         ${names.length > 0 && select("Resource", names.map((name) => [name, name]), resource)}
         ${answer.data && html`<button type="button" onClick=${() => download(query).then(() => fail(null), fail)}>Download CSV</button>`}</div>

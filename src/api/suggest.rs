@@ -18,6 +18,7 @@ use super::{
     problem::{FieldProblem, Problem, Reason},
 };
 use crate::{
+    auth::Reader,
     clock,
     denials::Query,
     history,
@@ -50,6 +51,7 @@ struct Answer {
 pub(super) async fn suggest(
     State(app): State<App>,
     Caller(actor): Caller,
+    reader: Reader,
     Params(query): Params<SuggestQuery>,
 ) -> Result<Response, Problem> {
     let (period, wish) = (query.period()?, query.wish()?);
@@ -63,12 +65,14 @@ pub(super) async fn suggest(
         }
         None => None,
     };
-    let groups =
-        (namespace.is_none() && labelled.is_none()).then(|| -> Names { Box::new(|_| true) });
-    let denials = denials(&app, namespace.as_ref(), period).await;
+    // Numbers of a group are those of all its members.
+    let of_groups = namespace.is_none() && labelled.is_none() && reader.reads_all();
+    let groups = of_groups.then(|| -> Names { Box::new(|_| true) });
+    let denials = denials(&app, namespace.as_ref(), &reader, period).await;
     let begin = move |state: &state::State| {
         let namespaces: Names = Box::new(move |name| {
-            namespace.as_ref().is_none_or(|only| **only == *name)
+            reader.reads(name)
+                && namespace.as_ref().is_none_or(|only| **only == *name)
                 && labelled.as_ref().is_none_or(|names| names.contains(name))
         });
         Suggesting::begin(state, period, wish, namespaces, groups)
@@ -146,13 +150,19 @@ fn labelled(state: &state::State, selector: &LabelSelector) -> BTreeSet<Name> {
 }
 
 /// How many remembered denials of the period each limit has caused.
-async fn denials(app: &App, namespace: Option<&Name>, period: Period) -> Denials {
+async fn denials(
+    app: &App,
+    namespace: Option<&Name>,
+    reader: &Reader,
+    period: Period,
+) -> Denials {
     let mut counts = Denials::new();
     let Some(denials) = app.ledger.denials() else {
         return counts;
     };
     let query = Query {
         namespace: namespace.cloned(),
+        reader: reader.clone(),
         limit: usize::MAX,
         ..Query::default()
     };

@@ -150,12 +150,7 @@ fn labelled(state: &state::State, selector: &LabelSelector) -> BTreeSet<Name> {
 }
 
 /// How many remembered denials of the period each limit has caused.
-async fn denials(
-    app: &App,
-    namespace: Option<&Name>,
-    reader: &Reader,
-    period: Period,
-) -> Denials {
+async fn denials(app: &App, namespace: Option<&Name>, reader: &Reader, period: Period) -> Denials {
     let mut counts = Denials::new();
     let Some(denials) = app.ledger.denials() else {
         return counts;

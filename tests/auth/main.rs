@@ -396,6 +396,7 @@ fn limits_are_simulated_by_who_may_set_them() {
     let file = directory.path().join("tokens.toml");
     let team = &create_token(&file, "--principal team --role admin,reserve -n team-a");
     let reader = &create_token(&file, "--principal reader --role read -A");
+    let guest = &create_token(&file, "--principal guest --role read -n team-a");
     let root = &create_token(&file, "--principal root --role admin -A");
     let daemon = start(directory.path(), &[]);
     let quotas = "/v1/namespaces/team-a/quotas/q";
@@ -446,5 +447,21 @@ fn limits_are_simulated_by_who_may_set_them() {
         200
     );
     assert_eq!(call(&daemon, team, "GET", suggestions, &Value::Null).0, 403);
+    // Without a namespace, it is of those that one may read: an admin's quota elsewhere is not among them.
+    let elsewhere = "/v1/namespaces/other/quotas/q";
+    assert_eq!(call(&daemon, root, "PUT", elsewhere, &quota()).0, 201);
+    for (token, found) in [
+        (guest, json!(["team-a"])),
+        (reader, json!(["other", "team-a"])),
+    ] {
+        let (status, answer) = call(&daemon, token, "GET", suggestions, &Value::Null);
+        let items = answer["items"].as_array().unwrap().iter();
+        let mut namespaces: Vec<_> = items
+            .map(|item| item["namespace"].as_str().unwrap())
+            .collect();
+        namespaces.dedup();
+        namespaces.sort_unstable();
+        assert_eq!((status, json!(namespaces)), (200, found), "{answer}");
+    }
     stop(daemon, directory.path());
 }

@@ -209,7 +209,7 @@ fn tables_of_a_real_cluster_are_never_broken() {
     // Memory in one suffix, never in bytes.
     let usage = daemon.done("get usage -n team-web", "");
     assert!(
-        !usage.contains("29064771072") && usage.contains("27.068Gi"),
+        !usage.contains("29064771072") && usage.contains("~27.069Gi"),
         "{usage}"
     );
 }

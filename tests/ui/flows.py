@@ -795,6 +795,7 @@ class WithTokens(unittest.TestCase):
                     {"authorization": f"Bearer {tokens['everything']}"})
         page.evaluate("location.hash = '#/ns/team-b'")
         expect(page.get_by_role("main")).to_contain_text("You are team, with read, admin. Ask an administrator for the role read here")
+        page.complaints.clear()
         looked_at(page, "forbidden", refused=403)
         page.get_by_label("Namespace", exact=True).fill("team-a")
         page.keyboard.press("Enter")

@@ -196,12 +196,8 @@ fn closeness(limit: &CheckedLimit, ratio: f64) -> Option<String> {
     if limit.soft.is_some() {
         return None;
     }
-    let mut used = limit.used.clone();
-    used.add_assign(&limit.reserved);
+    let mut used = limit.counted();
     used.add_assign(&limit.requested);
-    if let Some(others) = &limit.guaranteed_to_others {
-        used.add_assign(others);
-    }
     let share = used.to_f64() / limit.hard.to_f64();
     (share >= ratio).then(|| {
         let (resource, hard) = (&limit.resource, &limit.hard);

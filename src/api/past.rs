@@ -1,6 +1,6 @@
 //! Queries of past states.
 
-use quota_core::{event::Sequence, state};
+use quota_core::{event::Sequence, state, time::Period};
 use quota_ledger::replay::Until;
 use quota_semantics::{Name, Span, Timestamp};
 use serde::Deserialize;
@@ -19,6 +19,22 @@ use crate::{
 pub(super) struct When {
     pub(super) at: Option<Timestamp>,
     pub(super) sequence: Option<Sequence>,
+}
+
+/// The period of a query: up to now, unless it ends before.
+///
+/// # Errors
+/// `Malformed` if it would end before it begins.
+pub(super) fn period(from: Timestamp, to: Option<Timestamp>) -> Result<Period, Problem> {
+    let now = clock::now();
+    let to = to.map_or(now, |to| to.min(now));
+    match from <= to {
+        true => Ok(Period { from, to }),
+        false => {
+            let detail = "from is behind to, or in the future";
+            Err(Problem::new(Reason::Malformed, detail))
+        }
+    }
 }
 
 impl When {

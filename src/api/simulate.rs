@@ -7,6 +7,7 @@ use quota_client::wire::{Denial, LimitKind, LimitName};
 use quota_core::{
     decide::Refusal,
     simulate::{Candidates, Outcome, PastDenial, Subject},
+    time::Period,
 };
 use quota_semantics::{
     Name, Timestamp,
@@ -18,11 +19,11 @@ use serde_json::value::RawValue;
 use super::{
     App, Caller, answer,
     body::JsonText,
+    past,
     problem::{FieldProblem, Problem, Reason, at_most},
 };
 use crate::{
     auth::{Principal, Role},
-    clock,
     denials::{Denials, Query},
     history::{Question, Unsimulated},
     large::{BYTES_PER_AMOUNT, Permit, Turn, make_sized},
@@ -92,12 +93,7 @@ pub(super) async fn simulate(
 
 fn read(principal: &Principal, text: &JsonText) -> Result<Asked, Problem> {
     let body: Body<'_> = text.read()?;
-    let now = clock::now();
-    let to = body.to.map_or(now, |to| to.min(now));
-    if body.from > to {
-        let detail = "from is behind to, or in the future";
-        return Err(Problem::new(Reason::Malformed, detail));
-    }
+    let Period { from, to } = past::period(body.from, body.to)?;
     at_most("quotas", body.quotas.len(), LIMITS_MAX, "quotas")?;
     at_most("groups", body.groups.len(), LIMITS_MAX, "groups")?;
     at_most("delete", body.delete.len(), LIMITS_MAX, "names")?;
@@ -171,7 +167,7 @@ fn read(principal: &Principal, text: &JsonText) -> Result<Asked, Problem> {
         may_set(principal, None)?;
     }
     Ok(Asked {
-        from: body.from,
+        from,
         to,
         candidates,
         fields,

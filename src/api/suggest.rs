@@ -15,11 +15,11 @@ use serde::{Deserialize, Serialize};
 use super::{
     App, Caller, answer,
     page::Params,
+    past,
     problem::{FieldProblem, Problem, Reason},
 };
 use crate::{
     auth::Reader,
-    clock,
     denials::Query,
     history,
     label_selector::LabelSelector,
@@ -54,7 +54,7 @@ pub(super) async fn suggest(
     reader: Reader,
     Params(query): Params<SuggestQuery>,
 ) -> Result<Response, Problem> {
-    let (period, wish) = (query.period()?, query.wish()?);
+    let (period, wish) = (past::period(query.from, query.to)?, query.wish()?);
     let namespace = query.namespace.clone().filter(|name| !name.is_empty());
     let labelled = match &query.label_selector {
         Some(text) => {
@@ -97,21 +97,6 @@ pub(super) async fn suggest(
 }
 
 impl SuggestQuery {
-    fn period(&self) -> Result<Period, Problem> {
-        let now = clock::now();
-        let to = self.to.map_or(now, |to| to.min(now));
-        match self.from <= to {
-            true => Ok(Period {
-                from: self.from,
-                to,
-            }),
-            false => {
-                let detail = "from is behind to, or in the future";
-                Err(Problem::new(Reason::Malformed, detail))
-            }
-        }
-    }
-
     fn wish(&self) -> Result<Wish, Problem> {
         let percentile = self.percentile.unwrap_or(100.0);
         if !(0.0..=100.0).contains(&percentile) {
@@ -172,13 +157,7 @@ async fn denials(app: &App, namespace: Option<&Name>, reader: &Reader, period: P
         for quota in &denial.quotas {
             let is_quota = quota.kind == LimitKind::ResourceQuota;
             for limit in &quota.resources {
-                let mut total = limit.used.clone();
-                total.add_assign(&limit.reserved);
-                total.add_assign(&limit.requested);
-                if let Some(aside) = &limit.guaranteed_to_others {
-                    total.add_assign(aside);
-                }
-                if total > limit.hard {
+                if limit.is_exceeded() {
                     let of = LimitOf {
                         namespace: is_quota.then(|| denial.namespace.clone()),
                         name: quota.name.clone(),

@@ -27,7 +27,7 @@ impl Counts {
     /// Counts a denial for each quota and group that it exceeds.
     pub(super) fn add(&mut self, denial: &Denial) {
         for quota in &denial.quotas {
-            if quota.resources.iter().any(is_exceeded) {
+            if quota.resources.iter().any(CheckedLimit::is_exceeded) {
                 self.add_one(place(quota.kind, &denial.namespace, &quota.name), denial);
             }
         }
@@ -72,17 +72,6 @@ pub(super) fn place(kind: LimitKind, namespace: &Name, name: &Name) -> Place {
         LimitKind::ClusterResourceQuota => Name::default(),
     };
     (namespace, name.clone())
-}
-
-/// Whether more was requested than a limit left.
-fn is_exceeded(limit: &CheckedLimit) -> bool {
-    let mut needed = limit.used.clone();
-    needed.add_assign(&limit.reserved);
-    needed.add_assign(&limit.requested);
-    if let Some(others) = &limit.guaranteed_to_others {
-        needed.add_assign(others);
-    }
-    limit.requested.is_positive() && needed > limit.hard
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use super::{
     args::{DenialsOf, Moment},
     client::{Answer, read},
     failure::Outcome,
-    figures::{is_exceeded, left_of, limit_name},
+    figures::limit_name,
     get::{Item, List},
     output::note,
     session::Session,
@@ -117,8 +117,8 @@ fn short_of(quotas: &[CheckedQuota]) -> String {
     let mut parts = Vec::new();
     for quota in quotas {
         for limit in &quota.resources {
-            let left = left_of(limit);
-            if is_exceeded(limit) {
+            let left = limit.left();
+            if limit.is_exceeded() {
                 parts.push(format!(
                     "{}/{}: {} wanted, {} left",
                     limit_name(quota.kind, &quota.name),

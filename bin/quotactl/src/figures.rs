@@ -20,29 +20,6 @@ pub(crate) fn available(hard: &Quantity, used: &Quantity, reserved: &Quantity) -
     available
 }
 
-/// The amount that counts against a limit in a decision, as Kubernetes' message says it: what is reserved and what is
-/// guaranteed to others count, too.
-fn counted(limit: &CheckedLimit) -> Quantity {
-    let mut counted = limit.used.clone();
-    counted.add_assign(&limit.reserved);
-    if let Some(others) = &limit.guaranteed_to_others {
-        counted.add_assign(others);
-    }
-    counted
-}
-
-/// The remaining amount of a limit in a decision.
-pub(crate) fn left_of(limit: &CheckedLimit) -> Quantity {
-    let mut left = limit.hard.clone();
-    left.sub_assign(&counted(limit));
-    left
-}
-
-/// Whether a decision requested more than a limit leaves.
-pub(crate) fn is_exceeded(limit: &CheckedLimit) -> bool {
-    limit.requested.is_positive() && left_of(limit) < limit.requested
-}
-
 /// The used share of a limit: infinite if the limit is zero and usage is not.
 pub(crate) fn share(hard: &Quantity, used: &Quantity, reserved: &Quantity) -> f64 {
     let mut taken = used.clone();
@@ -79,10 +56,10 @@ pub(crate) fn checked_quotas(quotas: &[CheckedQuota], rows: Rows) -> Option<Tabl
         resources.map(move |limit| (quota, limit))
     });
     let mut limits: Vec<_> = limits.collect();
-    limits.sort_by_key(|(_, limit)| !is_exceeded(limit));
+    limits.sort_by_key(|(_, limit)| !limit.is_exceeded());
     let failed = limits
         .iter()
-        .filter(|(_, limit)| is_exceeded(limit))
+        .filter(|(_, limit)| limit.is_exceeded())
         .count();
     if rows == Rows::Failed && failed > 0 {
         limits.truncate(failed);
@@ -101,7 +78,7 @@ pub(crate) fn checked_quotas(quotas: &[CheckedQuota], rows: Rows) -> Option<Tabl
             .map(|(_, limit)| (&*limit.resource, &limit.hard)),
     );
     for (quota, limit) in limits {
-        let [counted, left, others] = [counted(limit), left_of(limit), others(limit)];
+        let [counted, left, others] = [limit.counted(), limit.left(), others(limit)];
         let show = |amount| units.show(&limit.resource, amount);
         let quota = limit_name(quota.kind, &quota.name);
         let mut row = vec![

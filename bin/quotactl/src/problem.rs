@@ -116,7 +116,7 @@ fn short_of(problem: &Problem, namespace: Option<&str>) -> Option<String> {
         let resources = quota.resources.iter();
         resources.map(move |limit| (quota, limit))
     });
-    let (quota, limit) = limits.find(|(_, limit)| figures::is_exceeded(limit))?;
+    let (quota, limit) = limits.find(|(_, limit)| limit.is_exceeded())?;
     let (resource, name) = (&limit.resource, &quota.name);
     let of = namespace
         .map(|name| format!(" -n {name}"))

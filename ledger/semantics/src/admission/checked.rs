@@ -57,3 +57,31 @@ pub struct CheckedLimit {
     #[serde(default)]
     pub requested: Quantity,
 }
+
+impl CheckedLimit {
+    /// The amount that counts against the limit, as Kubernetes' message says it: what is reserved and what is guaranteed to
+    /// others count, too.
+    #[must_use]
+    pub fn counted(&self) -> Quantity {
+        let mut counted = self.used.clone();
+        counted.add_assign(&self.reserved);
+        if let Some(others) = &self.guaranteed_to_others {
+            counted.add_assign(others);
+        }
+        counted
+    }
+
+    /// The remaining amount; negative if the limit is exceeded already.
+    #[must_use]
+    pub fn left(&self) -> Quantity {
+        let mut left = self.hard.clone();
+        left.sub_assign(&self.counted());
+        left
+    }
+
+    /// Whether more was requested than remains.
+    #[must_use]
+    pub fn is_exceeded(&self) -> bool {
+        self.requested.is_positive() && self.left() < self.requested
+    }
+}

@@ -22,6 +22,7 @@ use serde::Deserialize;
 
 use super::{
     App, Caller, answer,
+    overview::labels_of,
     page::Params,
     problem::{FieldProblem, Problem, Reason},
 };
@@ -217,11 +218,7 @@ impl Asked {
         let namespaces = move |name: &str, record: Option<&NamespaceRecord>| {
             let is_named = names.is_empty() || names.contains(name);
             is_named && caller.may(Role::Read, name) && {
-                labels.is_empty() || {
-                    let known = record.iter().flat_map(|record| &record.labels);
-                    let known = known.map(|(key, value)| (key.to_string(), value.to_string()));
-                    labels.matches(&known.collect())
-                }
+                labels.is_empty() || { labels.matches(&record.map(labels_of).unwrap_or_default()) }
             }
         };
         Question {

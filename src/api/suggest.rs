@@ -1,6 +1,6 @@
 //! Limits that fit what was taken in a period.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use axum::{extract::State, response::Response};
 use quota_client::wire::{Denial, LimitKind};
@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     App, Caller, answer,
+    overview::labels_of,
     page::Params,
     past,
     problem::{FieldProblem, Problem, Reason},
@@ -124,13 +125,7 @@ impl SuggestQuery {
 /// The namespaces whose labels match.
 fn labelled(state: &state::State, selector: &LabelSelector) -> BTreeSet<Name> {
     let records = state.namespace_records();
-    let matches = records.filter(|record| {
-        let labels = record.labels.iter();
-        let labels: BTreeMap<String, String> = labels
-            .map(|(key, value)| (key.to_string(), value.to_string()))
-            .collect();
-        selector.matches(&labels)
-    });
+    let matches = records.filter(|record| selector.matches(&labels_of(record)));
     matches.map(|record| record.name.clone()).collect()
 }
 

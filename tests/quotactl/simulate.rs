@@ -54,15 +54,7 @@ fn a_lower_limit_fails_a_check_of_a_change() {
     let limit = &rows[1];
     assert_eq!(
         limit[..7],
-        [
-            "team-a",
-            "resourcequota/compute",
-            "pods",
-            "5",
-            "6",
-            "3",
-            "1"
-        ],
+        ["team-a", "compute", "pods", "5", "6", "3", "1"],
         "{shown}"
     );
     assert!(shown.contains("Pod/web-3"), "{shown}");

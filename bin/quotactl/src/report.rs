@@ -194,7 +194,8 @@ fn used_share(figures: &ReportFigures) -> Option<f64> {
     (limit > 0.0).then(|| decimal(&figures.consumed) / limit)
 }
 
-fn full_time(text: &str) -> String {
+/// A number of seconds, such as `12843s`, as durations are shown.
+pub(crate) fn full_time(text: &str) -> String {
     let seconds = decimal(text.trim_end_matches('s'));
     #[expect(clippy::cast_possible_truncation, reason = "it saturates")]
     let span = Span::from_nanoseconds((seconds * 1e9) as i64);

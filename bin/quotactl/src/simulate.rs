@@ -8,6 +8,7 @@ use quota_client::{
 use quota_semantics::{
     Period,
     candidate::{Candidate, CandidateError},
+    quantity::Quantity,
 };
 use serde_json::Value;
 
@@ -15,12 +16,14 @@ use super::{
     age,
     args::Simulate,
     failure::{Exit, Failure, Outcome},
-    group,
+    figures::limit_name,
     manifest::{self, Document, text},
     output::{Output, note},
+    report::full_time,
     reservation::named,
     session::{Scope, Session},
     table::Table,
+    unit::Units,
 };
 
 /// The limits in question.
@@ -250,23 +253,29 @@ fn limits(limits: &[SimulatedLimit]) -> Table {
         ">REFUSES 1%",
         ">TIME FULL",
     ]);
+    let amounts = limits.iter().flat_map(|limit| {
+        let amounts = [limit.hard.as_ref(), Some(&limit.peak)];
+        amounts
+            .into_iter()
+            .flatten()
+            .map(|it| (&*limit.resource, it))
+    });
+    let units = Units::of(amounts);
     for limit in limits {
-        let amount = |amount: &quota_semantics::quantity::Quantity| amount.to_string();
+        let amount = |amount: &Quantity| units.show(&limit.resource, amount);
+        let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
         table.row([
-            limit.namespace.as_deref().unwrap_or_default().to_owned(),
+            or_dash(limit.namespace.as_ref().map(ToString::to_string)),
             limit_name(limit.kind, &limit.name),
             limit.resource.to_string(),
-            limit.hard.as_ref().map(amount).unwrap_or_default(),
+            or_dash(limit.hard.as_ref().map(amount)),
             amount(&limit.peak),
             limit.grants.to_string(),
             limit.refused.to_string(),
-            limit
-                .first_refused
-                .map(|time| time.to_string())
-                .unwrap_or_default(),
+            or_dash(limit.first_refused.map(|time| time.to_string())),
             amount(&limit.least_refusing_none),
             amount(&limit.least_refusing_1_percent),
-            limit.time_full.clone(),
+            full_time(&limit.time_full),
         ]);
     }
     table
@@ -294,7 +303,7 @@ fn refusals(refusals: &[SimulatedRefusal]) -> Table {
         let limits = refusal.limits.iter().map(|limit| {
             let name = limit_name(limit.kind, &limit.name);
             match &limit.resource {
-                Some(resource) => format!("{name}:{resource}"),
+                Some(resource) => format!("{name}/{resource}"),
                 None => name,
             }
         });
@@ -313,12 +322,4 @@ fn refusals(refusals: &[SimulatedRefusal]) -> Table {
         ]);
     }
     table
-}
-
-/// A quota or group, as kubectl names it.
-pub(crate) fn limit_name(kind: LimitKind, name: &str) -> String {
-    match kind {
-        LimitKind::ResourceQuota => format!("resourcequota/{name}"),
-        LimitKind::ClusterResourceQuota => format!("{}/{name}", group::KIND),
-    }
 }

@@ -13,10 +13,14 @@ use super::{
     age,
     args::Suggest,
     failure::Outcome,
+    figures::limit_name,
+    group,
     output::{Format, note},
+    report::full_time,
     session::Session,
-    simulate::{days, limit_name},
+    simulate::days,
     table::Table,
+    unit::{Units, alone},
 };
 
 /// Shows suggested limits, or the manifests that set them.
@@ -45,13 +49,17 @@ pub(crate) fn run(session: &Session, args: &Suggest) -> Outcome {
         || {
             suggestions
                 .iter()
-                .map(|it| limit_name(it.kind, &it.name))
+                .map(|it| match it.kind {
+                    LimitKind::ResourceQuota => format!("resourcequota/{}", it.name),
+                    LimitKind::ClusterResourceQuota => format!("{}/{}", group::KIND, it.name),
+                })
                 .collect()
         },
         |_| table(suggestions),
     )?;
     if session.output.is_table() {
         for (resource, amount) in given_back(suggestions) {
+            let amount = alone(resource, &amount);
             note(format!("{amount} of {resource} could be given back"));
         }
     }
@@ -149,28 +157,28 @@ fn table(suggestions: &[Suggestion]) -> Table {
         ">DENIALS",
         ">FULL IN",
     ]);
+    let units = Units::of(suggestions.iter().map(|it| (&*it.resource, &it.hard)));
     for it in suggestions {
+        let amount = |amount: &Quantity| units.show(&it.resource, amount);
         let change = it.suggested.as_ref().map(|suggested| {
             let mut change = suggested.clone();
             change.sub_assign(&it.hard);
-            match change.is_positive() {
-                true => format!("+{change}"),
-                false => change.to_string(),
-            }
+            let sign = if change.is_positive() { "+" } else { "" };
+            format!("{sign}{}", amount(&change))
         });
-        let text = |amount: &Quantity| amount.to_string();
+        let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
         table.row([
-            it.namespace.as_deref().unwrap_or_default().to_owned(),
+            or_dash(it.namespace.as_ref().map(ToString::to_string)),
             limit_name(it.kind, &it.name),
             it.resource.to_string(),
-            text(&it.hard),
-            text(&it.peak),
-            text(&it.percentile),
-            it.suggested.as_ref().map(text).unwrap_or_default(),
-            change.unwrap_or_default(),
-            it.time_full.clone(),
+            amount(&it.hard),
+            amount(&it.peak),
+            amount(&it.percentile),
+            or_dash(it.suggested.as_ref().map(amount)),
+            or_dash(change),
+            full_time(&it.time_full),
             it.denials.to_string(),
-            it.full_in_seconds.map(full_in).unwrap_or_default(),
+            or_dash(it.full_in_seconds.map(full_in)),
         ]);
     }
     table

@@ -49,9 +49,10 @@ fn access() {
                 format!("{} in {place}", roles.join(" or "))
             }
         };
+        let call = call(&spec).replace("`GET ", "`");
         match allowed.iter_mut().find(|(known, _)| *known == who) {
-            Some((_, calls)) => calls.push(call(&spec)),
-            None => allowed.push((who, vec![call(&spec)])),
+            Some((_, calls)) => calls.push(call),
+            None => allowed.push((who, vec![call])),
         }
     }
     let mut list = String::new();

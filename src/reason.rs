@@ -59,13 +59,13 @@ mod tests {
     fn every_reason_stands_in_the_docs_with_its_status() {
         let docs = include_str!("../docs/api.md");
         for reason in Reason::ALL {
-            let row = format!("| `{}` | {} |", reason.as_str(), reason.status());
-            assert!(docs.contains(&row), "docs/api.md has no row {row}");
+            let item = format!("\n- `{}` ({}): ", reason.as_str(), reason.status());
+            assert!(docs.contains(&item), "docs/api.md has no item {item}");
         }
         let (_, problems) = docs.split_once("## Problems").unwrap();
-        let rows = problems.lines().filter(|line| line.starts_with("| `"));
+        let items = problems.lines().filter(|line| line.starts_with("- `"));
         assert_eq!(
-            rows.count(),
+            items.count(),
             Reason::ALL.len(),
             "docs/api.md has a reason that is none"
         );

@@ -21,6 +21,6 @@ fn every_test_that_is_named_exists() {
     }
     assert!(count > 40, "only {count} tests are named");
     for number in 1..=14 {
-        assert!(page.contains(&format!("| I{number} | ")), "I{number}");
+        assert!(page.contains(&format!("\n- **I{number}** ")), "I{number}");
     }
 }

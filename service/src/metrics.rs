@@ -174,12 +174,12 @@ impl Metric {
             .collect()
     }
 
-    /// Its item in a list of Markdown: name, kind, labels, help.
+    /// Its item in a list of Markdown: name, kind, labels with up to 16 possible values, help.
     #[must_use]
     pub fn item(&self) -> String {
         let mut about = vec![self.kind.name().to_owned()];
         about.extend(self.labels.iter().map(|label| match label.values {
-            [] => format!("`{}`", label.name),
+            values if values.is_empty() || values.len() > 16 => format!("`{}`", label.name),
             values => format!("`{}`: {}", label.name, values.join(", ")),
         }));
         format!("- `{}` ({}). {}\n", self.name, about.join("; "), self.help)

@@ -139,7 +139,7 @@ fn table() -> Vec<Route<App>> {
         get("/v1/namespaces/{namespace}/usage", Role(&[Read], Path), usage::usage)
             .operation("getUsage", &[(200, "Usage")]).query(&["at", "sequence"]).about("sums of the namespace, and what each limit leaves; `at`, `sequence`"),
         get("/v1/namespaces/{namespace}/usage/history", Role(&[Read], Path), series::series)
-            .operation("getUsageHistory", &[(200, "UsageSeries")]).query(&["from!", "to", "step"]).about("the usage over a period, in equal parts ([audit](audit.md#then)); `from`, `to`, `step`"),
+            .operation("getUsageHistory", &[(200, "UsageSeries")]).query(&["from!", "to", "step"]).about("the usage over a period, in equal parts ([audit](audit.md#usage-at-a-past-time)); `from`, `to`, `step`"),
         get("/v1/namespaces/{namespace}/explain", Role(&[Read], Path), explain::explain)
             .operation("explain", &[(200, "Explanation")]).query(&["resource!", "quota", "at", "sequence", "limit", "continue"]).about("the objects and reservations of a number ([audit](audit.md))"),
         get("/v1/namespaces/{namespace}/denials", Role(&[Read], Path), denials::list)

@@ -1,4 +1,4 @@
-"""Folds entries by the table "What entries do" of docs/storage-format.md, and sums up by "What counts"."""
+"""Folds entries by "What entries do" of docs/storage-format.md, and sums up by "What counts"."""
 
 import re
 from fractions import Fraction

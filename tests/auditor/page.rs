@@ -89,10 +89,10 @@ pub(super) fn check() {
         wrong.extend(unknown.map(|tag| format!("{name} has no tag {tag}")));
     }
     for (tag, variant) in &coded.ones["Event"] {
-        if !page.contains(&format!("\n| {tag} | ")) {
+        if !page.contains(&format!("\n- {tag}: ")) {
             let name = &variant.name;
             wrong.push(format!(
-                "the table of what entries do has no row for tag {tag}, {name}"
+                "the list of what entries do has no item for tag {tag}, {name}"
             ));
         }
     }

@@ -1,4 +1,4 @@
-//! The tables of routes in the docs. `UPDATE_DOCS=1 cargo test --lib documented` updates them.
+//! The lists of routes in the docs. `UPDATE_DOCS=1 cargo test --lib documented` updates them.
 
 use quota_testkit::docs::documented;
 
@@ -20,31 +20,14 @@ fn listed() -> Vec<Spec> {
 
 #[test]
 fn calls() {
-    let mut table = "| call | answer |\n|---|---|\n".to_owned();
-    for spec in listed().iter().filter(|spec| !is_of_kubernetes(spec.path)) {
+    let mut list = String::new();
+    for spec in listed() {
         assert!(!spec.about.is_empty(), "{} says nothing", spec.path);
-        table.push_str(&format!("| {} | {} |\n", call(spec), spec.about));
-    }
-    documented("api.md", "calls", &table);
-}
-
-/// What they do is what Kubernetes' API does, so that methods and paths say it.
-#[test]
-fn calls_of_kubernetes() {
-    let mut served: Vec<(String, Vec<String>)> = Vec::new();
-    for spec in listed().iter().filter(|spec| is_of_kubernetes(spec.path)) {
-        assert!(!spec.about.is_empty(), "{} says nothing", spec.path);
-        let path = spec.path.replace("{namespace}", "{ns}");
-        match served.iter_mut().find(|(known, _)| *known == path) {
-            Some((_, methods)) => methods.push(spec.method.to_string()),
-            None => served.push((path, vec![spec.method.to_string()])),
+        if !is_of_kubernetes(spec.path) {
+            list.push_str(&format!("- {}: {}\n", call(&spec), spec.about));
         }
     }
-    let mut table = "| path | methods |\n|---|---|\n".to_owned();
-    for (path, methods) in served {
-        table.push_str(&format!("| `{path}` | {} |\n", methods.join(", ")));
-    }
-    documented("kubectl.md", "calls", &table);
+    documented("api.md", "calls", &list);
 }
 
 #[test]
@@ -66,9 +49,10 @@ fn access() {
                 format!("{} in {place}", roles.join(" or "))
             }
         };
+        let call = call(&spec).replace("`GET ", "`");
         match allowed.iter_mut().find(|(known, _)| *known == who) {
-            Some((_, calls)) => calls.push(call(&spec)),
-            None => allowed.push((who, vec![call(&spec)])),
+            Some((_, calls)) => calls.push(call),
+            None => allowed.push((who, vec![call])),
         }
     }
     let mut list = String::new();

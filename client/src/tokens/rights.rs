@@ -1,8 +1,57 @@
-//! Patterns of namespaces.
+//! The rights of callers: roles, and patterns of namespaces.
 
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
+
+/// A permission of callers. No role includes another, so a caller that needs several has several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Read quotas, reservations, usage, objects, entries.
+    Read,
+    /// Reserve, extend, commit, release and check capacity.
+    Reserve,
+    /// Send object events.
+    Ingest,
+    /// Set and delete quotas.
+    Admin,
+}
+
+/// A text that names no role.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a role: {0:?}")]
+pub struct ParseRoleError(String);
+
+impl Role {
+    /// Every role.
+    pub const ALL: [Self; 4] = [Self::Read, Self::Reserve, Self::Ingest, Self::Admin];
+
+    /// Its name in the tokens file.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Reserve => "reserve",
+            Self::Ingest => "ingest",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+impl FromStr for Role {
+    type Err = ParseRoleError;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut roles = Self::ALL.into_iter();
+        let role = roles.find(|role| role.as_str() == text);
+        role.ok_or_else(|| ParseRoleError(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
 
 /// A namespace, or several by `*`, which matches any run of characters: `team-*`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -19,13 +68,11 @@ const NAMESPACE_BYTES_MAX: usize = 63;
 
 impl Pattern {
     /// Matches every namespace.
-    #[must_use]
     pub fn all() -> Self {
         Self("*".to_owned())
     }
 
     /// Whether the pattern is `*`: every namespace, and also resources without a namespace.
-    #[must_use]
     pub fn is_all(&self) -> bool {
         self.0 == "*"
     }
@@ -36,7 +83,6 @@ impl Pattern {
     }
 
     /// Whether a namespace matches.
-    #[must_use]
     pub fn matches(&self, namespace: &str) -> bool {
         let (mut pattern, mut text) = (self.0.as_bytes(), namespace.as_bytes());
         // The pattern behind the last `*`, and the text at which that `*` ends at present: after a mismatch it takes

@@ -48,7 +48,6 @@ pub enum Extends {
 
 impl Checkpoint {
     /// The checkpoint of a durable position.
-    #[must_use]
     pub fn of(origin: &str, durable: &Durable) -> Self {
         Self {
             origin: origin.to_owned(),

@@ -64,7 +64,6 @@ impl BookmarkFile {
     pub const NAME: &str = "replica.json";
 
     /// The file of a data directory.
-    #[must_use]
     pub fn of(data_dir: &Path) -> Self {
         Self {
             file: data_dir.join(Self::NAME),
@@ -82,7 +81,7 @@ impl BookmarkFile {
         }
     }
 
-    /// The creation time of the stream; none if it is not known.
+    /// The creation time of the stream; none if it is unknown.
     pub(crate) fn created(&self) -> Option<Timestamp> {
         self.created.as_ref()?.parse().ok()
     }

@@ -8,12 +8,12 @@ use crate::disk::{DirectoryEntry, Pair};
 
 /// The pairs of a database.
 #[derive(Clone, Default)]
-pub(in crate::sim) struct Pairs {
-    pub(in crate::sim) now: BTreeMap<Vec<u8>, Vec<u8>>,
-    pub(in crate::sim) durable: BTreeMap<Vec<u8>, Vec<u8>>,
+pub(in crate::simulation) struct Pairs {
+    pub(in crate::simulation) now: BTreeMap<Vec<u8>, Vec<u8>>,
+    pub(in crate::simulation) durable: BTreeMap<Vec<u8>, Vec<u8>>,
     /// Puts that are not durable, in order.
-    pub(in crate::sim) pending: Vec<Pair>,
-    pub(in crate::sim) broken: bool,
+    pub(in crate::simulation) pending: Vec<Pair>,
+    pub(in crate::simulation) broken: bool,
 }
 
 impl Pairs {

@@ -66,7 +66,6 @@ pub struct Fired {
 
 impl SimDisk {
     /// An empty disk, whose choices follow from `seed`.
-    #[must_use]
     pub fn new(seed: u64) -> Self {
         let disk = Self::default();
         disk.state().seed(seed);
@@ -78,7 +77,6 @@ impl SimDisk {
     }
 
     /// A copy of the disk, to try something else with.
-    #[must_use]
     pub fn copy(&self) -> Self {
         Self {
             state: Arc::new(Mutex::new(self.state().clone())),
@@ -102,31 +100,26 @@ impl SimDisk {
     }
 
     /// Bytes in use.
-    #[must_use]
     pub fn used(&self) -> u64 {
         self.state().used()
     }
 
     /// The faults so far.
-    #[must_use]
     pub fn fired(&self) -> Fired {
         self.state().fired
     }
 
     /// Calls since the faults were set.
-    #[must_use]
     pub fn calls(&self) -> u64 {
         self.state().calls()
     }
 
     /// Whether the simulated process has died.
-    #[must_use]
     pub fn is_dead(&self) -> bool {
         self.state().is_dead()
     }
 
     /// A hash of everything on the disk: equal seeds give equal hashes.
-    #[must_use]
     pub fn fingerprint(&self) -> String {
         self.state().fingerprint()
     }

@@ -17,7 +17,7 @@ pub(super) enum NameChange {
 }
 
 impl State {
-    pub(in crate::sim) fn create(&mut self, path: &Path) -> io::Result<u64> {
+    pub(in crate::simulation) fn create(&mut self, path: &Path) -> io::Result<u64> {
         self.step()?;
         self.parent_exists(path)?;
         let inode = self.link(path);
@@ -44,7 +44,7 @@ impl State {
         path.parent().is_none() || self.names.contains_key(path)
     }
 
-    pub(in crate::sim) fn make_directory(&mut self, path: &Path) -> io::Result<()> {
+    pub(in crate::simulation) fn make_directory(&mut self, path: &Path) -> io::Result<()> {
         self.step()?;
         if self.is_there(path) {
             return Err(ErrorKind::AlreadyExists.into());
@@ -54,13 +54,13 @@ impl State {
         Ok(())
     }
 
-    pub(in crate::sim) fn has_directory(&mut self, path: &Path) -> io::Result<bool> {
+    pub(in crate::simulation) fn has_directory(&mut self, path: &Path) -> io::Result<bool> {
         self.alive()?;
         Ok(self.is_there(path))
     }
 
     /// The database of a directory; it is created if it does not exist.
-    pub(in crate::sim) fn open_database(&mut self, path: &Path) -> io::Result<u64> {
+    pub(in crate::simulation) fn open_database(&mut self, path: &Path) -> io::Result<u64> {
         if !self.is_there(parent(path)) {
             self.make_directory(parent(path))?;
         }
@@ -73,13 +73,13 @@ impl State {
         Ok(inode)
     }
 
-    pub(in crate::sim) fn open(&mut self, path: &Path) -> io::Result<u64> {
+    pub(in crate::simulation) fn open(&mut self, path: &Path) -> io::Result<u64> {
         self.alive()?;
         let found = self.names.get(path).copied();
         found.ok_or_else(|| ErrorKind::NotFound.into())
     }
 
-    pub(in crate::sim) fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+    pub(in crate::simulation) fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
         self.step()?;
         let inode = self.named(from)?;
         self.change(NameChange::Rename(
@@ -90,7 +90,7 @@ impl State {
         Ok(())
     }
 
-    pub(in crate::sim) fn remove(&mut self, path: &Path) -> io::Result<()> {
+    pub(in crate::simulation) fn remove(&mut self, path: &Path) -> io::Result<()> {
         self.step()?;
         self.named(path)?;
         self.change(NameChange::Unlink(path.to_path_buf()));
@@ -98,7 +98,7 @@ impl State {
     }
 
     /// Removes the content of a directory in any order, then the directory.
-    pub(in crate::sim) fn remove_tree(&mut self, directory: &Path) -> io::Result<()> {
+    pub(in crate::simulation) fn remove_tree(&mut self, directory: &Path) -> io::Result<()> {
         let below = self.names.keys().filter(|path| path.starts_with(directory));
         let mut below: Vec<PathBuf> = below.cloned().collect();
         below.sort_by_key(|path| std::cmp::Reverse(path.components().count()));
@@ -121,7 +121,10 @@ impl State {
         self.pending_names.push(change);
     }
 
-    pub(in crate::sim) fn list(&mut self, directory: &Path) -> io::Result<Vec<DirectoryEntry>> {
+    pub(in crate::simulation) fn list(
+        &mut self,
+        directory: &Path,
+    ) -> io::Result<Vec<DirectoryEntry>> {
         self.alive()?;
         let database = self.names.get(directory);
         if let Some(pairs) = database.and_then(|inode| self.databases.get(inode)) {
@@ -145,7 +148,7 @@ impl State {
         Ok(listed.collect())
     }
 
-    pub(in crate::sim) fn sync_directory(&mut self, directory: &Path) -> io::Result<()> {
+    pub(in crate::simulation) fn sync_directory(&mut self, directory: &Path) -> io::Result<()> {
         self.step()?;
         match self.sync_fault() {
             Fault::None => {}
@@ -165,7 +168,7 @@ impl State {
 }
 
 impl NameChange {
-    pub(in crate::sim) fn directory(&self) -> &Path {
+    pub(in crate::simulation) fn directory(&self) -> &Path {
         match self {
             Self::Link(path, _) | Self::Unlink(path) | Self::Rename(_, path, _) => parent(path),
         }

@@ -61,7 +61,7 @@ pub(crate) fn describe(session: &Session, name: &str) -> Outcome {
     }
     let usage = Address::of(["v1", "groups", name, "usage"]);
     let usage = client.get::<GroupUsage>(&usage)?.content;
-    let lines: Vec<_> = said(&group);
+    let lines: Vec<_> = fields(&group);
     let lines: Vec<_> = lines.iter().map(|line| one_line(line)).collect();
     session.output.line(lines.join("\n"))?;
     session.output.section("Limits", &limits(&group, &usage))?;
@@ -73,7 +73,7 @@ pub(crate) fn describe(session: &Session, name: &str) -> Outcome {
 }
 
 /// The lines for a group's fields besides its limits.
-fn said(group: &Group) -> Vec<String> {
+fn fields(group: &Group) -> Vec<String> {
     let line = |name: &str, value: &dyn Display| format!("{name:14}{value}");
     let mut lines = vec![line("Name:", &group.name)];
     lines.push(line("Namespaces:", &selected(&group.selector)));

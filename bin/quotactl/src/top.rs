@@ -15,7 +15,7 @@ use super::{
     output::note,
     session::Session,
     simulate::days,
-    suggest::full_in,
+    simulate::full_in,
     table::Table,
     unit::Units,
 };

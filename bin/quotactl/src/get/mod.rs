@@ -1,13 +1,8 @@
 //! `get`: lists, as tables or as the API returns them.
 
 mod changes;
-mod entries;
-mod groups;
-mod namespaces;
-mod objects;
+mod lists;
 mod quotas;
-mod reservations;
-mod usage;
 
 pub(crate) use quotas::{fetch as fetch_quotas, scopes};
 
@@ -107,9 +102,7 @@ pub(crate) fn run(session: &Session, args: &GetArgs) -> Outcome {
     match &args.what {
         Get::Quota(named) => show_or_follow(session, args, &quotas::Quotas(named)),
         Get::Group(list) if args.watch && !list.when.is_now() => Err(of_the_past()),
-        Get::Group(list) => show_or_follow(session, args, &groups::Groups(list)),
-        Get::Namespaces(list) if args.watch && !list.when.is_now() => Err(of_the_past()),
-        Get::Namespaces(list) => show_or_follow(session, args, list),
+        Get::Group(list) => show_or_follow(session, args, &lists::Groups(list)),
         Get::Denials(list) => show_or_follow(session, args, list),
         Get::Reservations(list) => show_or_follow(session, args, list),
         Get::Usage(list) if args.watch && !list.when.is_now() => Err(of_the_past()),
@@ -121,10 +114,10 @@ pub(crate) fn run(session: &Session, args: &GetArgs) -> Outcome {
                 if !listing.items.is_empty() {
                     show(session, &session.output, range, &listing)?;
                 }
-                return watch::run(session, entries::behind(range, &listing));
+                return watch::run(session, lists::behind(range, &listing));
             }
             show(session, &session.output, range, &listing)?;
-            entries::note_more(range, &listing);
+            lists::note_more(range, &listing);
             Ok(())
         }
         Get::DeadLetters(list) => show_or_follow(session, args, list),

@@ -143,10 +143,7 @@ impl Folds {
         (!differences.is_empty()).then(|| {
             let differences = differences.join("; ");
             let why = format!("the sums are not those of a recount: {differences}");
-            Damage {
-                sequence: Some(self.state.head().sequence),
-                ..Damage::new(place, why)
-            }
+            Damage::new(place, why).at_sequence(self.state.head().sequence)
         })
     }
 }
@@ -171,10 +168,9 @@ fn compare(ledger: &Offline, info: &SnapshotInfo, folded: &State) -> Outcome<Opt
         Err(fold::Error::Snapshot { source, .. }) => source.to_string(),
         Err(error) => return Err(unfolded(error)),
     };
-    Ok(Some(Damage {
-        sequence: Some(info.position.sequence),
-        ..Damage::new(&info.path, why)
-    }))
+    Ok(Some(
+        Damage::new(&info.path, why).at_sequence(info.position.sequence),
+    ))
 }
 
 fn summary(found: &Verified) -> String {

@@ -2,8 +2,14 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, value_parser};
+use clap::{
+    Args, Subcommand,
+    builder::{PossibleValuesParser, TypedValueParser},
+    value_parser,
+};
+use quota_client::tokens::Role;
 use quota_ledger::replay::Until;
+use quota_semantics::Period;
 
 use super::ReportArgs;
 
@@ -158,6 +164,103 @@ fn until(text: &str) -> Result<Until, String> {
     }
     let wrong = |_| "neither a sequence number nor an RFC 3339 time".to_owned();
     text.parse().map(Until::Time).map_err(wrong)
+}
+
+/// Commands for checkpoints.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Checkpoint {
+    /// Check that checkpoints are signed and agree with each other, and with a ledger. Ends with 4 if they do not.
+    Verify {
+        /// Files of checkpoints, each in the order in which they were signed, and directories of such files.
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+        /// The public key of their signatures.
+        #[arg(long, value_name = "FILE")]
+        public_key: PathBuf,
+        /// A data directory, or an archive, that has to extend all checkpoints.
+        #[arg(long, value_name = "DIRECTORY")]
+        ledger: Option<PathBuf>,
+        /// The archive of the data directory, with its compacted entries.
+        #[arg(long, value_name = "DIRECTORY", requires = "ledger")]
+        archive: Option<PathBuf>,
+        #[command(flatten)]
+        jobs: Jobs,
+    },
+}
+
+/// Commands for contexts.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Config {
+    /// Show the contexts.
+    GetContexts,
+    /// Use another context from now on.
+    UseContext {
+        /// The name of the context.
+        name: String,
+    },
+    /// Create or change a context, with the values of --server, --namespace, --ca, --cert, --key and --token-file.
+    SetContext(SetContext),
+    /// Delete a context.
+    DeleteContext {
+        /// The name of the context.
+        name: String,
+    },
+    /// Show the file of contexts.
+    View {
+        /// Show tokens, too.
+        #[arg(long)]
+        raw: bool,
+    },
+    /// Show the name of the current context.
+    CurrentContext,
+}
+
+/// A context to create or change.
+#[derive(Args, Debug)]
+pub(crate) struct SetContext {
+    /// The name of the context.
+    pub(crate) name: String,
+    /// Keep the token from standard input in the file. --token-file is better: it names a file that can be renewed.
+    #[arg(long, conflicts_with = "token_file")]
+    pub(crate) token_stdin: bool,
+}
+
+/// Commands for tokens.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Token {
+    /// Create a token for the namespaces given by -n (patterns such as team-*, separated by commas) or -A, and print
+    /// it.
+    ///
+    /// The token is printed once. The daemon needs its record, in the file auth.tokens_file.
+    Create(CreateToken),
+    /// List the tokens and certificates in a file.
+    List {
+        /// The file.
+        #[arg(long, value_name = "FILE")]
+        file: PathBuf,
+    },
+}
+
+/// The token to create.
+#[derive(Args, Debug)]
+pub(crate) struct CreateToken {
+    /// The owner's name, which entries record as the actor.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) principal: String,
+    /// The roles of the token.
+    #[arg(long, required = true, value_delimiter = ',', value_parser = roles())]
+    pub(crate) role: Vec<Role>,
+    /// The lifetime of the token [default: until its record is removed].
+    #[arg(long, value_name = "TIME")]
+    pub(crate) expires: Option<Period>,
+    /// The file to append the record to [default: print it to standard error].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+}
+
+/// A role.
+fn roles() -> impl TypedValueParser<Value = Role> {
+    PossibleValuesParser::new(Role::ALL.map(Role::as_str)).try_map(|name| name.parse::<Role>())
 }
 
 #[cfg(test)]

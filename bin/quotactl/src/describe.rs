@@ -1,21 +1,21 @@
 //! `describe`: one object in detail. For a quota, the output of `kubectl describe quota` with a column for reserved
 //! amounts.
 
-mod namespace;
-mod reservation;
-
-pub(crate) use namespace::namespace;
-pub(crate) use reservation::reservation;
-
-use quota_client::wire::{Quota, QuotaReservation};
+use quota_client::{
+    http::Address,
+    wire::{Holder, Namespace, Page, Quota, QuotaReservation, Reservation, Usage},
+};
 use quota_semantics::{Name, quantity::Quantity};
+use serde_json::{Value, json};
 
 use crate::{
-    age,
-    failure::Outcome,
+    age, denials,
+    failure::{Exit, Failure, Outcome},
+    figures::{NamespaceFigures, limit_name, usage_table},
     get::{fetch_quotas, scopes},
     reservation as held,
     session::Session,
+    table::Table,
     terminal_text::one_line,
     unit::{Units, beside},
 };
@@ -136,6 +136,148 @@ fn reservations(quota: &Quota<'_>) -> Vec<String> {
         .chain(pending.iter().map(line))
         .chain(rest)
         .collect()
+}
+
+/// The number of denials that are shown.
+const DENIALS: usize = 5;
+
+/// Describes a namespace.
+pub(crate) fn namespace(session: &Session, name: Option<&str>) -> Outcome {
+    let own = session.scope.of_one("a description")?;
+    let name = name.unwrap_or(own);
+    let client = &session.client;
+    let answer = client.get::<Usage>(&Address::in_namespace(name, ["usage"]))?;
+    let usage = answer.content;
+    let address = Address::in_namespace(name, ["reservations"]);
+    let pending = client.list::<Page<Reservation<'static>>>(&address, None)?;
+    let denied = denials::fetch(session, Some(name), DENIALS)?;
+    let denials = &denied.content.items;
+    let is_limited = !usage.quotas.is_empty() || !usage.room.is_empty();
+    if !is_limited && usage.resources.is_empty() && denials.is_empty() {
+        return Err(Failure::new(
+            Exit::NotFound,
+            format!("namespace {name} not found: it has no quotas, usage or denials"),
+        )
+        .hint("quotactl top lists those that have quotas"));
+    }
+    session.note_lag(usage.lagging);
+    if session.output.is_structured() {
+        let items = |list: &Value| list["items"].clone();
+        return session.output.value(&json!({
+            "usage": answer.json,
+            "reservations": items(&pending.json),
+            "denials": items(&denied.json),
+        }));
+    }
+    let output = &session.output;
+    output.line(format!("Namespace:  {name}"))?;
+    let about = client
+        .get::<Namespace>(&Address::of(["v1", "namespaces", name]))?
+        .content;
+    let labels = about
+        .labels
+        .iter()
+        .map(|(key, value)| format!("{key}={value}"));
+    let groups = about.groups.iter().map(ToString::to_string);
+    for (title, values) in [
+        ("Labels:", labels.collect::<Vec<_>>()),
+        ("Groups:", groups.collect()),
+        ("Bound by:", bound_by(&usage)),
+    ] {
+        if !values.is_empty() {
+            output.line(one_line(&format!("{title:11} {}", values.join(", "))))?;
+        }
+    }
+    let usage = usage_table(&[NamespaceFigures::from(&usage)], false, false);
+    output.section("Usage", &usage)?;
+    output.section(
+        "Pending reservations",
+        &pending_table(&pending.content.items),
+    )?;
+    output.section("Latest denials", &denials::table(denials, false, false))
+}
+
+/// What binds each resource of which nothing is left, as in `pods: group/company`.
+fn bound_by(usage: &Usage) -> Vec<String> {
+    let full = usage
+        .room
+        .iter()
+        .filter(|(_, room)| !room.available.is_positive());
+    let named = full.map(|(resource, room)| {
+        let limit = limit_name(room.bound_by.kind, &room.bound_by.name);
+        format!("{resource}: {limit}")
+    });
+    named.collect()
+}
+
+fn pending_table(pending: &[Reservation<'_>]) -> Table {
+    let mut table = Table::new(&["UID", "FOR", "RESERVED", "EXPIRES"]);
+    let now = age::now();
+    for reservation in pending {
+        let holder = &reservation.reserved_by;
+        table.row([
+            holder.uid.to_string(),
+            held::holder(holder),
+            reservation.reserved.pretty(),
+            age::left(reservation.expiration_time, now),
+        ]);
+    }
+    table
+}
+
+/// Describes a reservation, in any state.
+pub(crate) fn reservation(session: &Session, uid: &str) -> Outcome {
+    let address = held::one(session, [uid])?;
+    let answer = session.client.get::<Reservation<'static>>(&address)?;
+    let reservation = answer.content;
+    session.note_lag(reservation.lagging);
+    if session.output.is_structured() {
+        return session.output.value(&answer.json);
+    }
+    for (name, value) in reservation_lines(&reservation) {
+        let line = format!("{:<12}{value}", format!("{name}:"));
+        session.output.line(one_line(&line))?;
+    }
+    session.output.line("")?;
+    let mut table = Table::new(&["RESOURCE", ">RESERVED"]);
+    for (resource, amount) in reservation.reserved.iter() {
+        table.row([resource.to_string(), amount.exact().to_string()]);
+    }
+    session.output.table(&table)
+}
+
+fn reservation_lines(reservation: &Reservation<'_>) -> Vec<(&'static str, String)> {
+    let now = age::now();
+    let ago = |time| format!("{time} ({})", age::ago(time, now));
+    let Holder {
+        api_version,
+        kind,
+        name,
+        uid,
+    } = &reservation.reserved_by;
+    let object = [api_version, kind, name].map(|text| &**text);
+    let object = object.into_iter().filter(|text| !text.is_empty());
+    let object = object.collect::<Vec<_>>().join(" ");
+    let mut lines = vec![
+        ("Uid", uid.to_string()),
+        ("Namespace", reservation.namespace.to_string()),
+        ("State", reservation.state.to_string()),
+        ("Created", ago(reservation.created_time)),
+    ];
+    if !object.is_empty() {
+        lines.insert(1, ("Object", object));
+    }
+    if let Some(detail) = &reservation.detail {
+        lines.push(("Detail", detail.to_string()));
+    }
+    match reservation.ended_time {
+        Some(time) => lines.push(("Ended", ago(time))),
+        None => {
+            let time = reservation.expiration_time;
+            lines.push(("Expires", format!("{time} (in {})", age::left(time, now))));
+        }
+    }
+    lines
 }
 
 #[cfg(test)]

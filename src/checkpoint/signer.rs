@@ -10,10 +10,7 @@ use quota_journal::checkpoint::{Checkpoint, Extends, Notes, key::PrivateKey, not
 use quota_journal::{FileReader, Reader as _};
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    delivery::Delivery,
-    destination::{Destination, Signed},
-};
+use super::delivery::{Delivery, Destination, Signed};
 use crate::{
     config,
     exit::{Exit, Failure, OrExit as _},

@@ -26,7 +26,7 @@ use quota_replication::protocol::NodeName;
 use quota_service::health::Check;
 use tokio::sync::mpsc;
 
-use super::{disk::can_give, peers::Peers};
+use super::{checks::can_give, peers::Peers};
 use crate::{
     config::Config,
     exit::{Exit, Failure, OrExit as _},

@@ -4,7 +4,6 @@
 //! the numbers on which they were decided; their number, bytes and age are bounded. They survive a restart, and a kill:
 //! they are handed to the operating system at once, but not synced, so a power cut may lose the last ones.
 
-mod counts;
 mod log;
 mod record;
 mod store;
@@ -39,8 +38,8 @@ use crate::{
     log_limiter::{LogLimiter, shortened},
     metrics,
 };
-use counts::Counts;
 use log::DenialLog;
+use store::Counts;
 
 /// Denials that wait to be kept; further ones are only counted.
 const WAITING: usize = 4096;
@@ -206,9 +205,8 @@ impl Denials {
     }
 
     /// How many requests a limit has denied since the start: of a quota of a namespace, or of a group in any namespace.
-    #[must_use]
     pub fn count(&self, kind: LimitKind, namespace: &Name, name: &Name) -> u64 {
-        let place = counts::place(kind, namespace, name);
+        let place = store::place(kind, namespace, name);
         self.counts.lock().of(&place)
     }
 

@@ -217,7 +217,7 @@ impl Signer {
     /// after a power loss a replica would lack the entries that were only written, and would contradict the checkpoint.
     pub(super) fn sign(&mut self) -> anyhow::Result<Signed> {
         let synced = self.reader.sync()?;
-        let checkpoint = Checkpoint::of(self.key.public().name(), &synced);
+        let checkpoint = Checkpoint::new(self.key.public().name(), &synced);
         let note = note::sign(&checkpoint, &self.key);
         self.notes.append(&note)?;
         metrics::checkpoint_signed(checkpoint.sequence);

@@ -307,7 +307,7 @@ fn restore(
     let made = quota_journal::read_backup(&mut input, name, Arc::clone(&disk), partial)?;
     // Each node has its own archive.
     quota_journal::refer_to_archive(&disk, partial, into.archive.as_deref())?;
-    let position = BookmarkFile::of(partial).write_text(bookmark)?;
+    let position = BookmarkFile::new(partial).write_text(bookmark)?;
     anyhow::ensure!(
         position.end.sequence <= made.last.sequence,
         "its position in the stream is ahead of its ledger"

@@ -173,7 +173,7 @@ impl Cluster {
         let peers = Peers::load(&settings).or_exit(Exit::Configuration)?;
         let names = Names::new(&name(&settings.ledger)?, PARTITION);
         let cluster = Self(Arc::new(Shared {
-            bookmark_file: BookmarkFile::of(&config.data_dir),
+            bookmark_file: BookmarkFile::new(&config.data_dir),
             data_dir: config.data_dir.clone(),
             settings,
             claimant: format!("{node} ({})", Uuid::new_v4()),

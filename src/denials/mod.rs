@@ -166,7 +166,7 @@ pub(crate) fn denial(
     head: Head,
     time: Timestamp,
 ) -> Option<Denial> {
-    let denial = record::of(actor, request, refusal, head)?;
+    let denial = record::new(actor, request, refusal, head)?;
     Some(Denial { time, ..denial })
 }
 
@@ -185,7 +185,7 @@ pub(crate) fn store(file: &Path, bounds: Bounds, denials: Vec<Denial>) -> std::i
 impl Denials {
     /// Keeps a refusal if it is a denial. Never blocks.
     pub fn note(&self, actor: &Arc<Actor>, request: &Request, refusal: &Refusal, head: Head) {
-        let Some(noted) = record::of(actor, request, refusal, head) else {
+        let Some(noted) = record::new(actor, request, refusal, head) else {
             return;
         };
         if let Err(TrySendError::Full(_)) = self.messages.try_send(Message::Note(Box::new(noted))) {
@@ -207,7 +207,7 @@ impl Denials {
     /// How many requests a limit has denied since the start: of a quota of a namespace, or of a group in any namespace.
     pub fn count(&self, kind: LimitKind, namespace: &Name, name: &Name) -> u64 {
         let place = store::place(kind, namespace, name);
-        self.counts.lock().of(&place)
+        self.counts.lock().get(&place)
     }
 
     /// Lets the thread end once all noted denials are kept.

@@ -114,7 +114,7 @@ impl Counts {
     }
 
     /// How many requests a quota of a namespace, or a group, has denied.
-    pub(super) fn of(&self, place: &Place) -> u64 {
+    pub(super) fn get(&self, place: &Place) -> u64 {
         self.denials.get(place).map_or(0, |(_, count)| *count)
     }
 
@@ -175,7 +175,7 @@ mod tests {
         }
         counts.add(&victim);
         let of = |namespace: &str, name: &str| {
-            counts.of(&place(
+            counts.get(&place(
                 LimitKind::ResourceQuota,
                 &namespace.into(),
                 &name.into(),
@@ -208,9 +208,9 @@ mod tests {
             &"b".into(),
             &"company".into(),
         );
-        assert_eq!(counts.of(&group), 2);
+        assert_eq!(counts.get(&group), 2);
         assert_eq!(
-            counts.of(&place(
+            counts.get(&place(
                 LimitKind::ResourceQuota,
                 &"a".into(),
                 &"other".into()

@@ -438,8 +438,8 @@ fn publishers_are_asked_to_list_again() {
     assert_eq!(
         some.out.lines().collect::<Vec<_>>(),
         [
-            "prod is requested to list pods, services in 7s, since it was asked a short while ago",
-            "dev is requested to list pods, services in 7s, since it was asked a short while ago",
+            "prod is requested to list pods, services in 7s, since another relist was requested recently",
+            "dev is requested to list pods, services in 7s, since another relist was requested recently",
         ]
     );
     assert_eq!(stub.asked()[0].line, "POST /v1/relist");

@@ -48,7 +48,7 @@ pub(crate) fn apply(session: &Session, files: &[PathBuf], dry_run: bool) -> Outc
 }
 
 fn apply_one(session: &Session, document: &Document) -> Outcome {
-    let subject = Subject::of(session, document)?;
+    let subject = Subject::from_manifest(session, document)?;
     let before = found(session.client.get_json(&subject.address))?;
     let reply = session
         .client
@@ -67,7 +67,7 @@ fn apply_one(session: &Session, document: &Document) -> Outcome {
 }
 
 fn apply_dry(session: &Session, document: &Document) -> Outcome {
-    let subject = Subject::of(session, document)?;
+    let subject = Subject::from_manifest(session, document)?;
     let (before, after) = would_be(session, &subject, document)?;
     if session.output.is_structured() {
         return session.output.value(&after);
@@ -290,7 +290,7 @@ pub(crate) fn delete(session: &Session, args: &Delete) -> Outcome {
     let mut found: Vec<_> = named.map(Ok).collect();
     if !files.is_empty() {
         for document in manifest::load(files)? {
-            let subject = Subject::of(session, &document);
+            let subject = Subject::from_manifest(session, &document);
             found.push(subject.map_err(|failure| failure.about(&document.place)));
         }
     }
@@ -307,7 +307,7 @@ fn delete_one(session: &Session, subject: &Subject) -> Outcome {
 
 impl Subject {
     /// The object that a manifest describes.
-    pub(crate) fn of(session: &Session, document: &Document) -> Outcome<Self> {
+    pub(crate) fn from_manifest(session: &Session, document: &Document) -> Outcome<Self> {
         let object = &document.value;
         let (version, kind) = (text(object, "/apiVersion"), text(object, "/kind"));
         let name = text(object, "/metadata/name");
@@ -414,7 +414,7 @@ pub(crate) fn diff(session: &Session, files: &[PathBuf]) -> Outcome {
 }
 
 fn diff_one(session: &Session, document: &Document) -> Outcome {
-    let subject = Subject::of(session, document)?;
+    let subject = Subject::from_manifest(session, document)?;
     let (before, after) = would_be(session, &subject, document)?;
     let differences = differences(before.as_ref().unwrap_or(&Value::Null), &after);
     if before.is_some() && differences.is_empty() {

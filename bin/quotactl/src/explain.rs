@@ -39,7 +39,7 @@ pub(crate) fn run(session: &Session, args: &Explain) -> Outcome {
         .with_some("quota", args.quota.as_ref());
     let answer = session
         .client
-        .list::<Explanation>(&args.when.of(address), Some(args.limit))?;
+        .list::<Explanation>(&args.when.added_to(address), Some(args.limit))?;
     let explained = answer.content;
     session.note_lag(explained.lagging);
     if explained.items.is_empty() && explained.hard.is_none() {
@@ -61,7 +61,7 @@ pub(crate) fn run(session: &Session, args: &Explain) -> Outcome {
 /// Shows a number of a group, then the objects and reservations behind it in all its namespaces.
 fn group(session: &Session, name: &str, args: &Explain) -> Outcome {
     let address = Address::of(["v1", "groups", name, "explain"]).with("resource", &args.resource);
-    let address = args.when.of(address);
+    let address = args.when.added_to(address);
     let answer = session
         .client
         .list::<GroupExplanation>(&address, Some(args.limit))?;
@@ -117,7 +117,9 @@ fn summary_of_group(explained: &GroupExplanation) -> String {
 
 /// Fails if nothing counts or limits a resource of this name, and nothing could.
 fn refuse_unknown(session: &Session, namespace: &str, args: &Explain) -> Outcome {
-    let address = args.when.of(Address::in_namespace(namespace, ["usage"]));
+    let address = args
+        .when
+        .added_to(Address::in_namespace(namespace, ["usage"]));
     let usage = session.client.get::<Usage>(&address)?.content;
     let limited = usage.quotas.iter().flat_map(|quota| &quota.resources);
     let limited = limited.map(|limit| &limit.resource);

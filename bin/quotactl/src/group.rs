@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_group_is_described_with_its_override_and_the_objects_that_count() {
-        let lines = said(&group());
+        let lines = fields(&group());
         assert!(
             lines.contains(&"Override:     pods=12 until 2027-01-01T00:00:00Z".to_owned()),
             "{lines:?}"

@@ -229,7 +229,7 @@ impl Client {
     /// # Errors
     /// [`Error::NotFound`] if the group does not exist at that time.
     pub fn group_usage(&self, name: &str, when: When) -> Result<GroupUsage, Error> {
-        self.get(&when.of(Address::of(["v1", "groups", name, "usage"])))
+        self.get(&when.added_to(Address::of(["v1", "groups", name, "usage"])))
     }
 
     /// The usage of a group between two times, with the members of each moment: as
@@ -381,7 +381,7 @@ pub enum When {
 
 impl When {
     /// The address with the query parameters for this point in time.
-    pub(super) fn of(self, address: Address) -> Address {
+    pub(super) fn added_to(self, address: Address) -> Address {
         match self {
             Self::Now => address,
             Self::At(time) => address.with("at", time),
@@ -396,7 +396,7 @@ impl Client {
     /// # Errors
     /// [`Error::Refused`] if the entries of that time are no longer retained.
     pub fn usage(&self, namespace: &str, when: When) -> Result<Usage, Error> {
-        self.get(&when.of(Address::in_namespace(namespace, ["usage"])))
+        self.get(&when.added_to(Address::in_namespace(namespace, ["usage"])))
     }
 
     /// The usage between two times, in parts of the length `step`. Default of `to`: now; of `step`: a hundredth of the
@@ -434,7 +434,7 @@ impl Client {
     /// The namespaces whose names contain `search`, the fullest first.
     pub fn namespaces(&self, search: Option<&str>, when: When) -> Items<'_, NamespaceUsage> {
         let address = Address::of(["v1", "usage"]).with_some("search", search);
-        self.items(when.of(address))
+        self.items(when.added_to(address))
     }
 
     /// The objects and reservations behind a number: of a quota, of a group that counts the namespace, or of the
@@ -450,7 +450,7 @@ impl Client {
         when: When,
     ) -> Result<Explanation, Error> {
         let address = Address::in_namespace(namespace, ["explain"]).with("resource", resource);
-        self.get(&when.of(address.with_some("quota", quota)))
+        self.get(&when.added_to(address.with_some("quota", quota)))
     }
 }
 

@@ -44,7 +44,7 @@ impl FileJournal {
         directory: &Path,
         options: Options,
     ) -> Result<(Self, FileReader, Recovery), Error> {
-        Self::of(recovery::open(disk, directory, options)?)
+        Self::from_opened(recovery::open(disk, directory, options)?)
     }
 
     /// Begins a journal in a new directory, behind a position in the chain. The directory is a ledger only after the
@@ -55,10 +55,10 @@ impl FileJournal {
         base: &Base,
         options: Options,
     ) -> Result<(Self, FileReader, Recovery), Error> {
-        Self::of(recovery::begin(disk, directory, base, options)?)
+        Self::from_opened(recovery::begin(disk, directory, base, options)?)
     }
 
-    fn of(opened: Opened) -> Result<(Self, FileReader, Recovery), Error> {
+    fn from_opened(opened: Opened) -> Result<(Self, FileReader, Recovery), Error> {
         let store = Arc::new(opened.store);
         if !store.has_segment() {
             store.prepare_segment();

@@ -156,7 +156,7 @@ impl Item for Group {
 impl Groups<'_> {
     /// One group of the past, out of the list of that time.
     fn one(&self, session: &Session, name: &str) -> Outcome<Value> {
-        let all = self.0.when.of(Address::of(["v1", "groups"]));
+        let all = self.0.when.added_to(Address::of(["v1", "groups"]));
         let list = session.client.list_json(&all, None)?;
         let groups = list["items"].as_array().into_iter().flatten();
         let mut found = groups.filter(|group| group["name"] == name);
@@ -181,7 +181,7 @@ impl List for Groups<'_> {
             Some(name) => self.one(session, name),
             None => {
                 let all = Address::of(["v1", "groups"]);
-                let chosen = when.of(all.with_some("labelSelector", selector.as_ref()));
+                let chosen = when.added_to(all.with_some("labelSelector", selector.as_ref()));
                 session.client.list_json(&chosen, None)
             }
         }
@@ -341,7 +341,7 @@ impl List for UsageOf {
     fn fetch(&self, session: &Session) -> Outcome<Value> {
         let ask = |namespace: &str| {
             let address = Address::in_namespace(namespace, ["usage"]);
-            session.client.get_json(&self.when.of(address))
+            session.client.get_json(&self.when.added_to(address))
         };
         match session.scope.all {
             true => everywhere(session, self.when, self.selector.as_deref(), ask),
@@ -405,7 +405,7 @@ pub(crate) fn everywhere(
     let mut as_of = None;
     let (mut lagging, mut pages) = (false, 0);
     let address = when
-        .of(Address::of(["v1", "usage"]))
+        .added_to(Address::of(["v1", "usage"]))
         .with_some("labelSelector", selector);
     session
         .client

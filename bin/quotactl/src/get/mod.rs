@@ -83,7 +83,7 @@ struct Head {
 }
 
 impl<T: DeserializeOwned> Listing<T> {
-    fn of(json: Value) -> Outcome<Self> {
+    fn read(json: Value) -> Outcome<Self> {
         #[derive(Deserialize)]
         struct Items<T> {
             items: Vec<T>,
@@ -140,7 +140,7 @@ fn fetch<L: List>(session: &Session, args: &GetArgs, list: &L) -> Outcome<Listin
     if let Some(path) = &args.sort_by {
         sort(&mut answer, path)?;
     }
-    let listing = Listing::<L::Item>::of(answer)?;
+    let listing = Listing::<L::Item>::read(answer)?;
     session.note_lag(listing.head.lagging);
     Ok(listing)
 }

@@ -32,6 +32,9 @@ pub(crate) enum Get {
     /// Groups: quotas over many namespaces.
     #[command(visible_alias = "groups", aliases = ["clusterresourcequota", "clusterresourcequotas", "clusterquota"])]
     Group(GroupsOf),
+    /// Namespaces: labels, quotas, and the fullest limit of each.
+    #[command(visible_alias = "ns", alias = "namespace")]
+    Namespaces(NamespacesOf),
     /// The latest denials and their reasons; of all namespaces unless one is given.
     #[command(alias = "denial")]
     Denials(DenialsOf),
@@ -66,6 +69,16 @@ pub(crate) struct Named {
 pub(crate) struct GroupsOf {
     #[command(flatten)]
     pub(crate) named: Named,
+    #[command(flatten)]
+    pub(crate) when: When,
+}
+
+/// The namespaces of a list.
+#[derive(Args, Debug)]
+pub(crate) struct NamespacesOf {
+    /// Only those whose labels match, as in `team=a,tier!=test,env in (x, y),!old`.
+    #[arg(short = 'l', long, value_name = "LABELS")]
+    pub(crate) selector: Option<String>,
     #[command(flatten)]
     pub(crate) when: When,
 }

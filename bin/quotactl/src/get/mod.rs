@@ -103,6 +103,8 @@ pub(crate) fn run(session: &Session, args: &GetArgs) -> Outcome {
         Get::Quota(named) => show_or_follow(session, args, &quotas::Quotas(named)),
         Get::Group(list) if args.watch && !list.when.is_now() => Err(of_the_past()),
         Get::Group(list) => show_or_follow(session, args, &lists::Groups(list)),
+        Get::Namespaces(list) if args.watch && !list.when.is_now() => Err(of_the_past()),
+        Get::Namespaces(list) => show_or_follow(session, args, list),
         Get::Denials(list) => show_or_follow(session, args, list),
         Get::Reservations(list) => show_or_follow(session, args, list),
         Get::Usage(list) if args.watch && !list.when.is_now() => Err(of_the_past()),

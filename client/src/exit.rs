@@ -28,7 +28,6 @@ pub enum Exit {
 
 impl Exit {
     /// The exit code of the process.
-    #[must_use]
     pub const fn code(self) -> u8 {
         self as u8
     }

@@ -3,7 +3,6 @@
 use std::net::IpAddr;
 
 /// Whether the host of a URL is this machine: `localhost` or a loopback address. An IPv6 address may be in brackets.
-#[must_use]
 pub fn is_this_machine(host: &str) -> bool {
     let host = host.trim_matches(['[', ']']);
     let address = host.parse::<IpAddr>();
@@ -12,7 +11,6 @@ pub fn is_this_machine(host: &str) -> bool {
 
 /// Whether a token may be sent to a server with this scheme and host: by https, or to this machine. Plain http to
 /// another machine would show the token to everyone on the way.
-#[must_use]
 pub fn may_send_token(scheme: &str, host: &str) -> bool {
     scheme == "https" || is_this_machine(host)
 }

@@ -78,7 +78,6 @@ impl<'a> Limit<'a> {
 }
 
 /// A quota as a row. Without `created` the age is `<unknown>`.
-#[must_use]
 pub fn quota_cells(
     name: &str,
     limits: &[Limit<'_>],
@@ -99,7 +98,6 @@ pub fn quota_cells(
 }
 
 /// A group as a row. Without `created` the age is `<unknown>`.
-#[must_use]
 pub fn group_cells(
     name: &str,
     place: GroupPosition<'_>,
@@ -129,7 +127,6 @@ pub fn group_cells(
 
 impl Quota<'_> {
     /// The limits in force; those of the spec if the status has none yet.
-    #[must_use]
     pub fn limits(&self) -> Vec<Limit<'_>> {
         let status = &self.status;
         let hard = match status.hard.is_empty() {
@@ -140,7 +137,6 @@ impl Quota<'_> {
     }
 
     /// The row of a table.
-    #[must_use]
     pub fn cells(&self, now: Timestamp) -> [String; 5] {
         let created = self.metadata.creation_timestamp;
         quota_cells(&self.metadata.name, &self.limits(), created, now)
@@ -149,14 +145,12 @@ impl Quota<'_> {
 
 impl Group {
     /// The limits in force.
-    #[must_use]
     pub fn limits(&self) -> Vec<Limit<'_>> {
         let status = &self.status;
         Limit::of(&status.hard, &status.used, &status.reserved)
     }
 
     /// The row of a table.
-    #[must_use]
     pub fn cells(&self, now: Timestamp) -> [String; 7] {
         let place = GroupPosition {
             parent: self.parent.as_ref(),
@@ -185,7 +179,6 @@ fn exact(amount: &Quantity) -> String {
 }
 
 /// An amount in the family of suffixes of its limit, where it can be written in it. A missing amount is 0.
-#[must_use]
 pub fn beside(amount: Option<&Quantity>, limit: &Quantity) -> String {
     amount.map_or_else(
         || "0".to_owned(),
@@ -225,7 +218,6 @@ fn age(created: Option<Timestamp>, now: Timestamp) -> String {
 
 /// A duration as kubectl prints it (`k8s.io/apimachinery/pkg/util/duration`): at most two units, coarser for longer
 /// durations.
-#[must_use]
 pub fn span(span: Span) -> String {
     let seconds = span.nanoseconds() / 1_000_000_000;
     let (minutes, hours) = (seconds / 60, seconds / 3600);

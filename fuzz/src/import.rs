@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use quota_journal::{Options, sim::SimDisk};
+use quota_journal::{Options, simulation::SimDisk};
 use quotactl::import_from;
 
 /// Imports the input. An accepted import is a complete ledger with the declared end.

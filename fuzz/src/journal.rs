@@ -8,7 +8,7 @@ use std::{
 use arbitrary::{Arbitrary as _, Unstructured};
 use quota_journal::{
     Batch, FileJournal, FileReader, Journal as _, Offline, Options, Reader as _, StoredBatch,
-    disk::Disk, sim::SimDisk,
+    disk::Disk, simulation::SimDisk,
 };
 use quota_semantics::{Span, Timestamp};
 

@@ -6,7 +6,7 @@ use axum::body::Body;
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Limited};
 use quota_core::{decide::Policy, state::State};
-use quota_journal::{FileJournal, Options, sim::SimDisk};
+use quota_journal::{FileJournal, Options, simulation::SimDisk};
 use quota_semantics::{Span, admission::Charging};
 use quotad::{
     admission::{self, Hook, Rules},

@@ -41,7 +41,6 @@ pub struct GroupCommit<A> {
 
 impl<A> GroupCommit<A> {
     /// Gathers batches of about `max_entries` entries: the last decision may exceed that.
-    #[must_use]
     pub fn new(max_entries: usize) -> Self {
         Self {
             open: OpenBatch::default(),
@@ -107,25 +106,21 @@ impl<A> GroupCommit<A> {
     }
 
     /// Whether the batch is full: it has to be sealed before the next decision.
-    #[must_use]
     pub fn is_full(&self) -> bool {
         self.closes || self.open.len() >= self.max_entries || self.open.bytes() >= self.max_bytes
     }
 
     /// The entries of the open batch.
-    #[must_use]
     pub fn waiting(&self) -> &[Entry] {
         self.open.entries()
     }
 
     /// The number of answers that wait for the open batch.
-    #[must_use]
     pub const fn answers(&self) -> usize {
         self.answers.len()
     }
 
     /// Whether the open batch is empty.
-    #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.open.is_empty() && self.answers.is_empty()
     }
@@ -159,19 +154,16 @@ pub struct SealedBatch<A> {
 
 impl<A> SealedBatch<A> {
     /// The number of entries.
-    #[must_use]
     pub const fn len(&self) -> usize {
         self.entries.len()
     }
 
     /// Whether there are only answers: they still depend on the earlier batches.
-    #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
     /// The number of answers.
-    #[must_use]
     pub const fn answers(&self) -> usize {
         self.answers.len()
     }

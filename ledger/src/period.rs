@@ -49,7 +49,6 @@ impl Fold for Suggesting {
 pub type Ends = Option<(Sequence, Sequence)>;
 
 /// The moment to which a state must be folded at most so that a period can begin with it: right before the period.
-#[must_use]
 pub const fn before(period: Period) -> Until {
     Until::Time(period.from.minus(Span::from_nanoseconds(1)))
 }

@@ -35,7 +35,6 @@ pub enum Until {
 
 impl Until {
     /// Whether an entry belongs to the replay.
-    #[must_use]
     pub fn includes(self, entry: &Entry) -> bool {
         match self {
             Self::End => true,
@@ -131,10 +130,9 @@ pub fn recover(
     let end = state.head().sequence;
     if end != last {
         let why = format!("the entries that can be read end at {end}, and the ledger at {last}");
-        return Err(Error::Journal(quota_journal::Error::Damaged(Damage {
-            sequence: Some(end.saturating_add(1)),
-            ..Damage::new(directory, why)
-        })));
+        return Err(Error::Journal(quota_journal::Error::Damaged(
+            Damage::new(directory, why).at_sequence(end.saturating_add(1)),
+        )));
     }
     Ok(Recovered {
         state,
@@ -344,7 +342,7 @@ fn fold(
 #[cfg(test)]
 mod tests {
     use quota_core::event::{Actor, Event, Observed};
-    use quota_journal::{Batch, Journal as _, Reader as _, sim::SimDisk};
+    use quota_journal::{Batch, Journal as _, Reader as _, simulation::SimDisk};
     use quota_semantics::{Name, object::Footprint, uid::Uid};
 
     use super::*;

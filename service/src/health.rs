@@ -38,7 +38,6 @@ pub struct Check(Arc<RwLock<Health>>);
 
 impl Readiness {
     /// Adds a check that fails at first, for this reason.
-    #[must_use]
     pub fn register(&self, name: &'static str, reason: &str) -> Check {
         let health = Arc::new(RwLock::new(Health::Failed(reason.to_owned())));
         let check = Check(Arc::clone(&health));

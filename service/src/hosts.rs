@@ -29,7 +29,6 @@ pub struct LocalHost {
 
 impl LocalHost {
     /// Without an address: the connection does not come from the network.
-    #[must_use]
     pub fn new(address: Option<IpAddr>) -> Self {
         let address = address.map(|address| address.to_canonical());
         Self {
@@ -41,7 +40,6 @@ impl LocalHost {
 
 impl Hosts {
     /// Allows these names and addresses, without port; `*` allows all.
-    #[must_use]
     pub fn new(allowed: &[String]) -> Self {
         Self(allowed.iter().map(|host| plain(host).to_owned()).collect())
     }
@@ -56,9 +54,9 @@ impl Hosts {
         // Faster than a look-up, since requests have few headers.
         let all = || request.headers().iter();
         let headers = || all().filter_map(|(name, value)| (name == header::HOST).then_some(value));
-        let known = local.allowed.get().map(|host| &**host);
-        let is_known = |host: &HeaderValue| known == Some(host.as_bytes());
-        if uri.is_none() && headers().all(is_known) {
+        let allowed = local.allowed.get().map(|host| &**host);
+        let is_allowed = |host: &HeaderValue| allowed == Some(host.as_bytes());
+        if uri.is_none() && headers().all(is_allowed) {
             return Ok(());
         }
         let texts = headers().map(|value| value.to_str().unwrap_or("?"));

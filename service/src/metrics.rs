@@ -130,7 +130,6 @@ macro_rules! metric_table {
 
 impl Kind {
     /// Its name in the Prometheus text format.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Counter => "counter",
@@ -175,7 +174,6 @@ impl Metric {
     }
 
     /// Its item in a list of Markdown: name, kind, labels with up to 16 possible values, help.
-    #[must_use]
     pub fn item(&self) -> String {
         let mut about = vec![self.kind.name().to_owned()];
         about.extend(self.labels.iter().map(|label| match label.values {

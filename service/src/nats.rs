@@ -81,7 +81,6 @@ pub enum SetupError {
 
 impl Connection {
     /// Checks which keys need or exclude each other.
-    #[must_use]
     pub fn validate(&self) -> Vec<Finding> {
         let ways = [
             ("nats.user", self.user.is_some()),

@@ -9,7 +9,6 @@ use ureq::{
 
 /// An HTTP client for an address, with a timeout for each request. Redirects are not followed, a status is never an
 /// error, and an https server has to be trusted by the system.
-#[must_use]
 pub fn agent(url: &str, user_agent: &str, timeout: Duration) -> Agent {
     let mut config = Agent::config_builder()
         .http_status_as_error(false)

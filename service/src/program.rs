@@ -10,7 +10,6 @@ use crate::{
 
 /// Reads the command line and the configuration, starts logging, runs the program, and returns its exit code.
 /// `telemetry` selects the part of the configuration for logging and traces.
-#[must_use]
 pub fn main<S: Schema>(
     telemetry: impl FnOnce(&S) -> Telemetry<'_>,
     run: impl FnOnce(S) -> Result<(), Failure>,
@@ -61,7 +60,6 @@ pub fn main<S: Schema>(
 }
 
 /// Starts logging, runs the program with this configuration, and returns its exit code.
-#[must_use]
 pub fn run_with<S: Schema>(
     telemetry: impl FnOnce(&S) -> Telemetry<'_>,
     config: S,

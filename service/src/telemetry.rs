@@ -97,7 +97,6 @@ fn log_panic(info: &panic::PanicHookInfo<'_>) {
 }
 
 /// The message of a panic: a literal, or a formatted text.
-#[must_use]
 pub fn panic_message(payload: &(dyn Any + Send)) -> &str {
     let literal = payload.downcast_ref::<&str>().copied();
     literal

@@ -1,7 +1,6 @@
 //! Errors of TLS in words for operators.
 
 /// Why a certificate and its key cannot be used.
-#[must_use]
 pub fn unusable(error: &rustls::Error) -> String {
     use rustls::Error;
     match error {

@@ -43,12 +43,11 @@ enum Cause {
 
 impl Authenticator {
     /// An authenticator that requires no token.
-    #[must_use]
     pub fn off() -> Self {
         Self::with(None)
     }
 
-    /// The same authenticator; one that knows nobody if no token is required.
+    /// The same authenticator; without any principal if no token is required.
     #[must_use]
     pub(crate) fn or_nobody(self) -> Self {
         match self.is_required() {

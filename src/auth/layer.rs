@@ -1,15 +1,13 @@
 //! Authenticates and authorizes a request.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{body::Body, extract::Query, response::Response};
 use http::{header, request::Parts};
 use tokio::sync::watch;
 
 use super::{
-    Access, Authenticator, Principal, Role, Scope,
-    lasting::until_revoked,
-    refusal,
+    Access, Authenticator, Principal, Role, Scope, refusal,
     register::{Credential, Register},
 };
 use crate::{
@@ -29,7 +27,6 @@ pub struct Admitted {
 
 impl Admitted {
     /// The response; a stream ends when the caller loses its rights.
-    #[must_use]
     pub(crate) fn until_revoked(self, response: Response) -> Response {
         match self.shown {
             Some((registers, credential)) if !is_complete(response.body()) => {
@@ -181,4 +178,39 @@ fn turned_away(
         held_back,
         "request refused"
     );
+}
+
+/// The clock may be set forward while a timer runs, so the time that is left is computed again at least this often.
+const LONGEST_SLEEP: Duration = Duration::from_secs(60);
+
+/// Waits until a credential has expired, was removed, or stands for other rights than at the start of the request.
+pub(super) async fn until_revoked(
+    mut registers: watch::Receiver<Arc<Register>>,
+    credential: Credential,
+    principal: Principal,
+) {
+    loop {
+        let register = registers.borrow_and_update().clone();
+        match register.holder(&credential, now()) {
+            Ok(holder) if *holder == principal => {}
+            _ => return,
+        }
+        let expires = register.expires(&credential);
+        let expired = async {
+            match expires {
+                Some(time) => {
+                    let left = time.since(now()).nanoseconds();
+                    let left = Duration::from_nanos(u64::try_from(left).unwrap_or(0));
+                    tokio::time::sleep(left.min(LONGEST_SLEEP)).await;
+                }
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = expired => {}
+            changed = registers.changed() => if changed.is_err() {
+                return;
+            }
+        }
+    }
 }

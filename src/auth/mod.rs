@@ -4,9 +4,7 @@
 //! table](crate::routes) states the role that each route needs. Without a tokens file every caller is `anonymous` and
 //! may do everything.
 
-mod access;
 mod authenticator;
-mod lasting;
 mod layer;
 mod principal;
 mod refusal;
@@ -15,9 +13,8 @@ mod register;
 #[cfg(test)]
 mod tests;
 
-pub use access::{Access, Scope};
 pub use authenticator::{Authenticator, Error, Follower};
 pub use layer::Admitted;
-pub use principal::{Principal, Reader};
+pub use principal::{Access, Principal, Reader, Scope};
 pub use quota_client::tokens::{Certificate, File, FileError, Issued, Pattern, Role, Token, issue};
 pub(crate) use refusal::is_of_kubernetes;

@@ -31,20 +31,17 @@ pub struct Reader(Option<Principal>);
 
 impl Reader {
     /// The namespaces that this principal may read.
-    #[must_use]
     pub fn of(principal: &Principal) -> Self {
         let reads_all = principal.may_everywhere(Role::Read);
         Self((!reads_all).then(|| principal.clone()))
     }
 
     /// Whether these are all namespaces, and what is in none.
-    #[must_use]
     pub const fn reads_all(&self) -> bool {
         self.0.is_none()
     }
 
     /// Whether the caller may read a namespace. The empty name stands for what is in none.
-    #[must_use]
     pub fn reads(&self, namespace: &str) -> bool {
         let principal = self.0.as_ref();
         principal.is_none_or(|principal| principal.may(Role::Read, namespace))
@@ -70,7 +67,6 @@ static ANONYMOUS: LazyLock<Principal> = LazyLock::new(|| {
 
 impl Principal {
     /// A principal that has these roles in these namespaces.
-    #[must_use]
     pub fn new(name: &str, roles: &[Role], namespaces: &[Pattern]) -> Self {
         Self(Arc::new(Inner {
             actor: Actor::named(name),
@@ -80,19 +76,16 @@ impl Principal {
     }
 
     /// `anonymous`, who may do everything: the principal of every caller while no tokens are configured.
-    #[must_use]
     pub fn anonymous() -> Self {
         ANONYMOUS.clone()
     }
 
     /// Whether this is [`Principal::anonymous`].
-    #[must_use]
     pub(crate) fn is_anonymous(&self) -> bool {
         *self == *ANONYMOUS
     }
 
     /// The caller of a request; `anonymous` on a listener that requires no token.
-    #[must_use]
     pub fn of(extensions: &Extensions) -> Self {
         extensions
             .get::<Self>()
@@ -102,7 +95,6 @@ impl Principal {
 
     /// The caller of a request in the form that entries record. On a listener that requires no token, the name of its
     /// certificate is used.
-    #[must_use]
     pub(crate) fn actor_of(extensions: &Extensions) -> Arc<Actor> {
         if let Some(principal) = extensions.get::<Self>() {
             return principal.actor();
@@ -115,20 +107,17 @@ impl Principal {
     }
 
     /// The actor for entries, without details of a request.
-    #[must_use]
     pub fn actor(&self) -> Arc<Actor> {
         self.0.actor.clone()
     }
 
     /// The name in entries.
-    #[must_use]
     pub fn name(&self) -> &Name {
         &self.0.actor.principal
     }
 
     /// Whether the principal has this role in a namespace. The empty name stands for objects outside namespaces; only
     /// `*` matches it.
-    #[must_use]
     pub fn may(&self, role: Role, namespace: &str) -> bool {
         self.has(role)
             && self
@@ -139,13 +128,11 @@ impl Principal {
     }
 
     /// Whether the principal has this role in all namespaces, by the pattern `*`.
-    #[must_use]
     pub(crate) fn may_everywhere(&self, role: Role) -> bool {
         self.has(role) && self.0.namespaces.iter().any(Pattern::is_all)
     }
 
     /// Names the role that is required: any of these, in a namespace or else in all of them.
-    #[must_use]
     pub fn lacks(&self, roles: &[Role], namespace: Option<&str>) -> String {
         let roles: Vec<_> = roles.iter().map(|role| role.as_str()).collect();
         let (name, roles) = (self.name(), roles.join(" or "));
@@ -163,13 +150,11 @@ impl Principal {
     }
 
     /// The namespaces in which the principal has its roles.
-    #[must_use]
     pub fn namespaces(&self) -> &[Pattern] {
         &self.0.namespaces
     }
 
     /// Whether the principal has this role in any namespace.
-    #[must_use]
     pub fn has(&self, role: Role) -> bool {
         self.0.roles.contains(&role)
     }
@@ -181,6 +166,33 @@ impl<S: Sync> FromRequestParts<S> for Principal {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
         Ok(Self::of(&parts.extensions))
     }
+}
+
+/// Who may call a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Everybody who reaches the listener: tokens are not checked.
+    Public,
+    /// Every authenticated caller: the answer reveals nothing about a namespace.
+    Authenticated,
+    /// Callers that have any of these roles in this scope; without roles, nobody.
+    Role(&'static [Role], Scope),
+}
+
+/// The namespaces in which a role is required.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// In the namespace of the path.
+    Path,
+    /// In the namespace of the query; without one, as [`Scope::Readable`].
+    Query,
+    /// In any namespace: the answer is about those namespaces alone in which the caller has the role `read`.
+    Readable,
+    /// In the namespace of each item of the body, which the handler checks; the router requires the role in any
+    /// namespace.
+    Items,
+    /// In all namespaces.
+    Everywhere,
 }
 
 #[cfg(test)]

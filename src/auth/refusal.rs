@@ -71,7 +71,7 @@ struct KubernetesRequest<'a> {
 
 impl<'a> KubernetesRequest<'a> {
     /// None if the path does not name a resource.
-    fn of(path: &'a str) -> Option<Self> {
+    fn parse(path: &'a str) -> Option<Self> {
         let mut segments = path.split('/').skip(1);
         let group = match (segments.next()?, segments.next()?) {
             ("api", _) => "",
@@ -126,7 +126,7 @@ fn in_kubernetes_words(principal: &Principal, method: &Method, path: &str, watch
         failure
     };
     let user = principal.name().as_str();
-    let Some(request) = KubernetesRequest::of(path) else {
+    let Some(request) = KubernetesRequest::parse(path) else {
         let verb = method.as_str().to_ascii_lowercase();
         let message = format!("forbidden: User {user:?} cannot {verb} path {path:?}");
         return forbidden(message, StatusDetails::default());

@@ -5,10 +5,9 @@
 //! entry.
 
 mod delivery;
-mod destination;
 mod signer;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use destination::Destination;
+pub(crate) use delivery::Destination;
 pub(crate) use signer::Signer;

@@ -10,10 +10,7 @@ use quota_journal::checkpoint::{Checkpoint, Extends, Notes, key::PrivateKey, not
 use quota_journal::{FileReader, Reader as _};
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    delivery::Delivery,
-    destination::{Destination, Signed},
-};
+use super::delivery::{Delivery, Destination, Signed};
 use crate::{
     config,
     exit::{Exit, Failure, OrExit as _},
@@ -220,7 +217,7 @@ impl Signer {
     /// after a power loss a replica would lack the entries that were only written, and would contradict the checkpoint.
     pub(super) fn sign(&mut self) -> anyhow::Result<Signed> {
         let synced = self.reader.sync()?;
-        let checkpoint = Checkpoint::of(self.key.public().name(), &synced);
+        let checkpoint = Checkpoint::new(self.key.public().name(), &synced);
         let note = note::sign(&checkpoint, &self.key);
         self.notes.append(&note)?;
         metrics::checkpoint_signed(checkpoint.sequence);

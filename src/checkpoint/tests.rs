@@ -66,7 +66,7 @@ fn a_ledger_that_contradicts_the_last_checkpoint_is_refused() {
     };
     let key = key();
     let first = of("first", 5, 1);
-    let signed = Checkpoint::of("ledger.example.com", &first.durable());
+    let signed = Checkpoint::new("ledger.example.com", &first.durable());
     assert_eq!(signed.is_extended_by(&first).unwrap(), Extends::Yes);
     signer(directory.path(), &key, &first)
         .unwrap()
@@ -98,7 +98,7 @@ fn a_replica_is_compared_with_the_last_checkpoint_once_it_reaches_it() {
     let directory = tempfile::tempdir().unwrap();
     let (_journal, first) = ledger(&directory.path().join("first"), 5, 1);
     let key = key();
-    let signed = Checkpoint::of("ledger.example.com", &first.durable());
+    let signed = Checkpoint::new("ledger.example.com", &first.durable());
     let mut signer_of_first = signer(directory.path(), &key, &first).unwrap();
     let notes = signer_of_first.notes_mut();
     notes.append(&note::sign(&signed, &key)).unwrap();

@@ -188,13 +188,13 @@ impl Cluster {
         }
         let until = Instant::now() + self.0.forward_timeout;
         let mut is_unknown = false;
-        let mut asked: u32 = 0;
+        let mut attempts: u32 = 0;
         loop {
             if self.0.ledger.decides() {
                 let response = here().await;
                 match self.undecided(&response) {
                     None => return response,
-                    Some(Undecided::All | Undecided::NotReady) => asked += 1,
+                    Some(Undecided::All | Undecided::NotReady) => attempts += 1,
                     Some(Undecided::Part) if !is_idempotent => return response,
                     Some(Undecided::Part) => is_unknown = true,
                 }
@@ -207,17 +207,17 @@ impl Cluster {
                         metrics::cluster_forwarded(metrics::Forwarded::Answered);
                         return response;
                     }
-                    Ok(None) => asked += 1,
+                    Ok(None) => attempts += 1,
                     Err(Failed::NotSent) => {}
                     Err(Failed::Unknown) => is_unknown = true,
                 }
             } else {
-                asked = 0;
+                attempts = 0;
             }
             if (is_unknown && !is_idempotent) || Instant::now() >= until {
                 return self.no_answer(is_unknown);
             }
-            let pause = pause_after(asked).min(until.saturating_duration_since(Instant::now()));
+            let pause = pause_after(attempts).min(until.saturating_duration_since(Instant::now()));
             match self.0.ledger.decides() {
                 true => tokio::time::sleep(pause).await,
                 false => {
@@ -325,8 +325,8 @@ impl Cluster {
 
 /// The pause before the next attempt, after this number of requests that a leader did not decide. The first pauses are
 /// short, since a handover is over soon.
-fn pause_after(asked: u32) -> Duration {
-    (LOOK * asked.max(1)).min(ASK)
+fn pause_after(attempts: u32) -> Duration {
+    (LOOK * attempts.max(1)).min(ASK)
 }
 
 /// What was not decided according to a response. Sources that were not caught up with are a reason to ask again only if

@@ -26,7 +26,7 @@ use quota_replication::protocol::NodeName;
 use quota_service::health::Check;
 use tokio::sync::mpsc;
 
-use super::{disk::can_give, peers::Peers};
+use super::{checks::can_give, peers::Peers};
 use crate::{
     config::Config,
     exit::{Exit, Failure, OrExit as _},
@@ -307,7 +307,7 @@ fn restore(
     let made = quota_journal::read_backup(&mut input, name, Arc::clone(&disk), partial)?;
     // Each node has its own archive.
     quota_journal::refer_to_archive(&disk, partial, into.archive.as_deref())?;
-    let position = BookmarkFile::of(partial).write_text(bookmark)?;
+    let position = BookmarkFile::new(partial).write_text(bookmark)?;
     anyhow::ensure!(
         position.end.sequence <= made.last.sequence,
         "its position in the stream is ahead of its ledger"

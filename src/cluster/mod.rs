@@ -4,16 +4,13 @@
 //! the daemon: a follower applies the log and forwards writes to the leader; the leader decides.
 
 mod checks;
-mod clocks;
 mod digests;
-mod disk;
 mod forward;
 mod heal;
 mod join;
 mod peers;
 mod purge;
 mod servers;
-mod status;
 mod task;
 mod view;
 
@@ -176,7 +173,7 @@ impl Cluster {
         let peers = Peers::load(&settings).or_exit(Exit::Configuration)?;
         let names = Names::new(&name(&settings.ledger)?, PARTITION);
         let cluster = Self(Arc::new(Shared {
-            bookmark_file: BookmarkFile::of(&config.data_dir),
+            bookmark_file: BookmarkFile::new(&config.data_dir),
             data_dir: config.data_dir.clone(),
             settings,
             claimant: format!("{node} ({})", Uuid::new_v4()),
@@ -210,7 +207,6 @@ impl Cluster {
     }
 
     /// The name of this node.
-    #[must_use]
     pub fn node(&self) -> &NodeName {
         &self.0.node
     }
@@ -242,13 +238,11 @@ impl Cluster {
     }
 
     /// The status of this node in the cluster.
-    #[must_use]
     pub fn view(&self) -> View {
         View::of(self)
     }
 
     /// Whether this node is ready: a leader decides, a follower has read all messages of which it has learned.
-    #[must_use]
     pub fn health(&self) -> Health {
         match self.obstacle() {
             None => Health::Passed,
@@ -282,7 +276,6 @@ impl Cluster {
     }
 
     /// Why nothing is granted, as far as this node can tell; none if requests are granted.
-    #[must_use]
     pub(crate) fn no_grants(&self) -> Option<String> {
         match self.obstacle() {
             Some(Obstacle::NotReady(why)) => Some(why),
@@ -387,7 +380,7 @@ impl Cluster {
         }
         let others: Vec<_> = self.others().collect();
         let mut stand = join_all(others.iter().map(|node| self.query(node))).await;
-        stand.retain(|node| disk::can_lead(node) || also_low && node.disk_low);
+        stand.retain(|node| checks::can_lead(node) || also_low && node.disk_low);
         stand.sort_by_key(|node| node.disk_low);
         for other in &stand {
             let other = &other.name;

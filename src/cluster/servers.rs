@@ -1,4 +1,4 @@
-//! Watches the servers that hold the log: one that does not work, since the next failure then ends all grants; and their
+//! Watches the servers that hold the log: a failed one, since the next failure then ends all grants; and their
 //! storage, since a full server refuses appends.
 
 use std::time::{Duration, Instant};
@@ -50,14 +50,14 @@ const APART: &str = "its JetStream has data of another group than the other serv
 
 /// The reports of all servers, in the order of their addresses.
 async fn reports(addresses: &[String]) -> Vec<Option<Report>> {
-    let asked = addresses.iter().map(|address| {
+    let requests = addresses.iter().map(|address| {
         let address = address.clone();
         async {
             let report = tokio::task::spawn_blocking(move || servers::report(&address)).await;
             report.ok()?.ok()
         }
     });
-    join_all(asked).await
+    join_all(requests).await
 }
 
 /// A server by its name, or by its address without credentials.
@@ -165,7 +165,6 @@ impl Cluster {
     }
 
     /// Whether all servers work, and have room for appends to the log. A node is ready all the same.
-    #[must_use]
     pub(crate) fn storage_health(&self) -> Health {
         let servers = self.0.servers.lock();
         if let Some(used) = servers.used.filter(|used| *used > NEARLY_FULL) {

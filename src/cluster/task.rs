@@ -12,7 +12,7 @@ use quota_replication::protocol::{Position, Settings};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::{AHEAD, Cluster, DRAIN, disk, join};
+use super::{AHEAD, Cluster, DRAIN, checks, join};
 use crate::{
     config::Period,
     exit::{Exit, Failure},
@@ -65,7 +65,7 @@ impl Cluster {
             exit,
             error: anyhow!(why).context("the cluster cannot be joined"),
         };
-        super::checks::servers(&self.0.settings, false)
+        checks::servers(&self.0.settings, false)
             .await
             .map_err(|why| refuse(Exit::Configuration, why))?;
         if let Err(error) = self.0.bookmark_file.read() {
@@ -171,7 +171,7 @@ impl Cluster {
         let file = &self.0.bookmark_file;
         let in_stream = file.clone().in_stream(created.to_owned());
         let is_of_other = matches!(in_stream.read(), Ok(None)) && !matches!(file.read(), Ok(None));
-        if is_of_other && !self.is_any_other(disk::can_give).await {
+        if is_of_other && !self.is_any_other(checks::can_give).await {
             return failure(
                 Exit::Failure,
                 anyhow!(

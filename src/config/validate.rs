@@ -1,15 +1,11 @@
 //! Rules that the types of values cannot express: ranges, and keys that require or exclude each other.
 
+use quota_replication::protocol::NodeName;
 use quota_semantics::{admission::Charging, syntax};
+use quota_service::{config::Finding, rules};
 use tracing_subscriber::EnvFilter;
 
-use quota_service::{config::Finding, rules};
-
 use super::{ALL_KINDS, Config, Period, RESERVATION_RESOURCES_MAX, Size};
-
-mod checkpoint;
-mod cluster;
-mod nats;
 
 /// Warns about valid settings that may admit more callers than intended.
 pub(super) fn warnings(config: &Config) -> Vec<Finding> {
@@ -28,7 +24,7 @@ pub(super) fn warnings(config: &Config) -> Vec<Finding> {
             format!("takes reviews from everybody who reaches it, since tls.client_ca is not set: they can hold \
              capacity. {of_audits}");
         "tls.client_ca": !demands || is_asked_for =>
-            "asks nobody for a certificate: neither admission.listen is set, which demands one, nor tls.api";
+            "requests no certificate: neither admission.listen is set, which requires one, nor tls.api";
         "tls.client_ca": !(demands && config.tls.api) || has_tokens =>
             "keeps nobody away from the API: its callers may show a certificate and need none. What a certificate may \
              do belongs in auth.tokens_file, which is not set, so that everybody may do everything";
@@ -42,15 +38,15 @@ pub(super) fn warnings(config: &Config) -> Vec<Finding> {
 pub(super) fn validate(config: &Config) -> Vec<Finding> {
     let mut findings = Vec::new();
     listeners(config, &mut findings);
-    nats::validate(config, &mut findings);
+    nats_rules(config, &mut findings);
     periods(config, &mut findings);
     traces(config, &mut findings);
     sizes(config, &mut findings);
     counts(config, &mut findings);
     webhook(config, &mut findings);
     names(config, &mut findings);
-    checkpoint::validate(config, &mut findings);
-    cluster::validate(config, &mut findings);
+    checkpoint_rules(config, &mut findings);
+    cluster_rules(config, &mut findings);
     findings
 }
 
@@ -174,7 +170,7 @@ fn webhook(config: &Config, findings: &mut Vec<Finding>) {
         "admission.listen": !calls || tls.cert.is_some() =>
             "needs tls.cert and tls.key: the API server calls webhooks by TLS only";
         "tls.allowed_names": tls.client_ca.is_some() || tls.allowed_names.is_empty() =>
-            "needs tls.client_ca: without it no certificate is asked for";
+            "needs tls.client_ca: without it the daemon requests no certificate";
         "tls.allowed_names": !(calls && tls.client_ca.is_some() && tls.allowed_names.is_empty()) =>
             "is needed with tls.client_ca and admission.listen: a CA often signs more than the API server's \
              certificate";
@@ -254,5 +250,125 @@ fn traces(config: &Config, findings: &mut Vec<Finding>) {
             "this program was built without the feature otlp";
         "traces.otlp_url": traces.otlp_url.as_deref().is_none_or(is_address) => "must be an address of http or https";
         "traces.sample_ratio": (0.0..=1.0).contains(&traces.sample_ratio) => "must be between 0 and 1";
+    }
+}
+
+fn checkpoint_rules(config: &Config, findings: &mut Vec<Finding>) {
+    let checkpoint = &config.checkpoint;
+    rules! { findings;
+        "checkpoint.file": checkpoint.key_file.is_some() == checkpoint.file.is_some() =>
+            "goes together with checkpoint.key_file";
+    }
+    let files = [
+        ("checkpoint.key_file", &checkpoint.key_file),
+        ("checkpoint.file", &checkpoint.file),
+        ("checkpoint.copy_dir", &checkpoint.copy_dir),
+    ];
+    for (key, path) in files {
+        rules! { findings;
+            key: path.as_ref().is_none_or(|path| !path.starts_with(&config.data_dir)) =>
+                "is in the data directory: who can change that could change both";
+        }
+    }
+    let signs = checkpoint.key_file.is_some() && config.nats.url.is_some();
+    let subject = checkpoint.nats_subject.as_deref();
+    let is_one = subject.is_none_or(|subject| {
+        signs && !subject.contains(|c: char| c.is_whitespace() || matches!(c, '*' | '>'))
+    });
+    rules! { findings;
+        "checkpoint.file": checkpoint.file.is_none() || checkpoint.file != checkpoint.key_file =>
+            "is checkpoint.key_file";
+        "checkpoint.every": !checkpoint.every.is_zero() => "must be longer than 0s";
+        "checkpoint.nats_subject": is_one =>
+            "must be a subject without wildcards, and needs checkpoint.key_file and nats.url";
+        "checkpoint.copy_dir": checkpoint.copy_dir.is_none() || checkpoint.key_file.is_some() =>
+            "needs checkpoint.key_file";
+    }
+}
+
+/// Largest request body: its entries have to fit into a message together with a batch that is about to be sealed.
+const BODY_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+fn cluster_rules(config: &Config, findings: &mut Vec<Finding>) {
+    let cluster = &config.cluster;
+    let (lease, heartbeat) = (cluster.lease.get(), cluster.heartbeat.get());
+    rules! { findings;
+        "cluster.ledger": cluster.ledger.parse::<NodeName>().is_ok() =>
+            "must have 1 to 63 characters, each a letter, a digit, - or _";
+        "cluster.replicas": (1..=5).contains(&cluster.replicas) && (cluster.replicas >= 3 || cluster.is_unsafe) =>
+            "must be 3 to 5: with fewer, a server that is lost takes the ledger with it";
+        "cluster.lease": lease.mul_f64(1.2) <= cluster.silence.get() =>
+            "must be at most five sixths of cluster.silence: clocks may differ in speed";
+        "cluster.heartbeat": !heartbeat.is_zero() && heartbeat * 2 <= lease =>
+            "must be longer than 0s and at most half of cluster.lease";
+        "cluster.ack_wait": !cluster.ack_wait.is_zero() => "must be longer than 0s";
+        "cluster.digest_interval": !cluster.digest_interval.is_zero() => "must be longer than 0s";
+        "cluster.forget_after": !cluster.forget_after.is_zero() => "must be longer than 0s";
+    }
+    if cluster.is_on() {
+        members(config, findings);
+    }
+}
+
+fn members(config: &Config, findings: &mut Vec<Finding>) {
+    let cluster = &config.cluster;
+    let node = cluster.node.as_deref().unwrap_or_default();
+    rules! { findings; "cluster.node": cluster.peers.contains_key(node) => "must be one of cluster.peers"; }
+    for (name, url) in &cluster.peers {
+        let scheme = match cluster.tls_cert {
+            Some(_) => "https",
+            None => "http",
+        };
+        let is_url = url.parse::<http::Uri>().is_ok_and(|url| {
+            url.scheme_str() == Some(scheme) && url.authority().is_some() && url.path() == "/"
+        });
+        rules! { findings;
+            "cluster.peers": name.parse::<NodeName>().is_ok() && is_url =>
+                format!("{name} = {url:?} must be a name and an address as {scheme}://host:port");
+        }
+    }
+    let keys = [&cluster.tls_key, &cluster.tls_ca];
+    let is_complete = keys
+        .iter()
+        .all(|key| key.is_some() == cluster.tls_cert.is_some());
+    rules! { findings;
+        "cluster.token_file": cluster.token_file.is_some() => "is needed: nodes know each other by it";
+        "cluster.tls_cert": is_complete => "goes together with cluster.tls_key and cluster.tls_ca";
+        "limits.request_body_bytes": config.limits.request_body_bytes.bytes() <= BODY_BYTES_MAX =>
+            "must be at most 4MiB in a cluster: what a request changes has to fit into a message of the log";
+        "cluster.listen": cluster.listen.is_some() => "is needed: the other nodes send writes there";
+    }
+    let Some(listen) = cluster.listen else {
+        return;
+    };
+    rules! { findings;
+        "cluster.listen": listen.ip().is_loopback() || cluster.tls_cert.is_some() =>
+            "serves others than this host: cluster.tls_cert is needed";
+        "cluster.monitoring": !cluster.monitoring.is_empty() || cluster.is_unsafe =>
+            "is needed: only there servers say whether they sync what they acknowledge";
+    }
+}
+
+fn nats_rules(config: &Config, findings: &mut Vec<Finding>) {
+    let nats = &config.nats;
+    findings.extend(nats.connection.validate());
+    let is_word = |text: &str| !text.is_empty() && !text.contains(char::is_whitespace);
+    let is_plain = |text: &str| is_word(text) && !text.contains(['*', '>']);
+    let is_stream = is_word(&nats.stream) && !nats.stream.contains(['.', '*', '>', '/', '\\']);
+    let cluster = nats.cluster.as_deref();
+    let prefix = &nats.control_prefix;
+    rules! { findings;
+        "nats.stream": is_stream => "must be a word without any of . * > / \\";
+        "nats.subject": is_word(&nats.subject) => "must be one subject, as quota.objects.>";
+        "nats.cluster": cluster.is_none_or(|name| is_plain(name) && !name.contains('.')) =>
+            "must be a word without any of . * >";
+        "nats.control_prefix": is_plain(prefix) && prefix.split('.').all(|word| !word.is_empty()) =>
+            "must be the begin of a subject, as quota.control";
+    }
+    for resource in &nats.watermark_resources {
+        let complaints = syntax::subdomain(resource);
+        rules! { findings;
+            "nats.watermark_resources": complaints.is_empty() => format!("{resource:?}: {}", complaints.join("; "));
+        }
     }
 }

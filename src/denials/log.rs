@@ -16,7 +16,10 @@ use quota_semantics::{Name, Timestamp};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Bounds, Message, StoredDenial, counts::Counts, record, store::Store};
+use super::{
+    Bounds, Message, StoredDenial, record,
+    store::{Counts, Store},
+};
 use crate::clock::now;
 
 /// How often expired denials are removed.
@@ -153,7 +156,7 @@ impl DenialLog {
     }
 }
 
-/// Skips lines that cannot be read, such as one that a kill has cut off.
+/// Skips lines that cannot be read, such as a line that a kill has cut off.
 fn read(file: File, bounds: &Bounds, store: &mut Store) -> io::Result<()> {
     for line in BufReader::new(file).split(b'\n') {
         let line = line?;

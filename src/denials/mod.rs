@@ -4,7 +4,6 @@
 //! the numbers on which they were decided; their number, bytes and age are bounded. They survive a restart, and a kill:
 //! they are handed to the operating system at once, but not synced, so a power cut may lose the last ones.
 
-mod counts;
 mod log;
 mod record;
 mod store;
@@ -39,8 +38,8 @@ use crate::{
     log_limiter::{LogLimiter, shortened},
     metrics,
 };
-use counts::Counts;
 use log::DenialLog;
+use store::Counts;
 
 /// Denials that wait to be kept; further ones are only counted.
 const WAITING: usize = 4096;
@@ -167,7 +166,7 @@ pub(crate) fn denial(
     head: Head,
     time: Timestamp,
 ) -> Option<Denial> {
-    let denial = record::of(actor, request, refusal, head)?;
+    let denial = record::new(actor, request, refusal, head)?;
     Some(Denial { time, ..denial })
 }
 
@@ -186,7 +185,7 @@ pub(crate) fn store(file: &Path, bounds: Bounds, denials: Vec<Denial>) -> std::i
 impl Denials {
     /// Keeps a refusal if it is a denial. Never blocks.
     pub fn note(&self, actor: &Arc<Actor>, request: &Request, refusal: &Refusal, head: Head) {
-        let Some(noted) = record::of(actor, request, refusal, head) else {
+        let Some(noted) = record::new(actor, request, refusal, head) else {
             return;
         };
         if let Err(TrySendError::Full(_)) = self.messages.try_send(Message::Note(Box::new(noted))) {
@@ -206,10 +205,9 @@ impl Denials {
     }
 
     /// How many requests a limit has denied since the start: of a quota of a namespace, or of a group in any namespace.
-    #[must_use]
     pub fn count(&self, kind: LimitKind, namespace: &Name, name: &Name) -> u64 {
-        let place = counts::place(kind, namespace, name);
-        self.counts.lock().of(&place)
+        let place = store::place(kind, namespace, name);
+        self.counts.lock().get(&place)
     }
 
     /// Lets the thread end once all noted denials are kept.

@@ -32,7 +32,7 @@ const RECORD_BYTES: usize = 32 * 1024;
 const DETAIL_BYTES: usize = 4096;
 
 /// The record of a refusal, still without its id and time; none if the refusal is not a denial.
-pub(super) fn of(
+pub(super) fn new(
     actor: &Arc<Actor>,
     request: &Request,
     refusal: &Refusal,

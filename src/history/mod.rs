@@ -49,7 +49,7 @@ pub enum Error {
     Compacted {
         /// The first sequence whose state is available.
         kept_from: Sequence,
-        /// The first time at which a period can begin, if one was asked for.
+        /// The first time at which a period can begin, if a period was requested.
         since: Option<Timestamp>,
     },
     /// The requested moment is in the ledger's future.
@@ -149,7 +149,6 @@ impl Shared {
 impl History {
     /// The past of a ledger. A query may replay `replay_entries` entries, and at most `most` queries may wait or be
     /// processed.
-    #[must_use]
     pub fn new(reader: FileReader, replay_entries: u64, most: usize) -> Self {
         Self(Arc::new(Shared {
             past: Past {

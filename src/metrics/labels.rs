@@ -29,7 +29,6 @@ macro_rules! labels {
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
             /// The text of this value.
-            #[must_use]
             pub const fn value(self) -> &'static str {
                 match self { $(Self::$variant => $value,)* }
             }

@@ -1,14 +1,11 @@
 //! Metrics: one table lists them, and makes the functions that record them.
 
-mod cluster;
-mod domain;
 mod groups;
 mod labels;
 mod process;
 mod quotas;
 mod record;
 mod requests;
-mod room;
 pub mod table;
 mod text;
 
@@ -21,18 +18,15 @@ use metrics_exporter_prometheus::{BuildError, PrometheusHandle};
 use parking_lot::RwLock;
 use quota_service::metrics::{Metric, builder};
 
-pub use cluster::{cluster, cluster_clock_skew, cluster_servers, cluster_stream};
-pub use domain::{recorded, refused};
 pub use labels::{
     AuditEvent, AuthRefusal, CheckpointPlace, ClusterAppend, ClusterRole, Correction,
     CorrectionCause, Decision, Digest, Forwarded, Limit, Listener, LogServer, Operation, Outcome,
     Part, Rejection, RelistRequest, Relisted, ReservationState, Source, StateLock,
 };
-pub use quotas::QuotaSource;
 pub(crate) use quotas::largest_share;
+pub use quotas::{QuotaSource, RoomFigure};
 pub use record::*;
 pub use requests::{decision_duration, decisions, http_request, state_lock};
-pub use room::RoomFigure;
 pub use table::*;
 
 /// The label value for everything without a series of its own.
@@ -85,7 +79,6 @@ impl Metrics {
 
     /// All metrics in the Prometheus text format, version 0.0.4. Takes time in proportion to the
     /// number of quotas, so call it where blocking is allowed.
-    #[must_use]
     pub fn render(&self) -> String {
         self.0.before_scrape.read().iter().for_each(|set| set());
         let mut text = self.0.handle.render();
@@ -95,7 +88,7 @@ impl Metrics {
             let groups = groups::ChosenGroups::new(source, self.0.series, &mut kinds);
             let left = quotas::render(&mut text, source, groups.left, &mut kinds);
             let left = groups::render(&mut text, source, &groups, left);
-            room::render(&mut text, source, left);
+            quotas::render_room(&mut text, source, left);
             kinds.render(&mut text);
         }
         process::render(&mut text);

@@ -207,7 +207,7 @@ fn whole_quotas_are_exported_the_fullest_first_and_the_rest_is_counted() {
 #[test]
 fn what_binds_is_told_of_whole_namespaces_the_fullest_first() {
     let mut text = String::new();
-    room::render(&mut text, &Quotas(3), 5);
+    quotas::render_room(&mut text, &Quotas(3), 5);
     let labels = r#"resource="pods",kind="ClusterResourceQuota",name="company""#;
     for namespace in ["team-1", "team-2"] {
         let line = format!("quota_ledger_available{{namespace=\"{namespace}\",{labels}}} 2.5\n");

@@ -68,7 +68,7 @@ fn a_ca_that_guards_less_than_one_may_think_is_warned_about() {
     let tls = "[tls]\ncert = \"tls.crt\"\nkey = \"tls.key\"\nclient_ca = \"ca.crt\"\n";
     let of_none = warned(tls);
     assert!(
-        of_none.starts_with("warning: tls.client_ca: asks nobody for a certificate"),
+        of_none.starts_with("warning: tls.client_ca: requests no certificate"),
         "{of_none}"
     );
     let of_the_api = warned(&format!("{tls}api = true\n"));

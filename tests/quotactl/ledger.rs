@@ -338,7 +338,7 @@ fn a_ledger_is_exported_and_imported_byte_for_byte() {
     let again = run_with("http://127.0.0.1:1", &import, &exported.out);
     assert_eq!(again.code, 12);
     assert!(
-        again.err.contains("there is something in it already"),
+        again.err.contains("there directory is not empty"),
         "{}",
         again.err
     );

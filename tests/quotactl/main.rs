@@ -438,8 +438,8 @@ fn publishers_are_asked_to_list_again() {
     assert_eq!(
         some.out.lines().collect::<Vec<_>>(),
         [
-            "prod is asked to list pods, services in 7s, since it was asked a short while ago",
-            "dev is asked to list pods, services in 7s, since it was asked a short while ago",
+            "prod is requested to list pods, services in 7s, since another relist was requested recently",
+            "dev is requested to list pods, services in 7s, since another relist was requested recently",
         ]
     );
     assert_eq!(stub.asked()[0].line, "POST /v1/relist");
@@ -448,7 +448,7 @@ fn publishers_are_asked_to_list_again() {
     let all = Stub::always(202, json!({"clusters": ["prod"], "waitSeconds": 0}));
     assert_eq!(
         run(&all.url, "relist").out,
-        "prod is asked to list everything now\n"
+        "prod is requested to list everything now\n"
     );
     let none = Stub::always(404, problem("NotFound", "there is no stream"));
     assert_eq!(run(&none.url, "relist").code, 11);

@@ -180,7 +180,7 @@ impl Builder {
     }
 
     fn checkpoint(&self, durable: &Durable) -> Checkpoint {
-        let checkpoint = Checkpoint::of(self.key.public().name(), durable);
+        let checkpoint = Checkpoint::new(self.key.public().name(), durable);
         let file = self.directory.join(CHECKPOINTS);
         let mut text = fs::read_to_string(&file).unwrap_or_default();
         text.push_str(&note::sign(&checkpoint, &self.key));
@@ -237,7 +237,7 @@ impl Ledger {
             builder.checkpoint(&durable);
         }
         let made = Self {
-            checkpoint: Checkpoint::of(builder.key.public().name(), &durable),
+            checkpoint: Checkpoint::new(builder.key.public().name(), &durable),
             digest: builder.state.digest(),
             directory: builder.directory,
             chain: builder.chain,

@@ -17,9 +17,10 @@ use super::{
     args::{Delete, DeleteWhat},
     failure::{Exit, Failure, Outcome},
     group,
-    manifest::{self, Document, text},
+    manifest::{self, Document, plain, text},
     output::note,
     session::{Session, each},
+    terminal_text::one_line,
 };
 
 /// The object that a manifest describes.
@@ -47,7 +48,7 @@ pub(crate) fn apply(session: &Session, files: &[PathBuf], dry_run: bool) -> Outc
 }
 
 fn apply_one(session: &Session, document: &Document) -> Outcome {
-    let subject = Subject::of(session, document)?;
+    let subject = Subject::from_manifest(session, document)?;
     let before = found(session.client.get_json(&subject.address))?;
     let reply = session
         .client
@@ -66,7 +67,7 @@ fn apply_one(session: &Session, document: &Document) -> Outcome {
 }
 
 fn apply_dry(session: &Session, document: &Document) -> Outcome {
-    let subject = Subject::of(session, document)?;
+    let subject = Subject::from_manifest(session, document)?;
     let (before, after) = would_be(session, &subject, document)?;
     if session.output.is_structured() {
         return session.output.value(&after);
@@ -224,7 +225,7 @@ pub(crate) fn differences(
     before: &Value,
     after: &Value,
 ) -> Vec<(String, Option<Value>, Option<Value>)> {
-    let (mut old, new) = (said(before), said(after));
+    let (mut old, new) = (settable_fields(before), settable_fields(after));
     let mut found = Vec::new();
     for (field, value) in new {
         match old.remove(&field) {
@@ -241,7 +242,7 @@ pub(crate) fn differences(
 }
 
 /// The fields that a manifest can set, by path; amounts in their own map are fields.
-fn said(object: &Value) -> BTreeMap<String, Value> {
+fn settable_fields(object: &Value) -> BTreeMap<String, Value> {
     const PLACES: [&str; 7] = [
         "metadata.labels",
         "metadata.annotations",
@@ -289,7 +290,7 @@ pub(crate) fn delete(session: &Session, args: &Delete) -> Outcome {
     let mut found: Vec<_> = named.map(Ok).collect();
     if !files.is_empty() {
         for document in manifest::load(files)? {
-            let subject = Subject::of(session, &document);
+            let subject = Subject::from_manifest(session, &document);
             found.push(subject.map_err(|failure| failure.about(&document.place)));
         }
     }
@@ -306,7 +307,7 @@ fn delete_one(session: &Session, subject: &Subject) -> Outcome {
 
 impl Subject {
     /// The object that a manifest describes.
-    pub(crate) fn of(session: &Session, document: &Document) -> Outcome<Self> {
+    pub(crate) fn from_manifest(session: &Session, document: &Document) -> Outcome<Self> {
         let object = &document.value;
         let (version, kind) = (text(object, "/apiVersion"), text(object, "/kind"));
         let name = text(object, "/metadata/name");
@@ -402,6 +403,35 @@ fn warning_text(header: &str) -> String {
         }
     }
     text
+}
+
+/// Shows the changes by each manifest; fails with [`Exit::Conflict`] if there are any.
+pub(crate) fn diff(session: &Session, files: &[PathBuf]) -> Outcome {
+    each(manifest::load(files)?, |document| {
+        let place = document.place.clone();
+        diff_one(session, &document).map_err(|failure| failure.about(&place))
+    })
+}
+
+fn diff_one(session: &Session, document: &Document) -> Outcome {
+    let subject = Subject::from_manifest(session, document)?;
+    let (before, after) = would_be(session, &subject, document)?;
+    let differences = differences(before.as_ref().unwrap_or(&Value::Null), &after);
+    if before.is_some() && differences.is_empty() {
+        return Ok(());
+    }
+    let place = match text(&after, "/metadata/namespace") {
+        "" => String::new(),
+        namespace => format!(" in {namespace}"),
+    };
+    let mut lines = vec![format!("{}{place}:", subject.shown)];
+    for (field, before, after) in differences {
+        lines.extend(before.map(|value| format!("-  {field}: {}", plain(&value))));
+        lines.extend(after.map(|value| format!("+  {field}: {}", plain(&value))));
+    }
+    let lines: Vec<_> = lines.iter().map(|line| one_line(line)).collect();
+    session.output.line(lines.join("\n"))?;
+    Err(Failure::silent(Exit::Conflict))
 }
 
 #[cfg(test)]

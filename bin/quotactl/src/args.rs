@@ -1,17 +1,9 @@
 //! The command line.
 
-mod checkpoint;
-mod config;
-mod drift;
 mod generate;
-mod get;
-mod ledger;
-mod manifest;
-mod moment;
+mod offline;
+mod online;
 mod past;
-mod simulate;
-mod token;
-mod view;
 
 use std::path::PathBuf;
 
@@ -19,27 +11,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use quota_semantics::{Period, resource::ResourceList};
 
-pub(crate) use checkpoint::Checkpoint;
-pub(crate) use config::{Config, SetContext};
-pub(crate) use drift::Drift;
-pub(crate) use generate::{
-    Alerts, Audit, AuditPart, Bridge, Certs, FailurePolicy, Generate, RUNBOOKS, ServiceMonitor,
-    Webhook,
-};
-pub(crate) use get::{
-    DeadLetters, DenialsOf, Get, GetArgs, GroupsOf, Named, NamespacesOf, Objects, Range,
-    Reservations, UsageOf, When,
-};
-pub(crate) use ledger::{Jobs, Ledger, LedgerPath, Signed};
-pub(crate) use manifest::{Check, Delete, DeleteWhat, Files, Reserve};
-pub(crate) use moment::{Beginning, Moment};
-pub(crate) use past::PastPeriod;
-pub(crate) use simulate::{Simulate, Suggest};
-pub(crate) use token::{CreateToken, Token};
-pub(crate) use view::{Describe, Explain, History, ReportArgs, Top, TopOrder};
-
-use manifest::amounts;
-
+pub(crate) use self::{generate::*, offline::*, online::*, past::*};
 use super::output::{Color, FORMS, Format};
 
 /// Quotas and reservations of a Quota Ledger, from the command line.
@@ -98,9 +70,9 @@ pub(crate) fn command() -> clap::Command {
     command.build();
     let mut all: Vec<&clap::Command> = command.get_subcommands().collect();
     let mut text = String::new();
-    let known = GROUPS.iter().map(|(title, names)| (*title, *names));
+    let listed = GROUPS.iter().map(|(title, names)| (*title, *names));
     // A command that no group names is still shown.
-    for (title, names) in known.chain([("More", &[][..])]) {
+    for (title, names) in listed.chain([("More", &[][..])]) {
         let is_of = |it: &&&clap::Command| names.is_empty() || names.contains(&it.get_name());
         let mut of: Vec<&clap::Command> = all.iter().filter(is_of).copied().collect();
         of.retain(|it| !it.is_hide_set());

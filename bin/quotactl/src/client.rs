@@ -77,7 +77,7 @@ impl Client {
 
     /// Sends a `GET` request. Returns the response typed, too.
     pub(crate) fn get<T: DeserializeOwned>(&self, address: &Address) -> Outcome<Answer<T>> {
-        Answer::of(self.get_json(address)?)
+        Answer::read(self.get_json(address)?)
     }
 
     /// Sends a `GET` request. Returns the received JSON.
@@ -91,7 +91,7 @@ impl Client {
         address: &Address,
         limit: Option<usize>,
     ) -> Outcome<Answer<T>> {
-        Answer::of(self.list_json(address, limit)?)
+        Answer::read(self.list_json(address, limit)?)
     }
 
     /// Reads a list as received, all pages as one. `asOf` is that of the first page, since that page lacks later
@@ -217,7 +217,7 @@ fn reply(sent: Result<api::Reply, Error>, address: &Address) -> Outcome<Reply> {
 
 impl<T: DeserializeOwned> Answer<T> {
     /// The response with this JSON.
-    pub(crate) fn of(json: Value) -> Outcome<Self> {
+    pub(crate) fn read(json: Value) -> Outcome<Self> {
         let content = read(&json)?;
         Ok(Self { json, content })
     }

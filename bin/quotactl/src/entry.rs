@@ -25,7 +25,7 @@ pub(crate) struct EntryColumns {
 
 impl EntryColumns {
     /// The columns of an entry.
-    pub(crate) fn of(entry: &Entry) -> Self {
+    pub(crate) fn new(entry: &Entry) -> Self {
         let none = Map::new();
         let event = entry.event.as_object().unwrap_or(&none);
         let field = |name: &str| event.get(name).map(plain).unwrap_or_default();
@@ -117,7 +117,7 @@ pub(crate) fn table(entries: &[Entry], wide: bool) -> Table {
     }
     let mut table = Table::new(&titles);
     for entry in entries {
-        let columns = EntryColumns::of(entry);
+        let columns = EntryColumns::new(entry);
         let time = in_seconds(&columns.time);
         let detail = in_seconds(&columns.detail);
         let mut row: Vec<Text> = vec![
@@ -245,7 +245,7 @@ mod tests {
                       "version": 42, "footprint": {"resources": {"pods": "1", "requests.cpu": "500m"}},
                       "lapse": null, "endsReservation": true}
         }));
-        let words: Vec<_> = EntryColumns::of(&entry)
+        let words: Vec<_> = EntryColumns::new(&entry)
             .line()
             .split_whitespace()
             .map(str::to_owned)
@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn a_relist_is_shown_by_its_kind_and_a_correction_with_its_reason() {
         let shown = |event: Value| {
-            let columns = EntryColumns::of(&of(event));
+            let columns = EntryColumns::new(&of(event));
             (columns.subject, columns.detail)
         };
         let pair = |subject: &str, detail: &str| (subject.to_owned(), detail.to_owned());
@@ -298,7 +298,7 @@ mod tests {
         let mut corrected = of(corrected);
         corrected.actor.principal = "jane".into();
         corrected.actor.reason = Some("INC-1042".into());
-        let line = EntryColumns::of(&corrected).line();
+        let line = EntryColumns::new(&corrected).line();
         assert!(line.ends_with("by jane: INC-1042"), "{line}");
         let wide = table(&[corrected], true).render(true);
         assert!(
@@ -310,21 +310,21 @@ mod tests {
     #[test]
     fn an_entry_without_names_is_shown_by_uid_or_source() {
         let ended = of(json!({"type": "OverrideEnded", "namespace": "a", "quota": "compute"}));
-        let columns = EntryColumns::of(&ended);
+        let columns = EntryColumns::new(&ended);
         assert_eq!(
             [columns.namespace, columns.subject, columns.detail],
             ["a", "compute", ""]
         );
         let released = of(json!({"type": "ReservationReleased", "uid": "u1"}));
-        assert_eq!(EntryColumns::of(&released).subject, "u1");
+        assert_eq!(EntryColumns::new(&released).subject, "u1");
         let advanced =
             of(json!({"type": "SourceAdvanced", "source": "OBJECTS", "cursor": {"position": 9}}));
-        let columns = EntryColumns::of(&advanced);
+        let columns = EntryColumns::new(&advanced);
         assert_eq!(
             (columns.subject.as_str(), columns.detail.as_str()),
             ("OBJECTS", "position=9")
         );
-        assert!(EntryColumns::of(&of(json!(null))).line().contains('-'));
+        assert!(EntryColumns::new(&of(json!(null))).line().contains('-'));
         assert_eq!(table(&[released], true).render(true).lines().count(), 2);
     }
 }

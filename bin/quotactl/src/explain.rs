@@ -39,7 +39,7 @@ pub(crate) fn run(session: &Session, args: &Explain) -> Outcome {
         .with_some("quota", args.quota.as_ref());
     let answer = session
         .client
-        .list::<Explanation>(&args.when.of(address), Some(args.limit))?;
+        .list::<Explanation>(&args.when.added_to(address), Some(args.limit))?;
     let explained = answer.content;
     session.note_lag(explained.lagging);
     if explained.items.is_empty() && explained.hard.is_none() {
@@ -61,7 +61,7 @@ pub(crate) fn run(session: &Session, args: &Explain) -> Outcome {
 /// Shows a number of a group, then the objects and reservations behind it in all its namespaces.
 fn group(session: &Session, name: &str, args: &Explain) -> Outcome {
     let address = Address::of(["v1", "groups", name, "explain"]).with("resource", &args.resource);
-    let address = args.when.of(address);
+    let address = args.when.added_to(address);
     let answer = session
         .client
         .list::<GroupExplanation>(&address, Some(args.limit))?;
@@ -117,7 +117,9 @@ fn summary_of_group(explained: &GroupExplanation) -> String {
 
 /// Fails if nothing counts or limits a resource of this name, and nothing could.
 fn refuse_unknown(session: &Session, namespace: &str, args: &Explain) -> Outcome {
-    let address = args.when.of(Address::in_namespace(namespace, ["usage"]));
+    let address = args
+        .when
+        .added_to(Address::in_namespace(namespace, ["usage"]));
     let usage = session.client.get::<Usage>(&address)?.content;
     let limited = usage.quotas.iter().flat_map(|quota| &quota.resources);
     let limited = limited.map(|limit| &limit.resource);
@@ -146,28 +148,11 @@ fn refuse_unknown(session: &Session, namespace: &str, args: &Explain) -> Outcome
 
 /// The name that is nearest to a mistyped one, if any is near.
 fn closest<'a>(typed: &str, names: &[&'a str]) -> Option<&'a str> {
-    let distances = names.iter().map(|name| (distance(typed, name), *name));
+    let distances = names
+        .iter()
+        .map(|name| (strsim::osa_distance(typed, name), *name));
     let (distance, name) = distances.min_by_key(|(distance, _)| *distance)?;
     (distance <= 2 || distance * 4 <= typed.len()).then_some(name)
-}
-
-/// The number of letters to insert, remove, replace or swap with the next one.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut rows = vec![(0..=b.len()).collect::<Vec<_>>()];
-    for i in 1..=a.len() {
-        let mut row = vec![i];
-        for j in 1..=b.len() {
-            let replaced = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            let mut least = replaced.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                least = least.min(rows[i - 2][j - 2] + 1);
-            }
-            row.push(least);
-        }
-        rows.push(row);
-    }
-    rows[a.len()][b.len()]
 }
 
 fn name(part: &Contribution) -> String {

@@ -61,7 +61,7 @@ pub(crate) fn describe(session: &Session, name: &str) -> Outcome {
     }
     let usage = Address::of(["v1", "groups", name, "usage"]);
     let usage = client.get::<GroupUsage>(&usage)?.content;
-    let lines: Vec<_> = said(&group);
+    let lines: Vec<_> = fields(&group);
     let lines: Vec<_> = lines.iter().map(|line| one_line(line)).collect();
     session.output.line(lines.join("\n"))?;
     session.output.section("Limits", &limits(&group, &usage))?;
@@ -73,7 +73,7 @@ pub(crate) fn describe(session: &Session, name: &str) -> Outcome {
 }
 
 /// The lines for a group's fields besides its limits.
-fn said(group: &Group) -> Vec<String> {
+fn fields(group: &Group) -> Vec<String> {
     let line = |name: &str, value: &dyn Display| format!("{name:14}{value}");
     let mut lines = vec![line("Name:", &group.name)];
     lines.push(line("Namespaces:", &selected(&group.selector)));
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_group_is_described_with_its_override_and_the_objects_that_count() {
-        let lines = said(&group());
+        let lines = fields(&group());
         assert!(
             lines.contains(&"Override:     pods=12 until 2027-01-01T00:00:00Z".to_owned()),
             "{lines:?}"

@@ -6,15 +6,12 @@ mod age;
 mod apply;
 mod args;
 mod backup;
-mod check;
-mod checkpoint;
 mod client;
 mod cluster;
 mod complete;
 mod config;
 mod denials;
 mod describe;
-mod diff;
 mod drift;
 mod entry;
 mod explain;
@@ -26,19 +23,16 @@ mod group;
 mod history;
 mod ledger;
 mod manifest;
-mod namespaces;
 mod output;
 mod problem;
 mod progress;
 mod push;
-mod relist;
 mod replace;
 mod report;
 mod reservation;
 mod session;
 mod simulate;
 mod status;
-mod suggest;
 mod table;
 mod terminal_text;
 mod token;
@@ -119,7 +113,7 @@ fn act(arguments: &Arguments, matches: &ArgMatches) -> Outcome {
         Command::Config(command) => {
             config::run(command, global, &output, |name| is_flag(matches, name))
         }
-        Command::Checkpoint(command) => checkpoint::run(command, &output),
+        Command::Checkpoint(command) => ledger::verify_checkpoints(command, &output),
         Command::Generate(command) => generate::run(command, &output, || {
             Connection::resolve(global, &config::read(global)?)
         }),
@@ -176,18 +170,18 @@ fn online(session: &Session, command: &Online) -> Outcome {
         Online::Status => status::run(session),
         Online::Version { client } => status::version(session, *client),
         Online::Apply { files, dry_run } => apply::apply(session, &files.files, *dry_run),
-        Online::Diff(files) => diff::run(session, &files.files),
+        Online::Diff(files) => apply::diff(session, &files.files),
         Online::Simulate(args) => simulate::run(session, args),
-        Online::Suggest(args) => suggest::run(session, args),
+        Online::Suggest(args) => simulate::suggest(session, args),
         Online::Delete(what) => apply::delete(session, what),
-        Online::Check(args) => check::run(session, args),
+        Online::Check(args) => reservation::check(session, args),
         Online::Reserve(args) => reservation::reserve(session, args),
         Online::Extend { uid, ttl } => reservation::extend(session, uid, *ttl),
         Online::Commit { uid, request } => reservation::commit(session, uid, request.as_ref()),
         Online::Release { uid } => reservation::release(session, uid),
         Online::Drift(args) => drift::run(session, args),
         Online::Push { file } => push::run(session, file),
-        Online::Relist { resource } => relist::run(session, resource),
+        Online::Relist { resource } => push::relist(session, resource),
         Online::Cluster(command) => cluster::run(session, command),
         Online::Watch { from } => {
             let from = from.map(|from| watch::sequence_of(session, from));

@@ -189,7 +189,7 @@ fn keys(field: &str) -> Vec<&str> {
 }
 
 /// The text of each of so many documents, and the number of its first line; the whole text for each, if they cannot be
-/// told apart.
+/// distinguished.
 fn texts(text: &str, documents: usize) -> Vec<(Rc<str>, usize)> {
     let mut texts = vec![(String::new(), 1)];
     for (number, line) in (1..).zip(text.lines()) {

@@ -48,7 +48,7 @@ fn without_answer(error: &Error) -> Failure {
         Error::Unreachable { .. } => Failure {
             transient: Some(Transient::Unreachable),
             ..Failure::general(message).hint(
-                "is quotad running there? --server, QUOTACTL_SERVER or a context say where it is",
+                "check that quotad runs there; --server, QUOTACTL_SERVER or a context set the address",
             )
         },
         Error::Answer { .. } => {
@@ -88,10 +88,10 @@ fn hints(error: &Error, refusal: &Refusal, namespace: Option<&str>) -> Vec<Strin
     hints.extend(match (error, refusal.retry_after) {
         (_, Some(wait)) => Some(format!("try again in {}s", wait.as_secs())),
         (Error::Forbidden(_), None) if refusal.status == 401 => {
-            Some("--token-file or --cert and --key say who you are".to_owned())
+            Some("authenticate with --token-file, or with --cert and --key".to_owned())
         }
         (Error::Forbidden(_), None) if reason.is_some() => Some(
-            "quotactl status shows who the daemon takes you for, and what you may do".to_owned(),
+            "quotactl status shows your principal and its roles".to_owned(),
         ),
         (Error::Denied(_), None) => Some(format!(
             "quotactl get usage{of} shows what is limited, quotactl denials{of} what was denied lately"

@@ -48,7 +48,7 @@ impl Progress {
         progress
     }
 
-    /// A bar over bytes; [`Progress::of`] sets the total.
+    /// A bar over bytes; [`Progress::set`] sets the total.
     pub(crate) fn of_bytes(what: &'static str) -> Self {
         let template = "{msg} {wide_bar} {bytes}/{total_bytes}, {bytes_per_sec}, {eta} left";
         Self {
@@ -88,7 +88,7 @@ impl Progress {
     }
 
     /// Sets the progress to `done` of `total`.
-    pub(crate) fn of(&self, done: u64, total: u64) {
+    pub(crate) fn set(&self, done: u64, total: u64) {
         self.bar.set_length(total);
         self.bar.set_position(done);
     }

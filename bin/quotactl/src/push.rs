@@ -9,9 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use http::Method;
 use quota_client::{
     http::Address,
-    wire::{EventsAnswer, RejectedEvent},
+    wire::{EventsAnswer, RejectedEvent, RelistAnswer, RelistRequest},
 };
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -267,6 +268,33 @@ fn post(session: &Session, piece: &[u8]) -> Outcome<EventsAnswer> {
     let client = &session.client;
     let reply = client.send_patiently(&address, "application/x-ndjson", piece.to_vec())?;
     reply.read()
+}
+
+/// Requests a relist of these resources, or of all.
+pub(crate) fn relist(session: &Session, resources: &[String]) -> Outcome {
+    let address = Address::of(["v1", "relist"]);
+    let request = RelistRequest {
+        resources: resources.to_vec(),
+    };
+    let reply = session.client.send_json(Method::POST, &address, &request)?;
+    if session.output.is_structured() {
+        return session.output.value(&reply.json);
+    }
+    let what = match resources {
+        [] => "everything".to_owned(),
+        some => some.join(", "),
+    };
+    let answer: RelistAnswer = reply.read()?;
+    let when = match answer.wait_seconds {
+        0 => "now".to_owned(),
+        wait => format!("in {wait}s, since another relist was requested recently"),
+    };
+    for cluster in &answer.clusters {
+        session
+            .output
+            .line(format!("{cluster} is requested to list {what} {when}"))?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ fn footer(report: &Report) -> String {
         text.push_str(&format!("\nchain hashes {first} and {last}"));
     }
     if let Some(since) = report.denials_since {
-        text.push_str(&format!("\ndenials are known since {since}"));
+        text.push_str(&format!("\ndenials are recorded since {since}"));
     }
     text
 }

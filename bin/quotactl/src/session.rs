@@ -48,7 +48,7 @@ impl Scope {
         match self.all {
             false => Ok(self.namespace()),
             true => Err(Failure::usage(format!(
-                "{what} is of one namespace: -A does not go with it"
+                "{what} belongs to one namespace: -A cannot be used"
             ))),
         }
     }
@@ -86,7 +86,7 @@ impl Session {
     /// Reports that the daemon's response may lag behind the sources.
     pub(crate) fn note_lag(&self, lagging: bool) {
         if lagging {
-            note("warning: the daemon is behind a source of events; the figures may be too");
+            note("warning: the daemon lags behind a source of events; the figures may be outdated");
         }
     }
 }

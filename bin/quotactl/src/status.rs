@@ -50,7 +50,7 @@ fn summary(server: &str, status: &Status) -> Vec<String> {
     let no_grants = status.no_grants.as_ref().map(|why| format!("no: {why}"));
     let grants = match (status.caught_up, status.disk_low, status.lagging) {
         _ if no_grants.is_some() => no_grants.as_deref().unwrap_or_default(),
-        (false, ..) => "no: the sources are not caught up with since the start",
+        (false, ..) => "no: the sources have not been read to their ends since the start",
         (_, true, _) => "no: the disk is low",
         (_, _, true) => "yes, but a source of events is behind",
         _ => "yes",

@@ -1,15 +1,15 @@
 //! Tables as kubectl prints them: no lines, columns three blanks apart, and no cell broken. The only place that handles
 //! widths and colours.
 
-mod words;
-
 use std::borrow::Cow;
 
 use comfy_table::{
     Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Width,
 };
 use quota_semantics::csv;
-use words::{to_cell, width_of};
+use unicode_width::UnicodeWidthStr as _;
+
+use crate::terminal_text::blank_controls;
 
 /// The number of blanks between two columns.
 const GAP: u16 = 3;
@@ -310,6 +310,19 @@ impl Column {
 fn total(widths: &[u16], gap: u16) -> usize {
     let gaps = usize::from(gap) * widths.len().saturating_sub(1);
     widths.iter().copied().map(usize::from).sum::<usize>() + gaps
+}
+
+/// The number of columns of the terminal that a text takes.
+fn width_of(text: &str) -> u16 {
+    u16::try_from(text.width()).unwrap_or(u16::MAX)
+}
+
+/// The text of a cell: `<none>` for an empty one, so that programs can split rows.
+fn to_cell(text: &str) -> String {
+    match text {
+        "" => "<none>".to_owned(),
+        text => blank_controls(text),
+    }
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use super::{
     output::note,
     session::Session,
     simulate::days,
-    suggest::full_in,
+    simulate::full_in,
     table::Table,
     unit::Units,
 };
@@ -45,7 +45,7 @@ fn namespaces(session: &Session, args: &Top) -> Outcome {
     let address = Address::of(["v1", "usage"]);
     let address = args
         .when
-        .of(address.with_some("labelSelector", args.selector.as_ref()));
+        .added_to(address.with_some("labelSelector", args.selector.as_ref()));
     // The daemon sorts by fullness.
     let limit = (args.sort == TopOrder::Use).then_some(args.limit);
     let mut json = session.client.list_json(&address, limit)?;
@@ -128,7 +128,9 @@ fn items_of(json: &Value) -> Vec<Value> {
 }
 
 fn limits(session: &Session, namespace: &str, args: &Top) -> Outcome {
-    let address = args.when.of(Address::in_namespace(namespace, ["usage"]));
+    let address = args
+        .when
+        .added_to(Address::in_namespace(namespace, ["usage"]));
     let answer = session.client.get::<Usage>(&address)?;
     let usage = answer.content;
     session.note_lag(usage.lagging);

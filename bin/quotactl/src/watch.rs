@@ -136,7 +136,7 @@ fn print(session: &Session, json: &Value, entry: &Entry) -> Outcome {
         Format::Json => json.to_string(),
         Format::Yaml => return output.value(json),
         Format::Name => entry::name(entry),
-        Format::Table | Format::Wide => EntryColumns::of(entry).line(),
+        Format::Table | Format::Wide => EntryColumns::new(entry).line(),
         Format::Csv => {
             let line = entry::table(std::slice::from_ref(entry), true).to_csv(false);
             line.trim_end().to_owned()

@@ -12,7 +12,6 @@ pub struct Address {
 
 impl Address {
     /// The path with these segments.
-    #[must_use]
     pub fn of<'a>(segments: impl IntoIterator<Item = &'a str>) -> Self {
         let mut text = String::new();
         for segment in segments {
@@ -27,7 +26,6 @@ impl Address {
     }
 
     /// The path below `/v1/namespaces/{namespace}`.
-    #[must_use]
     pub fn in_namespace<'a>(
         namespace: &'a str,
         segments: impl IntoIterator<Item = &'a str>,
@@ -39,7 +37,6 @@ impl Address {
     }
 
     /// The path of a list of this kind: that of a namespace, or that of all.
-    #[must_use]
     pub fn list(namespace: Option<&str>, kind: &str) -> Self {
         match namespace {
             Some(namespace) => Self::in_namespace(namespace, [kind]),
@@ -68,13 +65,11 @@ impl Address {
     }
 
     /// The namespace of the path; none for paths outside of `/v1/namespaces/{namespace}`.
-    #[must_use]
     pub fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
     }
 
     /// Path and query.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }

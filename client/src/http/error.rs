@@ -79,7 +79,6 @@ pub struct Refusal {
 
 impl Refusal {
     /// The reason; none if the name is unknown, as from a newer daemon.
-    #[must_use]
     pub fn reason(&self) -> Option<Reason> {
         Reason::named(&self.problem.reason)
     }
@@ -97,7 +96,6 @@ impl fmt::Display for Refusal {
 
 impl Error {
     /// The error for a response with an error status.
-    #[must_use]
     pub fn of_answer(
         server: &str,
         status: u16,
@@ -133,7 +131,6 @@ impl Error {
     }
 
     /// The refusal, if the daemon refused the call.
-    #[must_use]
     pub fn refusal(&self) -> Option<&Refusal> {
         match self {
             Self::Denied(refusal)
@@ -147,7 +144,6 @@ impl Error {
     }
 
     /// Whether the same call may succeed later.
-    #[must_use]
     pub const fn is_transient(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::Busy(_))
     }

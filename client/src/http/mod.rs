@@ -21,17 +21,12 @@
 //! and uid identify a reservation, and a repeated request gets the same answer.
 
 mod address;
+mod calls;
 mod error;
-mod groups;
-mod ledger;
 mod pages;
-mod quotas;
-mod reservations;
 mod retry;
 mod sse;
 mod tls;
-mod usage;
-mod watch;
 
 use std::{
     fmt, fs,
@@ -49,14 +44,12 @@ use quota_semantics::quantity::as_written;
 use crate::server::{is_this_machine, may_send_token};
 
 pub use address::Address;
+pub use calls::{Batch, Grant, Watch, When};
 pub use error::{Error, Refusal};
 pub use http::Method;
 pub use pages::{Items, Pages};
-pub use reservations::{Batch, Grant};
 pub use retry::Retry;
 pub use sse::{Event, Events};
-pub use usage::When;
-pub use watch::Watch;
 
 /// The maximum size of a response body, in bytes.
 const MAX_ANSWER_BYTES: u64 = 64 * 1024 * 1024;
@@ -138,7 +131,6 @@ pub struct Call<'a> {
 
 impl<'a> Call<'a> {
     /// A call without a body. `GET` and `DELETE` are idempotent.
-    #[must_use]
     pub fn new(method: Method, address: &'a Address) -> Self {
         Self {
             repeatable: matches!(method, Method::GET | Method::DELETE),
@@ -251,13 +243,11 @@ impl Client {
     }
 
     /// The URL of the server, without a password.
-    #[must_use]
     pub fn server_without_password(&self) -> &str {
         &self.shown
     }
 
     /// The same client with other limits on retries.
-    #[must_use]
     pub fn with_retry(&self, retry: Retry) -> Self {
         Self {
             retry,
@@ -443,7 +433,6 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 }
 
 /// The URL without a password, for messages.
-#[must_use]
 pub fn without_password(url: &str) -> String {
     let (scheme, rest) = url.split_at(url.find("://").map_or(0, |at| at + "://".len()));
     match rest.rsplit_once('@') {

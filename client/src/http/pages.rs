@@ -109,7 +109,6 @@ impl<T: DeserializeOwned> Iterator for Items<'_, T> {
 
 impl Client {
     /// The pages of a list of at most `most` items, as received.
-    #[must_use]
     pub const fn pages(&self, address: Address, most: usize) -> Pages<'_> {
         Pages {
             client: self,
@@ -120,7 +119,6 @@ impl Client {
     }
 
     /// The items of a list.
-    #[must_use]
     pub const fn items<T: DeserializeOwned>(&self, address: Address) -> Items<'_, T> {
         Items {
             pages: self.pages(address, usize::MAX),

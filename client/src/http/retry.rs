@@ -42,7 +42,6 @@ impl Retry {
 
     /// The delay before the next attempt of an idempotent call that has failed `failed` times, last with `error`; none:
     /// no further attempt.
-    #[must_use]
     pub fn wait(&self, failed: u32, error: &Error) -> Option<Duration> {
         let (most, wait) = match error {
             Error::Busy(refusal) => (self.busy_attempts, refusal.retry_after.unwrap_or(BUSY_WAIT)),

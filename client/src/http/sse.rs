@@ -29,7 +29,6 @@ pub struct Events<R> {
 
 impl<R: BufRead> Events<R> {
     /// A reader of this stream.
-    #[must_use]
     pub const fn new(input: R) -> Self {
         Self {
             input,
@@ -79,7 +78,6 @@ impl<R: BufRead> Events<R> {
 
     /// The id after which a broken stream is resumed: that of the last complete block, with or without data. Empty if
     /// there was none.
-    #[must_use]
     pub fn last_id(&self) -> &str {
         &self.last_id
     }

@@ -5,7 +5,10 @@ use std::{collections::HashSet, fmt};
 use quota_semantics::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::{ANONYMOUS, Pattern, Role, secret::without_tokens, token};
+use super::{
+    ANONYMOUS, Pattern, Role,
+    token::{self, without_tokens},
+};
 
 /// The content of the file, in TOML.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

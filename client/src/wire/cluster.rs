@@ -1,11 +1,11 @@
 use quota_semantics::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::is_false;
 
 /// A cluster, as one of its nodes sees it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Cluster {
     /// The node that answered the request.
@@ -21,8 +21,7 @@ pub struct Cluster {
 }
 
 /// A server that holds the log.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterServer {
     /// The name of the server, or its address while it has not answered yet.
@@ -33,14 +32,13 @@ pub struct ClusterServer {
 }
 
 /// One node of a cluster.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterNode {
     /// The name of the node.
     pub name: String,
     /// The role of the node.
-    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["starting", "follower", "candidate", "leader", "unreachable"])))]
+    #[schemars(extend("enum" = ["starting", "follower", "candidate", "leader", "unreachable"]))]
     pub role: String,
     /// The term of the latest leader that the node has read of; 0: none.
     #[serde(default)]
@@ -75,9 +73,8 @@ pub struct ClusterNode {
 }
 
 /// A request that another node becomes the leader: `POST /v1/cluster/transfer`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(rename = "ClusterTransfer"))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ClusterTransfer")]
 #[serde(deny_unknown_fields)]
 pub struct TransferRequest {
     /// The name of the new leader: a node of `cluster.peers`.
@@ -85,9 +82,8 @@ pub struct TransferRequest {
 }
 
 /// A request to stop keeping messages of the stream for a stopped node: `POST /v1/cluster/remove`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(rename = "ClusterRemove"))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ClusterRemove")]
 #[serde(deny_unknown_fields)]
 pub struct RemoveRequest {
     /// The name of the stopped node: a node of `cluster.peers`.
@@ -95,9 +91,8 @@ pub struct RemoveRequest {
 }
 
 /// A request to recreate the stream of a replicated ledger: `POST /v1/cluster/heal`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(rename = "ClusterHeal"))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ClusterHeal")]
 #[serde(deny_unknown_fields)]
 pub struct HealRequest {
     /// The id of the ledger, as a confirmation.
@@ -108,17 +103,15 @@ pub struct HealRequest {
 }
 
 /// A replicated ledger whose stream was created or recreated: `POST /v1/cluster/init`, `POST /v1/cluster/heal`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(rename = "ClusterInitialised"))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ClusterInitialised")]
 pub struct ReplicatedLedger {
     /// The id of the ledger.
     pub ledger: String,
 }
 
 /// The digest of a node's state after an entry.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StateDigest {
     /// The sequence of the entry.
     pub sequence: u64,
@@ -127,8 +120,7 @@ pub struct StateDigest {
 }
 
 /// The end of a replica: its last entry.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplicaEnd {
     /// The sequence of the last entry.
@@ -139,6 +131,6 @@ pub struct ReplicaEnd {
     pub hash: String,
     /// The time in seconds since the replica held the whole log; absent if it never did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
+    #[schemars(range(min = 0))]
     pub age_seconds: Option<f64>,
 }

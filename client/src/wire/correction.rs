@@ -3,30 +3,26 @@
 use std::borrow::Cow;
 
 use quota_semantics::{Name, quota::Spec, uid::Uid};
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::{Value, value::RawValue};
 
 use super::{AsOf, Object, is_false};
 
 /// Listed objects to compare with the ledger's record: `POST /v1/drift`.
-#[derive(Debug, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DriftRequest<'a> {
     /// The listed objects, at most 500: Kubernetes objects, or objects with their own usage.
     #[serde(borrow)]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(with = "Vec<serde_json::Map<String, serde_json::Value>>")
-    )]
+    #[schemars(with = "Vec<serde_json::Map<String, serde_json::Value>>")]
     pub listing: Vec<&'a RawValue>,
 }
 
 /// How listed objects differ from the ledger's record: one comparison per object, in order.
 ///
 /// The daemon writes it from borrowed data; clients read `DriftAnswer<'static>`.
-#[derive(Debug, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DriftAnswer<'a> {
     /// One comparison per listed object, in the order of the request.
@@ -40,8 +36,7 @@ pub struct DriftAnswer<'a> {
 }
 
 /// A listed object, and how it differs from the ledger's record (`known`).
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Compared<'a> {
     /// The difference between the two.
@@ -88,9 +83,8 @@ impl<'de, 'a> Deserialize<'de> for Compared<'a> {
 }
 
 /// The listed limits of a quota, and those of the ledger's quota with the same name.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(inline))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 pub struct ComparedQuota<'a> {
     /// The listed spec.
     pub listed: Cow<'a, Spec>,
@@ -103,9 +97,8 @@ pub struct ComparedQuota<'a> {
 }
 
 /// The difference between a listed object and the ledger's record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(inline))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 #[serde(rename_all = "camelCase")]
 pub enum Difference {
     /// The record matches the listed object.
@@ -125,13 +118,12 @@ pub enum Difference {
 }
 
 /// Corrections of the ledger's record: `POST /v1/corrections`.
-#[derive(Debug, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(rename = "CorrectionRequest"))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "CorrectionRequest")]
 #[serde(deny_unknown_fields)]
 pub struct CorrectionsRequest<'a> {
     /// The reason of the corrections, recorded in each entry that they cause.
-    #[cfg_attr(feature = "schema", schemars(required))]
+    #[schemars(required)]
     pub reason: Option<String>,
     /// One correction per object, at most 1,000.
     #[serde(borrow)]
@@ -139,17 +131,13 @@ pub struct CorrectionsRequest<'a> {
 }
 
 /// A correction: `object` exists as listed, or the object `uid` no longer exists.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(rename = "Correction"))]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Correction")]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct CorrectionRequest<'a> {
     /// The listed object.
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(with = "Option<serde_json::Map<String, Value>>")
-    )]
+    #[schemars(with = "Option<serde_json::Map<String, Value>>")]
     pub object: Option<&'a RawValue>,
     /// The uid of the object that no longer exists.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -166,9 +154,8 @@ pub struct CorrectionRequest<'a> {
 }
 
 /// The ledger's record of an object at the time of the comparison.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(rename = "Known"))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Known")]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct ExpectedObject {
     /// The sequence of the entry that last changed the object's amounts.
@@ -179,9 +166,8 @@ pub struct ExpectedObject {
 }
 
 /// The outcomes of corrections: one per item, in order.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(rename = "CorrectionAnswer"))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "CorrectionAnswer")]
 #[serde(rename_all = "camelCase")]
 pub struct CorrectionsAnswer {
     /// One outcome per item, in the order of the request.
@@ -194,18 +180,16 @@ pub struct CorrectionsAnswer {
 }
 
 /// The outcome of one correction.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(inline))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 pub struct Corrected {
     /// The outcome.
     pub outcome: CorrectionOutcome,
 }
 
 /// The outcome of one correction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(inline))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 #[serde(rename_all = "camelCase")]
 pub enum CorrectionOutcome {
     /// The record was corrected.
@@ -218,7 +202,6 @@ pub enum CorrectionOutcome {
 
 impl CorrectionOutcome {
     /// The outcome as it appears in JSON.
-    #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Corrected => "corrected",

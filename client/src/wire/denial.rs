@@ -5,13 +5,13 @@ use std::borrow::Cow;
 use quota_semantics::{
     Actor, Name, Timestamp, admission::CheckedQuota, resource::ResourceList, uid::Uid,
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{AsOf, is_false};
 
 /// A denied request: `GET /v1/denials`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Denial {
     /// The number of the denial; later denials have higher numbers.
@@ -25,7 +25,7 @@ pub struct Denial {
     /// The object that the request was for.
     pub object: DeniedObject,
     /// The reason, for programs.
-    #[cfg_attr(feature = "schema", schemars(with = "super::Reason"))]
+    #[schemars(with = "super::Reason")]
     pub reason: Cow<'static, str>,
     /// The message for people.
     pub detail: String,
@@ -46,9 +46,8 @@ pub struct Denial {
 }
 
 /// The object of a denied request.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(inline))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 #[serde(rename_all = "camelCase")]
 pub struct DeniedObject {
     /// The uid of the object.

@@ -1,14 +1,14 @@
 //! Entries of the ledger, and the ingestion of events.
 
 use quota_semantics::{Name, Timestamp, resource::ResourceList};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Actor, AsOf, is_false};
 
 /// An entry of the ledger: `GET /v1/entries`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Entry {
     /// The sequence of the entry: from 1, without gaps.
     pub sequence: u64,
@@ -17,10 +17,7 @@ pub struct Entry {
     /// The principal that caused the entry, with its request.
     pub actor: Actor,
     /// The event: `type` and the fields of that type, as listed in `docs/storage-format.md`.
-    #[cfg_attr(feature = "schema", schemars(
-        with = "serde_json::Map<String, Value>",
-        extend("required" = ["type"], "properties" = {"type": {"type": "string"}}),
-    ))]
+    #[schemars( with = "serde_json::Map<String, Value>", extend("required" = ["type"], "properties" = {"type": {"type": "string"}}), )]
     pub event: Value,
     /// The object of an event that has only a uid, such as a deletion: as an earlier entry names it. Absent if the event
     /// names its object, and if that entry is not found.
@@ -29,8 +26,7 @@ pub struct Entry {
 }
 
 /// The object, or the object of a reservation, that an entry is about.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EntrySubject {
     /// Its kind, as in `pods` or `deployments.apps`.
     pub resource: Name,
@@ -43,7 +39,6 @@ pub struct EntrySubject {
 
 impl Entry {
     /// The type of the event, as in `ReservationGranted`.
-    #[must_use]
     pub fn event_type(&self) -> &str {
         let name = self.event.get("type").and_then(Value::as_str);
         name.unwrap_or_default()
@@ -51,8 +46,7 @@ impl Entry {
 }
 
 /// A rejected event: `GET /v1/dead-letters`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DeadLetter {
     /// The sequence of the entry that records the rejection.
@@ -70,8 +64,7 @@ pub struct DeadLetter {
 }
 
 /// The numbers of recorded and ignored events, and the rejected events: `POST /v1/events`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EventsAnswer {
     /// The number of recorded events.
@@ -90,9 +83,8 @@ pub struct EventsAnswer {
 }
 
 /// An event that cannot be parsed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(inline))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 pub struct RejectedEvent {
     /// The line of the event in the body, from 1; in an array, its number.
     pub line: u64,
@@ -101,8 +93,7 @@ pub struct RejectedEvent {
 }
 
 /// A request for a relist: `POST /v1/relist`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RelistRequest {
     /// The resources to relist, as in `deployments.apps`; empty: all.
@@ -110,8 +101,7 @@ pub struct RelistRequest {
 }
 
 /// The clusters whose publishers receive a request for a relist, and the delay until it is sent.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RelistAnswer {
     /// The clusters whose publishers receive the request.

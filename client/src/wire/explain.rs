@@ -1,13 +1,13 @@
 //! The objects and reservations behind a number.
 
 use quota_semantics::{Name, Timestamp, quantity::Quantity, uid::Uid};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{AsOf, is_false};
 
 /// A number, and a page of the objects and reservations behind it: `GET /v1/namespaces/{namespace}/explain`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
     /// The namespace.
@@ -37,8 +37,7 @@ pub struct Explanation {
 }
 
 /// A number of a group, and a page of the objects and reservations behind it: `GET /v1/groups/{name}/explain`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GroupExplanation {
     /// The group.
@@ -74,9 +73,8 @@ fn is_none_left_out(count: &usize) -> bool {
 }
 
 /// The part of a number that one object, commit or reservation accounts for.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(inline))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 #[serde(rename_all = "camelCase")]
 pub struct Contribution {
     /// The namespace; absent if the answer is about one namespace.
@@ -101,9 +99,8 @@ pub struct Contribution {
 }
 
 /// The kind of a part of a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(inline))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// An observed object: a part of `used`.

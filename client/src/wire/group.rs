@@ -8,13 +8,13 @@ use quota_semantics::{
     quota::spec::ScopeSelector,
     resource::ResourceList,
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{AsOf, Condition, ResourceUsage, is_false, is_zero};
 
 /// A group: `GET /v1/groups/{name}`. It can be changed and sent back by `PUT`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Group {
     /// The name of the group.
@@ -78,8 +78,7 @@ pub struct Group {
 }
 
 /// The limits of a group in force, and the usage.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GroupStatus {
     /// The limits in force.
@@ -111,8 +110,7 @@ pub struct GroupStatus {
 }
 
 /// A member namespace of a group, and its part of the group's usage.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MemberUsage {
     /// The namespace.
     pub namespace: Name,
@@ -123,8 +121,7 @@ pub struct MemberUsage {
 }
 
 /// The usage of a group, and the remaining amount of each limit: `GET /v1/groups/{name}/usage`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GroupUsage {
     /// The group.

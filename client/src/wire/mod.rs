@@ -54,12 +54,12 @@ pub use usage::{
 };
 
 use quota_semantics::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// An entry of the ledger. `asOf` is the last one that the response includes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(rename = "Position"))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Position")]
 #[serde(default)]
 pub struct AsOf {
     /// The sequence of the entry; 0: the ledger is empty.
@@ -69,13 +69,12 @@ pub struct AsOf {
 }
 
 /// A Kubernetes condition: a part of an object's spec that is not in effect.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Condition {
     /// The type of the condition.
     pub r#type: String,
     /// `True` or `False`.
-    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["True", "False"])))]
+    #[schemars(extend("enum" = ["True", "False"]))]
     pub status: String,
     /// The reason, in one word.
     pub reason: String,
@@ -84,9 +83,8 @@ pub struct Condition {
 }
 
 /// A page of a list.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(rename = "Page"))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Page")]
 #[serde(rename_all = "camelCase")]
 pub struct Page<T> {
     /// The items of this page.
@@ -103,7 +101,6 @@ pub struct Page<T> {
 }
 
 /// The schema of the state of a reservation, which is a text here: newer daemons may know more states.
-#[cfg(feature = "schema")]
 fn reservation_state(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::Schema::new_ref("#/components/schemas/ReservationState".to_owned())
 }

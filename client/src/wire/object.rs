@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 
 use quota_semantics::{Timestamp, resource::ResourceList, uid::Uid};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// An object in the ledger, or in a listing: `GET /v1/namespaces/{namespace}/objects`.
 ///
 /// The daemon writes it from borrowed data; clients read `Object<'static>`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Object<'a> {
     /// The uid of the object.

@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 
 use quota_semantics::{Name, Timestamp, admission::CheckedQuota, field::shown, quota::FieldError};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{AsOf, is_false, is_zero, no_items};
 
 /// An error response: `application/problem+json` (RFC 9457).
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Problem {
     /// The URI of the reason: `urn:quota-ledger:problem:` and the reason.
@@ -23,7 +23,7 @@ pub struct Problem {
     pub status: u16,
     /// The reason, for programs.
     #[serde(default)]
-    #[cfg_attr(feature = "schema", schemars(with = "super::Reason"))]
+    #[schemars(with = "super::Reason")]
     pub reason: Cow<'static, str>,
     /// The message for people.
     #[serde(default)]
@@ -42,7 +42,7 @@ pub struct Problem {
     pub quotas: Option<Vec<CheckedQuota>>,
     /// The number of checked quotas that `quotas` leaves out: the space for quotas is bounded, and the denials of a batch share it.
     #[serde(default, skip_serializing_if = "is_zero")]
-    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
+    #[schemars(range(min = 1))]
     pub quotas_omitted: usize,
     /// The time at which the expiry of pending reservations alone makes room, if it can be computed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -55,7 +55,7 @@ pub struct Problem {
     pub as_of: Option<AsOf>,
     /// The state of the requested reservation, if it was granted before and has ended since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(schema_with = "super::reservation_state"))]
+    #[schemars(schema_with = "super::reservation_state")]
     pub state: Option<Cow<'static, str>>,
     /// The time at which the requested reservation ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -66,9 +66,8 @@ pub struct Problem {
 }
 
 /// An error of one field.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(rename = "FieldError"))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "FieldError")]
 pub struct FieldProblem {
     /// The path of the field, such as `spec.hard[pods]`.
     pub field: String,
@@ -81,7 +80,6 @@ pub struct FieldProblem {
 
 impl FieldProblem {
     /// A required field is missing.
-    #[must_use]
     pub fn required(field: &str, why: &str) -> Self {
         Self {
             field: field.to_owned(),
@@ -91,7 +89,6 @@ impl FieldProblem {
     }
 
     /// A value is not allowed. Of a long one only the start is shown, so that it does not hide the reason.
-    #[must_use]
     pub fn invalid(field: impl Into<String>, value: &str, why: &str) -> Self {
         const VALUE_MAX_BYTES: usize = 512;
         let value = shown(value, VALUE_MAX_BYTES);
@@ -103,7 +100,6 @@ impl FieldProblem {
     }
 
     /// A field is forbidden here.
-    #[must_use]
     pub fn forbidden(field: &str, why: &str) -> Self {
         Self {
             field: field.to_owned(),
@@ -124,9 +120,8 @@ impl From<FieldError> for FieldProblem {
 }
 
 /// How many of the pods of a workload would fit.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(rename = "PodsVerdict"))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "PodsVerdict")]
 #[serde(rename_all = "camelCase")]
 pub struct PodsVerdict<'a> {
     /// The number of pods that the workload runs at once.
@@ -135,7 +130,7 @@ pub struct PodsVerdict<'a> {
     pub fit: u64,
     /// The reason why not all of them would be, for programs; absent if they would.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(with = "super::Reason"))]
+    #[schemars(with = "super::Reason")]
     pub reason: Option<Cow<'a, str>>,
     /// The message for people, about all pods together; absent if they fit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -148,15 +143,14 @@ pub struct PodsVerdict<'a> {
 /// The result of a check: `POST /v1/namespaces/{namespace}/check`.
 ///
 /// The daemon writes it from borrowed data; clients read `Verdict<'static>`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Verdict<'a> {
     /// Whether the request would be granted.
     pub fits: bool,
     /// The reason of the denial, for programs; absent if the request fits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(with = "super::Reason"))]
+    #[schemars(with = "super::Reason")]
     pub reason: Option<Cow<'a, str>>,
     /// The message for people; absent if the request fits.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -7,6 +7,7 @@ use quota_semantics::{
     quota::{Spec, manifest::Metadata},
     resource::ResourceList,
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{AsOf, Condition, Holder, is_false, is_zero};
@@ -14,8 +15,7 @@ use super::{AsOf, Condition, Holder, is_false, is_zero};
 /// A v1 ResourceQuota with its usage: `GET /v1/namespaces/{namespace}/quotas/{name}`.
 ///
 /// The daemon writes it from borrowed data; clients read `Quota<'static>`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Quota<'a> {
     /// `v1`.
@@ -41,8 +41,7 @@ pub struct Quota<'a> {
 }
 
 /// The limits of a quota in force, and the usage: `hard` and `used` as in Kubernetes, and the reserved amounts.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct QuotaStatus<'a> {
     /// The limits in force.
@@ -62,9 +61,8 @@ pub struct QuotaStatus<'a> {
 }
 
 /// A pending reservation that a quota counts.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(rename = "QuotaHold"))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "QuotaHold")]
 #[serde(rename_all = "camelCase")]
 pub struct QuotaReservation<'a> {
     /// The object that the reservation is for.

@@ -3,8 +3,7 @@
 macro_rules! reasons {
     ($($(#[$about:meta])* $name:ident $status:literal $title:literal)*) => {
         /// The reason of a refused request. The set is closed, so that programs can match on it.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, schemars::JsonSchema)]
         pub enum Reason { $($(#[$about])* $name,)* }
 
         impl Reason {
@@ -15,25 +14,21 @@ macro_rules! reasons {
             pub const NAMES_OR_NONE: &[&str] = &["None", $(stringify!($name)),*];
 
             /// The name of the reason, as in the field `reason`.
-            #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$name => stringify!($name),)* }
             }
 
             /// The HTTP status code of the reason.
-            #[must_use]
             pub const fn status(self) -> u16 {
                 match self { $(Self::$name => $status,)* }
             }
 
             /// A short summary of the reason, the same for all problems with it.
-            #[must_use]
             pub const fn title(self) -> &'static str {
                 match self { $(Self::$name => $title,)* }
             }
 
             /// The URI of the reason: the `type` of a problem.
-            #[must_use]
             pub const fn uri(self) -> &'static str {
                 match self { $(Self::$name => concat!("urn:quota-ledger:problem:", stringify!($name)),)* }
             }
@@ -45,23 +40,23 @@ reasons! {
     /// A quota has too little room.
     ExceedsHard 403 "The quota would be exceeded"
     /// A quota requires that every container sets the resource.
-    MustSpecify 403 "The quota demands that resources are specified"
+    MustSpecify 403 "The quota requires that resources are specified"
     /// The usage of a limit is unknown.
-    StatusUnknown 403 "The usage of the quota is not known"
+    StatusUnknown 403 "The usage of the quota is unknown"
     /// The configuration requires a quota for these names, and none exists.
     InsufficientQuota 403 "No quota covers the request"
     /// The configuration requires a quota with these scopes, and none exists.
     UncoveredScopes 403 "No quota covers the scopes of the request"
     /// The requested amount is negative.
-    NegativeUsage 403 "Less than nothing was asked for"
+    NegativeUsage 403 "The requested amount is negative"
     /// An update came without the old object.
-    NoPreviousVersion 403 "The object to update is not known"
+    NoPreviousVersion 403 "The object to update is unknown"
     /// A quota has a selector that cannot be evaluated.
     BrokenSelector 403 "A quota's scope selector cannot be evaluated"
     /// The caller is not authenticated.
-    Unauthorized 401 "The caller is not known"
+    Unauthorized 401 "The caller is not authenticated"
     /// The caller lacks the role for this request.
-    Forbidden 403 "The caller may not do this"
+    Forbidden 403 "The caller lacks the role"
     /// The request is for a host that is not served.
     Misdirected 421 "The host is not served here"
     /// A page with a foreign origin sent the request.
@@ -73,7 +68,7 @@ reasons! {
     /// The request exceeds a configured bound.
     LimitReached 422 "A limit of the configuration is reached"
     /// Another principal made the reservation.
-    NotOwner 403 "The reservation is another's"
+    NotOwner 403 "Another principal made the reservation"
     /// The reservation was granted before, has ended since, and holds nothing.
     ReservationEnded 409 "The reservation has ended"
     /// The committed amount is larger than the reserved amount.
@@ -93,7 +88,7 @@ reasons! {
     /// The reservation was released or superseded.
     AlreadyReleased 409 "The reservation was released already"
     /// Another request changed the item in between.
-    Conflict 409 "It was changed in between"
+    Conflict 409 "Another request changed the item"
     /// `If-Match` or `If-None-Match` does not hold.
     PreconditionFailed 412 "A precondition does not hold"
     /// More reservations are pending than the configuration allows.
@@ -103,13 +98,13 @@ reasons! {
     /// Too many requests wait for the ledger.
     Overloaded 503 "Too many requests are waiting"
     /// Disk space is too low for requests that add to the ledger.
-    DiskLow 503 "The disk is low"
+    DiskLow 503 "Disk space is low"
     /// The daemon has not caught up with its sources of events since its start.
     NotReady 503 "The ledger is not ready"
     /// Another node of the cluster leads, or no node; the request was not decided.
     NotLeader 503 "This node does not lead the cluster"
     /// The outcome of the request is unknown.
-    OutcomeUnknown 503 "Whether the request was carried out is not known"
+    OutcomeUnknown 503 "The outcome of the request is unknown"
     /// The replica is too old, or has not reached the requested sequence.
     Behind 503 "The replica is behind"
     /// The ledger takes no more entries.
@@ -132,14 +127,12 @@ reasons! {
 
 impl Reason {
     /// The reason with this name; `None` if the name is unknown, as from a newer daemon.
-    #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|it| it.as_str() == name)
     }
 
     /// Whether a quota or a group denied the request: the caller has the role, but there is no room, or the request
     /// does not specify a required resource.
-    #[must_use]
     pub const fn is_denial(self) -> bool {
         matches!(
             self,
@@ -155,7 +148,6 @@ impl Reason {
     }
 
     /// Whether the caller is not authenticated, or lacks a role; no quota is involved.
-    #[must_use]
     pub const fn is_forbidden(self) -> bool {
         matches!(
             self,
@@ -164,7 +156,6 @@ impl Reason {
     }
 
     /// Whether the request contradicts the ledger, or the item was changed in between.
-    #[must_use]
     pub const fn is_conflict(self) -> bool {
         matches!(
             self,

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use quota_semantics::{
     Name, Period, Timestamp, quantity::Quantity, resource::ResourceList, uid::Uid,
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -13,8 +14,7 @@ use super::{AsOf, is_false, no_items};
 /// A reservation.
 ///
 /// The daemon writes it from borrowed data; clients read `Reservation<'static>`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Reservation<'a> {
     /// The namespace.
@@ -24,7 +24,7 @@ pub struct Reservation<'a> {
     /// The reserved amounts.
     pub reserved: Cow<'a, ResourceList>,
     /// The state: `pending`, `observed`, `committed`, `released` or `expired`.
-    #[cfg_attr(feature = "schema", schemars(schema_with = "super::reservation_state"))]
+    #[schemars(schema_with = "super::reservation_state")]
     pub state: Cow<'a, str>,
     /// An explanation of the state, for people; only for superseded and returned reservations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -57,9 +57,8 @@ pub struct Reservation<'a> {
 }
 
 /// The object that a reservation is for.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(rename = "ReservedBy"))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ReservedBy")]
 #[serde(rename_all = "camelCase")]
 pub struct Holder<'a> {
     /// The apiVersion of the object; empty if it was not given.
@@ -77,7 +76,6 @@ pub struct Holder<'a> {
 
 impl Holder<'static> {
     /// An object with its apiVersion, kind, name and uid.
-    #[must_use]
     pub fn new(api_version: &str, kind: &str, name: &str, uid: Uid) -> Self {
         Self {
             api_version: api_version.to_owned().into(),
@@ -111,7 +109,6 @@ pub struct ReserveRequest {
 
 impl ReserveRequest {
     /// A request for these amounts.
-    #[must_use]
     pub fn of_amounts(
         holder: Holder<'static>,
         amounts: impl IntoIterator<Item = (Name, Quantity)>,
@@ -124,7 +121,6 @@ impl ReserveRequest {
     }
 
     /// A request for the amounts of a Kubernetes object; its `metadata.uid` becomes the uid of the reservation.
-    #[must_use]
     pub fn of_object(object: Value) -> Self {
         Self {
             object: Some(object),

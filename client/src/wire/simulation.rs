@@ -4,12 +4,12 @@ use quota_semantics::{
     Actor, Name, Timestamp, admission::LimitKind, quantity::Quantity, resource::ResourceList,
     uid::Uid,
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// A question about other limits: `POST /v1/simulate`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SimulateRequest {
     /// The beginning of the period.
@@ -20,17 +20,11 @@ pub struct SimulateRequest {
     /// Manifests of quotas (v1 ResourceQuota) that hold through the whole period, instead of the recorded ones of the
     /// same names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(with = "Vec<serde_json::Map<String, Value>>")
-    )]
+    #[schemars(with = "Vec<serde_json::Map<String, Value>>")]
     pub quotas: Vec<Value>,
     /// The same of groups (quota.openshift.io/v1 ClusterResourceQuota).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(with = "Vec<serde_json::Map<String, Value>>")
-    )]
+    #[schemars(with = "Vec<serde_json::Map<String, Value>>")]
     pub groups: Vec<Value>,
     /// Quotas and groups that are left out of the period.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -38,8 +32,7 @@ pub struct SimulateRequest {
 }
 
 /// The name of a quota or group.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LimitName {
     /// Whether it is a quota or a group.
@@ -53,8 +46,7 @@ pub struct LimitName {
 }
 
 /// What other limits would have done.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Simulation {
     /// The beginning of the period.
@@ -87,8 +79,7 @@ pub struct Simulation {
 }
 
 /// The check that recorded decisions follow from the limits of their time.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Identity {
     /// The number of recorded grants that were decided again, each with the same result.
@@ -96,8 +87,7 @@ pub struct Identity {
 }
 
 /// What a limit would have done.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SimulatedLimit {
     /// Whether it is one of a quota or of a group.
@@ -135,13 +125,12 @@ pub struct SimulatedLimit {
     #[serde(rename = "leastRefusing1Percent")]
     pub least_refusing_1_percent: Quantity,
     /// How long as much as the limit was used and reserved, with nothing refused.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    #[schemars(with = "String")]
     pub time_full: String,
 }
 
 /// A recorded grant that would have been refused.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SimulatedRefusal {
     /// The entry that records the grant.
@@ -152,15 +141,14 @@ pub struct SimulatedRefusal {
     pub namespace: Name,
     /// The object.
     pub object: SimulatedObject,
-    /// Whoever asked for it.
+    /// The requester.
     pub owner: Actor,
     /// The limits that refuse it.
     pub limits: Vec<RefusingLimit>,
 }
 
 /// The object of a refused grant.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SimulatedObject {
     /// Its uid.
@@ -176,13 +164,12 @@ pub struct SimulatedObject {
     /// Its name; empty: unknown.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub name: Box<str>,
-    /// The amounts that it asked for.
+    /// The requested amounts.
     pub requested: ResourceList,
 }
 
 /// A limit that refuses a grant.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RefusingLimit {
     /// Whether it is one of a quota or of a group.
@@ -196,8 +183,7 @@ pub struct RefusingLimit {
 }
 
 /// Suggested limits: `GET /v1/suggestions`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Suggestions {
     /// The beginning of the period.
@@ -208,9 +194,8 @@ pub struct Suggestions {
     pub items: Vec<Suggestion>,
 }
 
-/// A limit, and the one that is suggested instead.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+/// A limit, and the suggested one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Suggestion {
     /// Whether it is one of a quota or of a group.

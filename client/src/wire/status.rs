@@ -1,13 +1,13 @@
 //! The status of the ledger and its sources.
 
 use quota_semantics::{Name, Timestamp};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{AsOf, is_false};
 
 /// The status of the daemon: `GET /v1/status`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
     /// The version of `quotad`.
@@ -38,9 +38,8 @@ pub struct Status {
 }
 
 /// A node's role in its cluster.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(inline))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 pub struct ClusterMember {
     /// The name of the node.
     pub node: String,
@@ -54,15 +53,14 @@ pub struct ClusterMember {
 }
 
 /// The identity of the caller.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(inline))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 #[serde(rename_all = "camelCase")]
 pub struct Caller {
     /// The principal, as recorded in entries.
     pub principal: Name,
     /// The roles of the principal.
-    #[cfg_attr(feature = "schema", schemars(extend("items" = {"$ref": "#/components/schemas/Role"})))]
+    #[schemars(extend("items" = {"$ref": "#/components/schemas/Role"}))]
     pub roles: Vec<String>,
     /// The namespaces in which the principal has its roles: names, and patterns such as `team-*`.
     #[serde(default)]
@@ -72,8 +70,7 @@ pub struct Caller {
 }
 
 /// A source of events, and the progress of its consumption.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Source {
     /// The name of the source.
@@ -90,9 +87,8 @@ pub struct Source {
 }
 
 /// The watermark of a kind: the time up to which all of its events have been reported.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(inline))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 #[serde(rename_all = "camelCase")]
 pub struct KindWatermark {
     /// The kind, as in `deployments.apps`.

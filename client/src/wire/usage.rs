@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use quota_semantics::{Name, Timestamp, admission::LimitKind, quantity::Quantity};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{AsOf, is_false};
 
 /// The usage of a namespace, and the remaining amount of each limit: `GET /v1/namespaces/{namespace}/usage`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
     /// The namespace.
@@ -29,8 +29,7 @@ pub struct Usage {
 }
 
 /// The room for a resource in a namespace.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Room {
     /// The least that the quotas of the namespace and the groups above it leave. It can be reserved, and not more.
@@ -42,8 +41,7 @@ pub struct Room {
 }
 
 /// A limit that binds a namespace.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BoundBy {
     /// Whether it is a quota or a group.
@@ -66,9 +64,8 @@ pub struct BoundBy {
 }
 
 /// The usage of a resource in a namespace, independent of quotas.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(rename = "Sum"))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Sum")]
 pub struct Total {
     /// The resource.
     pub resource: Name,
@@ -79,9 +76,8 @@ pub struct Total {
 }
 
 /// The limits of a quota, and the usage that counts against them.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(rename = "QuotaLimits"))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "QuotaLimits")]
 pub struct QuotaUsage {
     /// The name of the quota.
     pub name: Name,
@@ -90,9 +86,8 @@ pub struct QuotaUsage {
 }
 
 /// A limit, the usage that counts against it, and the remaining amount.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(inline))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceUsage {
     /// The resource.
@@ -113,15 +108,14 @@ pub struct ResourceUsage {
 }
 
 /// The usage of a namespace over a period, in equal parts: `GET /v1/namespaces/{namespace}/usage/history`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(rename = "UsageSeries"))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "UsageSeries")]
 #[serde(rename_all = "camelCase")]
 pub struct UsageHistory {
     /// The namespace.
     pub namespace: Name,
     /// The length of a part, as in `30s`.
-    #[cfg_attr(feature = "schema", schemars(with = "quota_semantics::Period"))]
+    #[schemars(with = "quota_semantics::Period")]
     pub step: String,
     /// The parts, oldest first. The last one ends with the period.
     pub points: Vec<UsagePoint>,
@@ -136,15 +130,14 @@ pub struct UsageHistory {
 }
 
 /// The usage of a group over a period, in equal parts: `GET /v1/groups/{name}/usage/history`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(rename = "GroupUsageSeries"))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "GroupUsageSeries")]
 #[serde(rename_all = "camelCase")]
 pub struct GroupUsageHistory {
     /// The group.
     pub group: Name,
     /// The length of a part, as in `30s`.
-    #[cfg_attr(feature = "schema", schemars(with = "quota_semantics::Period"))]
+    #[schemars(with = "quota_semantics::Period")]
     pub step: String,
     /// The parts, oldest first. The last one ends with the period.
     pub points: Vec<GroupUsagePoint>,
@@ -159,9 +152,8 @@ pub struct GroupUsageHistory {
 }
 
 /// The usage in a part of a period: from `from` on, up to and without `to`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(inline))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 pub struct UsagePoint {
     /// The first moment.
     pub from: Timestamp,
@@ -178,9 +170,8 @@ pub struct UsagePoint {
 }
 
 /// The usage of a group in a part of a period.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(inline))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 pub struct GroupUsagePoint {
     /// The first moment.
     pub from: Timestamp,
@@ -195,9 +186,8 @@ pub struct GroupUsagePoint {
 }
 
 /// The usage of a resource in a part of a period, independent of quotas.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(inline))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 pub struct SumPoint {
     /// The resource.
     pub resource: Name,
@@ -216,9 +206,8 @@ pub struct SumPoint {
 }
 
 /// The limits of a quota in a part of a period.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(inline))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 pub struct QuotaPoint {
     /// The name of the quota.
     pub name: Name,
@@ -227,9 +216,8 @@ pub struct QuotaPoint {
 }
 
 /// A limit in a part of a period, and the usage that counted against it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(inline))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 pub struct LimitPoint {
     /// The resource.
     pub resource: Name,
@@ -250,8 +238,7 @@ pub struct LimitPoint {
 }
 
 /// The amounts of a limit.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Amounts {
     /// The amount of observed objects and commits.
     pub used: Quantity,
@@ -265,9 +252,8 @@ pub struct Amounts {
 }
 
 /// What an amount was in a whole period, as far as there was such a limit.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(inline))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 #[serde(rename_all = "camelCase")]
 pub struct UsageSummary {
     /// The name of the quota or group; absent: the sum of the namespace.
@@ -292,8 +278,7 @@ pub struct UsageSummary {
 }
 
 /// A namespace: `GET /v1/namespaces/{namespace}`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Namespace {
     /// The namespace.
@@ -312,8 +297,7 @@ pub struct Namespace {
 }
 
 /// How many namespaces need attention, on all pages of a list.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NamespaceCounts {
     /// Those with usage over a limit.
@@ -350,9 +334,8 @@ pub struct NamespacePage {
 }
 
 /// A namespace and its fullest limit: `GET /v1/usage`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(rename = "NamespaceOverview"))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "NamespaceOverview")]
 #[serde(rename_all = "camelCase")]
 pub struct NamespaceUsage {
     /// The namespace.
@@ -371,9 +354,8 @@ pub struct NamespaceUsage {
 
 /// The limit of a namespace of which the largest share is taken. Limits that deny nothing count only if there are no
 /// others.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(rename = "FullestLimit"))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "FullestLimit")]
 #[serde(rename_all = "camelCase")]
 pub struct Fullest {
     /// The name of the quota or group.

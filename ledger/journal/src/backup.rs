@@ -241,10 +241,7 @@ struct Input<'a> {
 
 impl Input<'_> {
     fn wrong(&self, why: String) -> Error {
-        Error::Damaged(Damage {
-            offset: Some(self.offset),
-            ..Damage::new(&self.name, why)
-        })
+        Error::Damaged(Damage::new(&self.name, why).at_offset(self.offset))
     }
 
     fn passed(&mut self, bytes: usize) {
@@ -335,8 +332,5 @@ impl Input<'_> {
 }
 
 fn damage(file: &Path, sequence: u64, why: String) -> Error {
-    Error::Damaged(Damage {
-        sequence: Some(sequence),
-        ..Damage::new(file, why)
-    })
+    Error::Damaged(Damage::new(file, why).at_sequence(sequence))
 }

@@ -48,11 +48,11 @@ impl Base {
         let why = format!(
             "sequences {from} to {last} were archived, but not all up to {missing} are there"
         );
-        Some(Damage {
-            sequence: Some(from),
-            through: Some(missing),
-            ..Damage::new(archive.directory(), why)
-        })
+        Some(
+            Damage::new(archive.directory(), why)
+                .at_sequence(from)
+                .through(missing),
+        )
     }
 }
 
@@ -62,12 +62,7 @@ impl Base {
 /// [`Error::Damaged`] also if the file is missing although other files of a ledger exist.
 pub(super) fn read(disk: &dyn Disk, directory: &Path) -> Result<Option<Base>, Error> {
     let path = directory.join(FILE);
-    let damaged = |offset, why| {
-        Err(Error::Damaged(Damage {
-            offset,
-            ..Damage::new(&path, why)
-        }))
-    };
+    let damaged = |offset, why| Err(Error::Damaged(Damage::new(&path, why).at_offset(offset)));
     let Some(bytes) = disk.read(&path, record_bytes(POSITION_BYTES + 8))? else {
         return match left_over(disk, directory)? {
             Some(left) => damaged(

@@ -22,7 +22,6 @@ pub struct Batch {
 
 impl Batch {
     /// Sequence of its last entry.
-    #[must_use]
     pub const fn last_sequence(&self) -> u64 {
         self.first_sequence
             .saturating_add(self.count as u64)
@@ -43,7 +42,6 @@ pub struct StoredBatch {
 
 impl StoredBatch {
     /// A batch with its place in the chain: behind the batch with this chain hash.
-    #[must_use]
     pub fn behind(previous: Hash, batch: Batch) -> Self {
         let hash = frame::encode(&batch, &previous, false, &mut Vec::new());
         Self {
@@ -54,7 +52,6 @@ impl StoredBatch {
     }
 
     /// Its frame: its bytes in the write-ahead log.
-    #[must_use]
     pub fn to_frame(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         frame::encode(&self.batch, &self.previous, false, &mut bytes);
@@ -91,7 +88,6 @@ impl StoredBatch {
     }
 
     /// The chain position behind it.
-    #[must_use]
     pub const fn end(&self) -> Durable {
         Durable {
             sequence: self.batch.last_sequence(),
@@ -101,7 +97,6 @@ impl StoredBatch {
     }
 
     /// The chain hash that the batch must have behind `previous`.
-    #[must_use]
     pub fn computed_hash(&self) -> Hash {
         frame::encode(&self.batch, &self.previous, false, &mut Vec::new())
     }

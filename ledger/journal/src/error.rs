@@ -154,7 +154,6 @@ impl Error {
 
     /// Whether stored data is damaged (and the daemon should exit with code 4): by this error, or by the cause that
     /// ended the journal.
-    #[must_use]
     pub fn is_damage(&self) -> bool {
         match self {
             Self::Damaged(_) => true,
@@ -165,7 +164,6 @@ impl Error {
 
     /// Whether a write or a sync failed, so that the content of the disk is unknown until recovery (and the daemon
     /// should exit with code 5). Missing permissions and missing files are not included.
-    #[must_use]
     pub fn is_failed_write(&self) -> bool {
         use io::ErrorKind::{
             AlreadyExists, IsADirectory, NotADirectory, NotFound, PermissionDenied,
@@ -192,7 +190,6 @@ impl Error {
     }
 
     /// Whether the disk is full.
-    #[must_use]
     pub fn is_disk_full(&self) -> bool {
         match self {
             Self::Io { source, .. } => matches!(
@@ -214,6 +211,27 @@ impl Damage {
             through: None,
             why: why.into(),
         }
+    }
+
+    /// The same damage, at this offset in the file.
+    #[must_use]
+    pub fn at_offset(mut self, offset: impl Into<Option<u64>>) -> Self {
+        self.offset = offset.into();
+        self
+    }
+
+    /// The same damage, at the entry with this sequence.
+    #[must_use]
+    pub fn at_sequence(mut self, sequence: impl Into<Option<u64>>) -> Self {
+        self.sequence = sequence.into();
+        self
+    }
+
+    /// The same damage, which ends with the entry with this sequence.
+    #[must_use]
+    pub fn through(mut self, last: impl Into<Option<u64>>) -> Self {
+        self.through = last.into();
+        self
     }
 }
 

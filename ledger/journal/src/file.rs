@@ -9,12 +9,12 @@ use super::{
     base::Base,
     compact::{Compaction, Retention},
     disk::{Disk, Lock},
+    journal::Options,
+    journal::Stats,
     maintenance::{FLUSH_BYTES, Maintenance},
-    options::Options,
     reader::BatchReader,
     recovery::{self, Opened, Recovery},
     snapshot::{SnapshotInfo, Snapshots},
-    stats::Stats,
     store::Store,
 };
 
@@ -44,7 +44,7 @@ impl FileJournal {
         directory: &Path,
         options: Options,
     ) -> Result<(Self, FileReader, Recovery), Error> {
-        Self::of(recovery::open(disk, directory, options)?)
+        Self::from_opened(recovery::open(disk, directory, options)?)
     }
 
     /// Begins a journal in a new directory, behind a position in the chain. The directory is a ledger only after the
@@ -55,10 +55,10 @@ impl FileJournal {
         base: &Base,
         options: Options,
     ) -> Result<(Self, FileReader, Recovery), Error> {
-        Self::of(recovery::begin(disk, directory, base, options)?)
+        Self::from_opened(recovery::begin(disk, directory, base, options)?)
     }
 
-    fn of(opened: Opened) -> Result<(Self, FileReader, Recovery), Error> {
+    fn from_opened(opened: Opened) -> Result<(Self, FileReader, Recovery), Error> {
         let store = Arc::new(opened.store);
         if !store.has_segment() {
             store.prepare_segment();
@@ -137,7 +137,6 @@ impl FileReader {
     }
 
     /// Reads from the batch that holds the entry `from`, as [`Reader::read`] does, but can lend batches.
-    #[must_use]
     pub fn batches(&self, from: u64) -> BatchReader {
         BatchReader::new(Arc::clone(&self.store) as Arc<_>, from)
     }
@@ -164,7 +163,6 @@ impl FileReader {
     }
 
     /// The snapshots.
-    #[must_use]
     pub fn snapshots(&self) -> Snapshots {
         self.store.snapshots.clone()
     }
@@ -197,7 +195,6 @@ impl FileReader {
 
     /// The position up to which the write-ahead log is synced: all of it, except for batches that were only
     /// [written](Journal::write).
-    #[must_use]
     pub fn synced(&self) -> Durable {
         self.store.write.synced()
     }
@@ -220,7 +217,6 @@ impl FileReader {
     }
 
     /// The first sequence in the data directory: 1 until compaction removes entries.
-    #[must_use]
     pub fn kept_from(&self) -> u64 {
         self.store.base_position().sequence.saturating_add(1)
     }
@@ -240,7 +236,6 @@ impl FileReader {
     }
 
     /// The error that ended the journal, if there was one.
-    #[must_use]
     pub fn poisoned(&self) -> Option<Arc<Error>> {
         self.store.lifecycle.poisoned()
     }
@@ -263,7 +258,7 @@ impl Reader for FileReader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::SimDisk;
+    use crate::simulation::SimDisk;
 
     fn append(journal: &mut FileJournal, first_sequence: u64) {
         let batch = Batch {

@@ -117,7 +117,6 @@ pub(super) fn encode(
 
 /// Parses the frame at the beginning of `bytes`. Never panics. [`Parsed::Complete`] means that the checksum is correct,
 /// not that the frame continues a chain: see [`Frame::follow`].
-#[must_use]
 pub(super) fn parse(bytes: &[u8]) -> Parsed<'_> {
     let Some(magic) = bytes.get(..4) else {
         return if bytes.iter().all(|byte| *byte == 0) {
@@ -167,26 +166,22 @@ pub(super) fn parse(bytes: &[u8]) -> Parsed<'_> {
 
 /// The header at the beginning of `bytes`, if it is that of a frame that begins with the sequence `expected`. What is
 /// behind the header, and the checksum, do not matter.
-#[must_use]
 pub(super) fn header(bytes: &[u8], expected: u64) -> Option<Header> {
     possible_header(bytes).filter(|header| header.first_sequence == expected)
 }
 
 /// Whether a frame may begin somewhere in these bytes.
-#[must_use]
 pub(super) fn may_begin_in(bytes: &[u8]) -> bool {
     memchr::memmem::find(bytes, &BEGINNING).is_some()
 }
 
 /// The chain hash that is stored before an offset, if a frame ends there.
-#[must_use]
 pub(super) fn hash_before(bytes: &[u8], at: usize) -> Option<Hash> {
     let start = at.checked_sub(HASH_BYTES)?;
     Fields::new(bytes.get(start..at)?).hash()
 }
 
 /// The sequence with which a frame at the beginning of `bytes` begins, if its header is possible.
-#[must_use]
 pub(super) fn possible_sequence(bytes: &[u8]) -> Option<u64> {
     possible_header(bytes).map(|header| header.first_sequence)
 }
@@ -218,7 +213,6 @@ impl<'a> Unbounded<'a> {
     }
 
     /// Whether the frame has this length and this number of entries. Takes about as long for any length.
-    #[must_use]
     pub(super) fn is(&self, bytes: usize, count: u32) -> bool {
         let payload_bytes = bytes.saturating_sub(OVERHEAD_BYTES);
         let Ok(length) = u32::try_from(payload_bytes) else {
@@ -267,13 +261,11 @@ impl Header {
     }
 
     /// Length of the whole frame.
-    #[must_use]
     pub(super) const fn frame_bytes(&self) -> usize {
         OVERHEAD_BYTES + self.payload_bytes
     }
 
     /// Sequence behind the last entry.
-    #[must_use]
     pub(super) const fn next_sequence(&self) -> u64 {
         self.first_sequence.saturating_add(self.count as u64)
     }
@@ -286,7 +278,6 @@ impl Header {
 
 impl Frame<'_> {
     /// Sequence of the last entry.
-    #[must_use]
     pub(super) const fn last_sequence(&self) -> u64 {
         self.first_sequence + self.count as u64 - 1
     }
@@ -316,14 +307,12 @@ impl Frame<'_> {
     }
 
     /// Whether its chain hash is that of its content behind the hash `previous`.
-    #[must_use]
     pub(super) fn continues(&self, previous: &Hash) -> bool {
         let hashed = &self.bytes[HASHED_FROM..self.bytes.len() - HASH_BYTES];
         link(previous, hashed) == self.hash
     }
 
     /// The chain position behind this frame.
-    #[must_use]
     pub(super) const fn end(&self) -> Durable {
         Durable {
             sequence: self.last_sequence(),

@@ -12,13 +12,11 @@ impl Hash {
     pub const GENESIS: Self = Self([0; 32]);
 
     /// The hash of these bytes, as stored.
-    #[must_use]
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
     /// Its bytes.
-    #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }

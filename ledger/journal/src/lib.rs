@@ -23,20 +23,16 @@ mod hash;
 mod journal;
 mod maintenance;
 mod offline;
-mod options;
 mod parallel;
-mod position;
 mod reader;
 mod recovery;
 mod repair;
 #[cfg(any(test, feature = "test-util"))]
-pub mod sim;
+pub mod simulation;
 mod snapshot;
-mod stats;
 mod store;
 #[cfg(test)]
 mod tests;
-mod throttle;
 mod verify;
 mod wal;
 mod watermark;
@@ -49,16 +45,12 @@ pub use epoch::Seal;
 pub use error::{Damage, Error, Operation};
 pub use file::{FileJournal, FileReader};
 pub use hash::{Hash, ParseHashError};
-pub use journal::Journal;
+pub use journal::{Durable, Journal, Options, Stats, Throttle};
 pub use offline::{Offline, OfflineData};
-pub use options::Options;
-pub use position::Durable;
 pub use reader::{BatchReader, BatchRef, Batches, Reader};
 pub use recovery::{LOCK, Recovery};
 pub use repair::{Remade, Repair, repair};
 pub use snapshot::{SnapshotInfo, SnapshotReader, SnapshotWriter, Snapshots};
-pub use stats::Stats;
-pub use throttle::Throttle;
 pub use verify::{Observer, Verified, verify};
 
 /// The directories of a ledger in its data directory.

@@ -10,9 +10,9 @@ use std::{
 
 use super::{
     Durable, Error, Operation,
+    journal::Throttle,
     reader::through,
     store::{Current, Sealed, Store},
-    throttle::Throttle,
 };
 
 /// Bytes of frames that are flushed at a time. With larger steps, fewer pages of sled are written twice.

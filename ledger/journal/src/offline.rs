@@ -58,7 +58,6 @@ impl Offline {
     }
 
     /// Reads from the batch that holds the entry `from`; 0: from the first available one.
-    #[must_use]
     pub fn batches(&self, from: u64) -> BatchReader {
         let from = from.max(self.first_sequence());
         match self {
@@ -76,7 +75,6 @@ impl Offline {
     }
 
     /// Sequence of the first entry that can be read.
-    #[must_use]
     pub fn first_sequence(&self) -> u64 {
         match self {
             Self::Data(data) => data.reader.first_sequence(),
@@ -88,7 +86,6 @@ impl Offline {
     }
 
     /// Sequence of the last entry.
-    #[must_use]
     pub fn last_sequence(&self) -> u64 {
         match self {
             Self::Data(data) => data.reader.durable().sequence,
@@ -109,7 +106,6 @@ pub(super) fn exists(disk: &dyn Disk, directory: &Path) -> Result<bool, Error> {
 
 impl OfflineData {
     /// The reader.
-    #[must_use]
     pub const fn reader(&self) -> &FileReader {
         &self.reader
     }

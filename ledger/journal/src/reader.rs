@@ -80,12 +80,12 @@ impl Chunk {
     }
 
     fn damage(&self, at: usize, position: &Durable, why: String) -> Error {
-        Error::Damaged(Damage {
-            offset: self.offset.map(|offset| offset.saturating_add(at as u64)),
-            sequence: Some(position.sequence.saturating_add(1)),
-            through: self.through,
-            ..Damage::new(&self.file, why)
-        })
+        Error::Damaged(
+            Damage::new(&self.file, why)
+                .at_offset(self.offset.map(|offset| offset.saturating_add(at as u64)))
+                .at_sequence(position.sequence.saturating_add(1))
+                .through(self.through),
+        )
     }
 
     /// Skips the frame at an offset, behind the chain position `here`. False if there is no complete frame.
@@ -178,13 +178,11 @@ pub struct BatchRef<'a> {
 
 impl BatchRef<'_> {
     /// Sequence of its last entry.
-    #[must_use]
     pub const fn last_sequence(&self) -> u64 {
         self.first_sequence + self.count as u64 - 1
     }
 
     /// A copy that is not borrowed.
-    #[must_use]
     pub fn to_stored(&self) -> StoredBatch {
         StoredBatch {
             batch: Batch {

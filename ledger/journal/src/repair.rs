@@ -11,9 +11,9 @@ use super::{
     Damage, Durable, Error, Offline, Operation, base,
     disk::{Disk, File, parent},
     epoch::{self, Epoch, Seal},
+    journal::Throttle,
     reader::{Chunk, Source, through},
     recovery::LOCK,
-    throttle::Throttle,
     wal::{self, scan},
     watermark,
 };
@@ -302,11 +302,9 @@ fn gap(directory: &Path, end: &Durable, next: &Durable) -> Option<Hole> {
     (next.sequence > end.sequence).then(|| Hole {
         before: *end,
         last: *next,
-        damage: Damage {
-            sequence: end.sequence.checked_add(1),
-            through: Some(next.sequence),
-            ..Damage::new(directory, "no epoch with its seal is there")
-        },
+        damage: Damage::new(directory, "no epoch with its seal is there")
+            .at_sequence(end.sequence.checked_add(1))
+            .through(next.sequence),
         epoch: None,
     })
 }

@@ -12,7 +12,7 @@ use super::{
     Damage, Durable, Error, Hash, Operation,
     codec::{POSITION_BYTES, Record, open_record, record_bytes},
     disk::{Disk, File, temporary},
-    throttle::Throttle,
+    journal::Throttle,
 };
 
 /// Compaction keeps the entries needed for a replay from the oldest of this many newest snapshots, so that one damaged
@@ -269,7 +269,6 @@ pub struct SnapshotWriter {
 
 impl SnapshotWriter {
     /// The final path of the snapshot.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.info.path
     }

@@ -1,7 +1,6 @@
 //! The deep check: every frame, seal, snapshot and archive file of a ledger at rest, each part with the chain and with
 //! the others. Unlike recovery it continues behind damage and reports all of it, and it changes nothing.
 
-mod frames;
 mod parts;
 
 use std::{
@@ -9,12 +8,13 @@ use std::{
     sync::Arc,
 };
 
-use super::{
+use self::parts::Verifier;
+use crate::{
     Archive, BatchRef, Damage, Durable, Error, Operation, base,
     disk::{Disk, ReadOnlyDisk},
+    frame::Frame,
     offline,
 };
-use parts::Verifier;
 
 /// Observes a running check, from all of its threads.
 pub trait Observer: Sync {
@@ -110,4 +110,67 @@ pub fn verify(
         verifier.missing(base.and_then(|base| base.missing_in(archive)));
     }
     Ok(verifier.finish())
+}
+
+/// The findings in a part.
+#[derive(Default)]
+struct Findings {
+    batches: u64,
+    entries: u64,
+    bytes: u64,
+    /// Sequence of the first entry; 0 if there was none.
+    first_sequence: u64,
+    /// The chain at the requested sequences.
+    ends: Vec<Durable>,
+    damages: Vec<Damage>,
+}
+
+/// Checks the frames of one file.
+struct Frames<'a> {
+    file: &'a Path,
+    awaited: &'a [(u64, Option<Durable>)],
+    observer: &'a dyn Observer,
+    seen: Findings,
+}
+
+impl<'a> Frames<'a> {
+    fn of(
+        file: &'a Path,
+        awaited: &'a [(u64, Option<Durable>)],
+        observer: &'a dyn Observer,
+    ) -> Self {
+        Self {
+            file,
+            awaited,
+            observer,
+            seen: Findings::default(),
+        }
+    }
+
+    /// Checks a frame that continues `before`.
+    fn take(&mut self, before: &Durable, frame: &Frame<'_>) {
+        let seen = &mut self.seen;
+        seen.batches += 1;
+        seen.entries = seen.entries.saturating_add(u64::from(frame.count));
+        seen.bytes = seen.bytes.saturating_add(frame.bytes.len() as u64);
+        if seen.first_sequence == 0 {
+            seen.first_sequence = frame.first_sequence;
+        }
+        let last = frame.last_sequence();
+        if self.awaited.iter().any(|(awaited, _)| *awaited == last) {
+            seen.ends.push(frame.end());
+        }
+        let right = self.observer.batch(BatchRef {
+            first_sequence: frame.first_sequence,
+            count: frame.count,
+            time: frame.time,
+            payload: frame.payload,
+            hash: frame.hash,
+            previous: before.hash,
+        });
+        if let Err(why) = right {
+            seen.damages
+                .push(Damage::new(self.file, why).at_sequence(frame.first_sequence));
+        }
+    }
 }

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Name;
 
 /// The principal behind an entry or denial, and references to logs and traces elsewhere.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(
+    Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Actor {
     /// The authenticated principal, the stream, or the daemon itself.
@@ -29,7 +31,6 @@ pub struct Actor {
 
 impl Actor {
     /// An actor of which only the name is recorded.
-    #[must_use]
     pub fn named(principal: &str) -> Arc<Self> {
         Arc::new(Self {
             principal: principal.into(),

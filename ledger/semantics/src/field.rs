@@ -20,7 +20,6 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// The machine-readable reason, such as `FieldValueInvalid`.
-    #[must_use]
     pub const fn reason(self) -> &'static str {
         match self {
             Self::Required => "FieldValueRequired",
@@ -88,7 +87,6 @@ impl FieldError {
     }
 
     /// A field that may not be set; the detail says why.
-    #[must_use]
     pub fn forbidden(field: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new(ErrorKind::Forbidden, field, None, detail)
     }
@@ -124,7 +122,6 @@ impl FieldError {
     }
 
     /// The message without the field.
-    #[must_use]
     pub fn message(&self) -> String {
         let kind = self.kind.to_string();
         let detail = Some(&self.detail).filter(|detail| !detail.is_empty());
@@ -154,7 +151,6 @@ fn cut(text: String) -> String {
 }
 
 /// A text of at most this many bytes, or its start.
-#[must_use]
 pub fn shown(text: &str, most: usize) -> Cow<'_, str> {
     match text.len() <= most {
         true => text.into(),
@@ -224,7 +220,6 @@ impl IntoIterator for FieldErrors {
 }
 
 /// The errors that are shown of these.
-#[must_use]
 pub fn bounded(errors: impl IntoIterator<Item = FieldError>) -> Vec<FieldError> {
     let mut shown = FieldErrors::default();
     shown.extend(errors);

@@ -7,18 +7,19 @@ use std::{
     sync::Arc,
 };
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A name: cheap to clone, compared by its text.
-#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(inline, description = ""))]
+#[derive(
+    Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[schemars(inline, description = "")]
 #[serde(transparent)]
 pub struct Name(Arc<str>);
 
 impl Name {
     /// The text of the name.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -3,15 +3,15 @@
 use std::{fmt, str::FromStr, time::Duration};
 
 use jiff::{SignedDuration, SpanRelativeTo, fmt::friendly};
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::Span;
 
 /// A length of time, written as in `"30s"`, `"10m"`, `"1h30m"` or `"90d"` (a day is 24 hours).
 /// Never negative, at most 100 years.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(with = "String", rename = "Duration"))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema)]
+#[schemars(with = "String", rename = "Duration")]
 pub struct Period(Duration);
 
 /// Longer than any run of the daemon, and far from the limits of every clock.
@@ -19,31 +19,26 @@ const LONGEST_PERIOD: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 impl Period {
     /// A period in seconds.
-    #[must_use]
     pub const fn from_secs(seconds: u32) -> Self {
         Self(Duration::from_secs(seconds as u64))
     }
 
     /// A period in milliseconds.
-    #[must_use]
     pub const fn from_millis(milliseconds: u32) -> Self {
         Self(Duration::from_millis(milliseconds as u64))
     }
 
     /// As a duration of the standard library.
-    #[must_use]
     pub const fn get(self) -> Duration {
         self.0
     }
 
     /// As a span of the ledger.
-    #[must_use]
     pub fn span(self) -> Span {
         Span::from_nanoseconds(i64::try_from(self.0.as_nanos()).unwrap_or(i64::MAX))
     }
 
     /// Whether the period is zero.
-    #[must_use]
     pub const fn is_zero(self) -> bool {
         self.0.is_zero()
     }

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Name, Timestamp, csv::line, quantity::Quantity};
 
 /// What was consumed in a period: `GET /v1/report`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
     /// The first moment of the period.
@@ -27,7 +27,7 @@ pub struct Report {
     /// The chain hash of the batch with the last entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_hash: Option<String>,
-    /// The time of the oldest known denial; absent if none are known.
+    /// The time of the oldest recorded denial; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub denials_since: Option<Timestamp>,
     /// The rows, sorted by key.
@@ -37,9 +37,8 @@ pub struct Report {
 }
 
 /// A row of a report.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(inline))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 pub struct ReportRow {
     /// The subject of the row, under the name that `by` gives: `{"namespace": "team-a"}`, `{"label:team": "a"}`. A
     /// workload has `namespace`, `kind` and `name`.
@@ -49,8 +48,7 @@ pub struct ReportRow {
 }
 
 /// One resource of a row.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReportFigures {
     /// The used amount times its time, in unit-hours, as a decimal.
@@ -81,7 +79,7 @@ pub struct ReportFigures {
     pub time_full: Option<String>,
     /// The number of granted requests for the resource.
     pub grants: u64,
-    /// The number of denied requests for the resource, as far as they are known.
+    /// The number of denied requests for the resource, as far as they are recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub denials: Option<u64>,
 }
@@ -116,7 +114,6 @@ const OF_PERIOD: [&str; 5] = [
 impl Report {
     /// The rows as CSV (RFC 4180): a line for each row and resource, without the total. Amounts are plain decimals.
     /// `each` is called after each line.
-    #[must_use]
     pub fn to_csv(&self, mut each: impl FnMut()) -> String {
         let keys: BTreeSet<&str> = self
             .rows

@@ -2,6 +2,7 @@
 
 use std::{cmp::Ordering, fmt};
 
+use schemars::JsonSchema;
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
     de::{MapAccess, Visitor},
@@ -30,29 +31,22 @@ const FEW: usize = 4;
 ///
 /// A name with a zero quantity differs from an absent name: only a present name counts as mentioned. Two lists are
 /// equal if they have the same names with equal numbers.
-#[derive(Clone, Default, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(
-    feature = "schema",
-    schemars(with = "std::collections::BTreeMap<Name, Quantity>")
-)]
+#[derive(Clone, Default, PartialEq, Eq, Hash, JsonSchema)]
+#[schemars(with = "std::collections::BTreeMap<Name, Quantity>")]
 pub struct ResourceList(Vec<(Name, Quantity)>);
 
 impl ResourceList {
     /// An empty list.
-    #[must_use]
     pub const fn new() -> Self {
         Self(Vec::new())
     }
 
     /// The number of names.
-    #[must_use]
     pub const fn len(&self) -> usize {
         self.0.len()
     }
 
     /// Whether there are no names.
-    #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -63,7 +57,6 @@ impl ResourceList {
     }
 
     /// The quantity of a name.
-    #[must_use]
     pub fn get(&self, name: &str) -> Option<&Quantity> {
         if self.0.len() <= SHORT {
             let found = self.0.iter().find(|(other, _)| other == name);
@@ -281,7 +274,6 @@ impl ResourceList {
 
     /// The amounts to be granted for a change from `old` to this list: for each name of this list, the excess over
     /// `old`, or zero.
-    #[must_use]
     pub fn delta_over(&self, old: &Self) -> Self {
         let delta = |name: &Name, new: &Quantity| match old.get(name) {
             Some(before) => new.subtract_non_negative(before),
@@ -297,7 +289,6 @@ impl ResourceList {
     }
 
     /// The part of the list whose names pass.
-    #[must_use]
     pub fn mask(&self, passes: impl Fn(&str) -> bool) -> Self {
         Self(
             self.0
@@ -309,7 +300,6 @@ impl ResourceList {
     }
 
     /// The part of the list that is not zero.
-    #[must_use]
     pub fn without_zeros(&self) -> Self {
         Self(
             self.0
@@ -343,7 +333,6 @@ impl ResourceList {
 
     /// The names, sorted, whose quantity here exceeds that in `hard`. Names that are absent on either side never
     /// exceed.
-    #[must_use]
     pub(crate) fn exceeding(&self, hard: &Self) -> Vec<Name> {
         let exceeds = |(name, quantity): &&(Name, Quantity)| {
             hard.get(name).is_some_and(|limit| quantity > limit)
@@ -356,7 +345,6 @@ impl ResourceList {
     }
 
     /// The list in the format of Kubernetes' messages: `cpu=1,pods=2`.
-    #[must_use]
     pub fn pretty(&self) -> String {
         self.to_string()
     }

@@ -27,7 +27,6 @@ const LABEL_VALUE: &str = "a valid label must be an empty string or consist of a
     used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
 /// `[dns.subdomain/]name`, as for labels and resources.
-#[must_use]
 pub fn qualified_name(text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     // Faster than a search for a text, since names are short.
@@ -64,7 +63,6 @@ pub fn qualified_name(text: &str) -> Vec<String> {
 }
 
 /// A DNS subdomain in lower case, as for names of objects.
-#[must_use]
 pub fn subdomain(text: &str) -> Vec<String> {
     let long = (text.len() > MAX_SUBDOMAIN).then(|| too_long(MAX_SUBDOMAIN));
     let bad = !text.split('.').all(is_dns_label);
@@ -74,7 +72,6 @@ pub fn subdomain(text: &str) -> Vec<String> {
 }
 
 /// A DNS label in lower case, as for namespaces.
-#[must_use]
 pub fn dns_label(text: &str) -> Vec<String> {
     let long = (text.len() > MAX_LABEL).then(|| too_long(MAX_LABEL));
     let bad = !is_dns_label(text);
@@ -84,7 +81,6 @@ pub fn dns_label(text: &str) -> Vec<String> {
 }
 
 /// The value of a label.
-#[must_use]
 pub fn label_value(text: &str) -> Vec<String> {
     let long = (text.len() > MAX_LABEL).then(|| too_long(MAX_LABEL));
     let bad = !text.is_empty() && !is_label_like(text);

@@ -2,14 +2,14 @@
 
 use std::{cell::Cell, fmt, str::FromStr};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// A point in time, as RFC 3339 in UTC.
 ///
 /// Stored as nanoseconds since 1970-01-01T00:00:00Z.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(with = "String", rename = "Time", extend("format" = "date-time")))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema)]
+#[schemars(with = "String", rename = "Time", extend("format" = "date-time"))]
 pub struct Timestamp(i64);
 
 impl Timestamp {
@@ -19,13 +19,11 @@ impl Timestamp {
     pub const MAX: Self = Self(i64::MAX);
 
     /// The time `nanoseconds` after the epoch.
-    #[must_use]
     pub const fn from_nanoseconds(nanoseconds: i64) -> Self {
         Self(nanoseconds)
     }
 
     /// Nanoseconds since the epoch.
-    #[must_use]
     pub const fn nanoseconds(self) -> i64 {
         self.0
     }
@@ -43,7 +41,6 @@ impl Timestamp {
     }
 
     /// The span from `earlier` to this time; negative if it is later.
-    #[must_use]
     pub const fn since(self, earlier: Self) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }
@@ -55,7 +52,6 @@ impl Timestamp {
     }
 
     /// The text of this time. Faster than [`Display`](fmt::Display).
-    #[must_use]
     pub fn text(self) -> TimestampText {
         print(self)
     }
@@ -151,13 +147,11 @@ fn digits(text: &mut [u8], mut number: u64) {
 
 impl TimestampText {
     /// The time in RFC 3339, in UTC.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(self.as_bytes()).expect("digits and signs are ASCII")
     }
 
     /// The bytes of this text.
-    #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.text[..self.length]
     }
@@ -211,19 +205,16 @@ impl Span {
     pub const ZERO: Self = Self(0);
 
     /// A span of nanoseconds.
-    #[must_use]
     pub const fn from_nanoseconds(nanoseconds: i64) -> Self {
         Self(nanoseconds)
     }
 
     /// A span of seconds, clamped to the longest span that can be represented (292 years).
-    #[must_use]
     pub const fn from_seconds(seconds: i64) -> Self {
         Self(seconds.saturating_mul(1_000_000_000))
     }
 
     /// Its length in nanoseconds.
-    #[must_use]
     pub const fn nanoseconds(self) -> i64 {
         self.0
     }

@@ -5,6 +5,7 @@ use std::{
     hash::{Hash, Hasher},
 };
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// The longest uid that is accepted, in bytes.
@@ -14,12 +15,8 @@ pub const UID_MAX_BYTES: usize = 128;
 ///
 /// Kubernetes' uids are UUIDs, and there may be millions of them: those in canonical spelling are stored in 16 bytes.
 /// Every uid prints exactly as it was given.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(
-    feature = "schema",
-    schemars(with = "String", inline, description = "")
-)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema)]
+#[schemars(with = "String", inline, description = "")]
 pub struct Uid(Form);
 
 /// The stored form of a uid.
@@ -31,7 +28,7 @@ pub enum Form {
     Text(Box<str>),
 }
 
-/// Without the discriminant and the length, which tell few uids apart: tables of them are asked several times for each
+/// Without the discriminant and the length, which distinguish few uids: tables of them are read several times for each
 /// decision.
 impl Hash for Form {
     fn hash<H: Hasher>(&self, state: &mut H) {
@@ -64,13 +61,11 @@ impl Uid {
     }
 
     /// The UUID of these 16 bytes.
-    #[must_use]
     pub const fn from_uuid(bytes: [u8; 16]) -> Self {
         Self(Form::Uuid(bytes))
     }
 
     /// The number of allocated bytes; zero for a UUID.
-    #[must_use]
     pub fn text_len(&self) -> usize {
         match &self.0 {
             Form::Uuid(_) => 0,
@@ -87,13 +82,11 @@ impl Uid {
     }
 
     /// The stored form.
-    #[must_use]
     pub const fn form(&self) -> &Form {
         &self.0
     }
 
     /// The uid of a stored form, which [`Self::form`] returned. It is not checked again.
-    #[must_use]
     pub const fn from_form(form: Form) -> Self {
         Self(form)
     }

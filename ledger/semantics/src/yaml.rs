@@ -29,7 +29,7 @@ pub struct Error(String);
 /// It is not YAML, not of this type, or repeats too much.
 pub fn read<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, Error> {
     let text = utf8(text)?;
-    from_str_with_options(text, options_for(text)).map_err(|error| said(&error))
+    from_str_with_options(text, options_for(text)).map_err(|error| message_of(&error))
 }
 
 /// Reads an object as JSON. As kubectl does, it leaves out fields without a value.
@@ -50,7 +50,7 @@ pub fn objects(text: &str) -> Result<Vec<Value>, Error> {
 }
 
 fn documents<T: DeserializeOwned>(text: &str) -> Result<Vec<T>, Error> {
-    from_multiple_with_options(text, options_for(text)).map_err(|error| said(&error))
+    from_multiple_with_options(text, options_for(text)).map_err(|error| message_of(&error))
 }
 
 fn utf8(text: &[u8]) -> Result<&str, Error> {
@@ -74,7 +74,7 @@ fn options_for(text: &str) -> Options {
 }
 
 /// The library's error in words for people who do not know the library.
-fn said(error: &serde_saphyr::Error) -> Error {
+fn message_of(error: &serde_saphyr::Error) -> Error {
     use serde_saphyr::Error as Yaml;
     let error = error.without_snippet();
     let message = match error {

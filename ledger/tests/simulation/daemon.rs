@@ -12,7 +12,7 @@ use quota_core::{
     state::{Image, State},
     transaction::WriteTransaction,
 };
-use quota_journal::{Error, FileJournal, FileReader, Recovery, sim::SimDisk};
+use quota_journal::{Error, FileJournal, FileReader, Recovery, simulation::SimDisk};
 use quota_ledger::{
     group_commit::{CommittedBatch, GroupCommit, SealedBatch},
     replay,

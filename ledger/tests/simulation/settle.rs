@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use quota_journal::sim::{Crash, Faults};
+use quota_journal::simulation::{Crash, Faults};
 
 use super::{
     account::{Checked, Unread, ensure},

@@ -10,7 +10,7 @@ use quota_core::{
 };
 use quota_journal::{
     Durable,
-    sim::{Crash, SimDisk},
+    simulation::{Crash, SimDisk},
 };
 use quota_ledger::replay;
 use quota_semantics::{Span, Timestamp};

@@ -7,7 +7,7 @@ use clap::{Arg, ArgMatches, error::ErrorKind, parser::ValueSource};
 use crate::exit::Exit;
 
 use super::{
-    Schema, reference,
+    Entry, Schema, entries,
     schema::{environment_name, file_variable, flag_name},
 };
 
@@ -85,7 +85,7 @@ const CONFIG: &str = "config";
 const CHECK_CONFIG: &str = "check-config";
 
 fn overrides<S: Schema>(matches: &ArgMatches) -> Vec<(String, String)> {
-    reference::entries::<S>()
+    entries::<S>()
         .into_iter()
         .filter(|entry| is_given(matches, &entry.key))
         .filter_map(|entry| {
@@ -118,12 +118,12 @@ fn command<S: Schema>() -> clap::Command {
         .after_help("Every key of the configuration has a flag; --help lists them.")
         .after_long_help(S::EXIT_CODES)
         .arg(config)
-        .args(reference::entries::<S>().iter().map(key_flag::<S>))
+        .args(entries::<S>().iter().map(key_flag::<S>))
         .subcommand(check)
         .subcommands(own)
 }
 
-fn key_flag<S: Schema>(entry: &reference::Entry) -> Arg {
+fn key_flag<S: Schema>(entry: &Entry) -> Arg {
     let underscored = entry.key.clone();
     let heading = match entry.section() {
         "" => "Keys".to_owned(),

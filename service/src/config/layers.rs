@@ -1,14 +1,18 @@
 //! Merges the layers of configuration, value by value, and reports all errors at once.
 
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Write as _},
+    path::PathBuf,
+};
 
 use serde::de::IntoDeserializer;
 use toml::{Table, Value};
 
 use super::{
-    Origin, Problem, Problems, Schema, Sources, reference,
+    Schema, Sources, entries,
     sources::{Reader, Setting},
-    text::{redact, redact_addresses},
+    values::{redact, redact_addresses},
 };
 
 /// The effective configuration, with the origin of each value.
@@ -22,12 +26,11 @@ pub struct Effective<S> {
 impl<S: Schema> Effective<S> {
     /// The configuration as TOML, with the origin of each value that is not the default as a comment.
     /// Secrets in URLs are left out.
-    #[must_use]
     pub fn to_toml(&self) -> String {
         let defaults = leaves_of_defaults::<S>();
         let mut text = String::new();
         let mut section = String::new();
-        for entry in reference::entries::<S>() {
+        for entry in entries::<S>() {
             if entry.section() != section {
                 section = entry.section().to_owned();
                 let _ = writeln!(text, "\n[{section}]");
@@ -47,7 +50,6 @@ impl<S: Schema> Effective<S> {
     }
 
     /// Every value that is not the default, as `key = value (origin)`. Secrets in URLs are left out.
-    #[must_use]
     pub fn overridden(&self) -> Vec<String> {
         let defaults = leaves_of_defaults::<S>();
         let differing = self
@@ -110,7 +112,6 @@ pub fn load<S: Schema>(sources: &Sources) -> Result<Effective<S>, Problems> {
 }
 
 /// The defaults by dotted key.
-#[must_use]
 pub fn leaves_of_defaults<S: Schema>() -> BTreeMap<String, Value> {
     let table = Table::try_from(S::default()).expect("the defaults are plain TOML");
     let mut leaves = BTreeMap::new();
@@ -176,3 +177,84 @@ fn shown(key: &str, value: &Value) -> Value {
         value => value.clone(),
     }
 }
+
+/// The origin of a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The built-in default.
+    Default,
+    /// A file, with the line (from 1).
+    File(PathBuf, usize),
+    /// An environment variable.
+    Environment(String),
+    /// A flag.
+    Flag(String),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File(path, line) => write!(f, "{} line {line}", path.display()),
+            Self::Environment(name) => write!(f, "environment {name}"),
+            Self::Flag(name) => write!(f, "flag {name}"),
+        }
+    }
+}
+
+/// An error in a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The wrong key; none if the file as a whole is wrong.
+    pub key: Option<String>,
+    /// The error.
+    pub message: String,
+    /// The origin of the value.
+    pub origin: Origin,
+}
+
+impl Problem {
+    pub(super) fn of_key(key: String, message: &str, origin: Origin) -> Self {
+        Self {
+            key: Some(key),
+            message: message.trim().to_owned(),
+            origin,
+        }
+    }
+
+    pub(super) fn of_file(message: &str, origin: Origin) -> Self {
+        Self {
+            key: None,
+            message: message.trim().to_owned(),
+            origin,
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(key) = &self.key {
+            write!(f, "{key}: ")?;
+        }
+        // A message may repeat a value.
+        write!(f, "{} ({})", redact(&self.message), self.origin)
+    }
+}
+
+/// All errors in a configuration, one line each. Never empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problems(pub Vec<Problem>);
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.0.iter().enumerate() {
+            if index > 0 {
+                f.write_str("\n")?;
+            }
+            problem.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Problems {}

@@ -5,23 +5,13 @@
 
 mod flags;
 mod layers;
-mod log;
-mod problem;
-mod reference;
 mod schema;
 mod sources;
-mod text;
-mod traces;
-mod units;
+mod values;
 
 pub use flags::{Command, Invocation, Task, parse};
-pub use layers::{Effective, leaves_of_defaults, load};
-pub use log::{Log, LogFormat};
-pub use problem::{Origin, Problem, Problems};
+pub use layers::{Effective, Origin, Problem, Problems, leaves_of_defaults, load};
 pub use quota_semantics::{ParsePeriodError, Period};
-pub use reference::{Entry, entries};
-pub use schema::{Finding, Schema, shipped};
+pub use schema::{Entry, Finding, Log, LogFormat, Schema, Traces, entries, shipped};
 pub use sources::Sources;
-pub use text::{blank, redact, redact_addresses};
-pub use traces::Traces;
-pub use units::{ParseSizeError, Size};
+pub use values::{ParseSizeError, Size, blank, redact, redact_addresses};

@@ -1,6 +1,6 @@
 //! The specific part of a program's configuration.
 
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::Command;
 
@@ -49,7 +49,6 @@ pub trait Schema: Clone + Default + Serialize + DeserializeOwned {
 }
 
 /// The configuration as shipped: each key has its default.
-#[must_use]
 pub fn shipped<S: Schema>() -> S {
     toml::from_str(S::SHIPPED).expect("the shipped file is part of the program, and tested")
 }
@@ -71,4 +70,90 @@ pub(super) fn environment_name<S: Schema>(key: &str) -> String {
         S::PREFIX,
         key.replace('.', "__").to_ascii_uppercase()
     )
+}
+
+/// A key and the comment above it.
+pub struct Entry {
+    /// The dotted key, as in `nats.url`.
+    pub key: String,
+    /// The documentation.
+    pub comment: String,
+}
+
+impl Entry {
+    /// The section; empty for a key above all sections.
+    pub(super) fn section(&self) -> &str {
+        self.key.rsplit_once('.').map_or("", |(section, _)| section)
+    }
+
+    /// The key within its section.
+    pub(super) fn name(&self) -> &str {
+        self.key
+            .rsplit_once('.')
+            .map_or(self.key.as_str(), |(_, name)| name)
+    }
+}
+
+/// Every key in the order of the file.
+pub fn entries<S: Schema>() -> Vec<Entry> {
+    let mut entries = Vec::new();
+    let mut section = String::new();
+    let mut comment = String::new();
+    for line in S::SHIPPED.lines() {
+        if let Some(text) = line.strip_prefix('#') {
+            if !comment.is_empty() {
+                comment.push(' ');
+            }
+            comment.push_str(text.trim());
+        } else if let Some(name) = line
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'))
+        {
+            section = format!("{name}.");
+            comment.clear();
+        } else if let Some((name, _)) = line.split_once(" = ") {
+            let key = format!("{section}{name}");
+            entries.push(Entry {
+                key,
+                comment: std::mem::take(&mut comment),
+            });
+        } else {
+            comment.clear();
+        }
+    }
+    entries
+}
+
+/// `log.*`: logging.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Log {
+    /// A level, or a filter such as `info,quotad::intake=debug`; `RUST_LOG` takes precedence.
+    pub level: String,
+    /// The format of lines.
+    pub format: LogFormat,
+}
+
+/// The format of log lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// Pretty on a terminal, JSON elsewhere.
+    Auto,
+    /// One JSON object per line.
+    Json,
+    /// Readable text.
+    Pretty,
+}
+
+/// `traces.*`: the receiver of spans.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Traces {
+    /// Address of an OTLP receiver over HTTP, as in `http://collector:4318/v1/traces`. None: tracing is off.
+    #[serde(with = "super::blank")]
+    pub otlp_url: Option<String>,
+    /// Fraction of the traces that begin here that are sampled, from 0 to 1. A caller's decision in `traceparent` takes
+    /// precedence.
+    pub sample_ratio: f64,
 }

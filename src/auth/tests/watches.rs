@@ -47,5 +47,5 @@ async fn a_watch_ends_when_its_token_expires() {
         hash: issued.record.hash,
     };
     let principal = Principal::new("ci", &[Role::Read], &[Pattern::all()]);
-    crate::auth::lasting::until_revoked(receiver, credential, principal).await;
+    crate::auth::layer::until_revoked(receiver, credential, principal).await;
 }

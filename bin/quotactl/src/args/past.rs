@@ -5,35 +5,46 @@ use std::str::FromStr;
 use clap::Args;
 use quota_semantics::{Period, Timestamp};
 
-use crate::failure::{Failure, Outcome};
+use crate::{
+    age,
+    failure::{Failure, Outcome},
+};
 
-/// A time of the past.
+/// A time: in RFC 3339, or as a duration before now, such as `2h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Moment {
-    /// This time.
-    At(Timestamp),
-    /// This long before now.
-    Ago(Period),
-}
+pub(crate) struct Moment(pub(crate) Timestamp);
 
 impl FromStr for Moment {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if let Ok(period) = text.parse() {
-            return Ok(Self::Ago(period));
+        if let Ok(period) = text.parse::<Period>() {
+            return Ok(Self(age::now().minus(period.span())));
         }
         let wrong = |_| "neither an RFC 3339 time nor a duration before now, as in 30d".to_owned();
-        text.parse().map(Self::At).map_err(wrong)
+        text.parse().map(Self).map_err(wrong)
     }
 }
 
-impl Moment {
-    /// The time, given the present.
-    pub(crate) fn resolve(self, now: Timestamp) -> Timestamp {
-        match self {
-            Self::At(time) => time,
-            Self::Ago(period) => now.minus(period.span()),
+/// The first entry of a range: its sequence, or a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Beginning {
+    /// The entry with this sequence.
+    Sequence(u64),
+    /// The first entry that is not before this time.
+    Time(Timestamp),
+}
+
+impl FromStr for Beginning {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse() {
+            Ok(sequence) => Ok(Self::Sequence(sequence)),
+            Err(_) => match text.parse() {
+                Ok(Moment(time)) => Ok(Self::Time(time)),
+                Err(wrong) => Err(format!("not a sequence, and {wrong}")),
+            },
         }
     }
 }
@@ -65,8 +76,8 @@ impl PastPeriod {
         let (from, to) = match (self.month, self.since.or(self.from), default) {
             (Some((from, to)), _, _) => (from, to.min(now)),
             (None, Some(from), _) => {
-                let to = self.to.map_or(now, |to| to.resolve(now).min(now));
-                (from.resolve(now), to)
+                let to = self.to.map_or(now, |Moment(to)| to.min(now));
+                (from.0, to)
             }
             (None, None, Some(length)) => (now.minus(length.span()), now),
             (None, None, None) => {
@@ -115,15 +126,17 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_is_a_time_or_a_duration() {
-        let now = time("2026-11-20T10:00:00Z");
-        let resolve = |text: &str| text.parse::<Moment>().map(|moment| moment.resolve(now));
-        assert_eq!(resolve("1d"), Ok(time("2026-11-19T10:00:00Z")));
-        assert_eq!(
-            resolve("2026-01-01T00:00:00Z"),
-            Ok(time("2026-01-01T00:00:00Z"))
-        );
-        assert!(resolve("yesterday").is_err());
+    fn a_time_is_written_out_or_a_duration_before_now() {
+        let time: Timestamp = "2026-11-29T10:00:00Z".parse().unwrap();
+        assert_eq!("2026-11-29T10:00:00Z".parse(), Ok(Moment(time)));
+        let Moment(ago) = "90m".parse().unwrap();
+        let minutes = age::now().since(ago).nanoseconds() / 60_000_000_000;
+        assert!((90..=91).contains(&minutes), "{minutes}");
+        for wrong in ["", "yesterday", "-1h", "12"] {
+            assert!(wrong.parse::<Moment>().is_err(), "{wrong}");
+        }
+        assert_eq!("12".parse(), Ok(Beginning::Sequence(12)));
+        assert_eq!("2026-11-29T10:00:00Z".parse(), Ok(Beginning::Time(time)));
     }
 
     #[test]

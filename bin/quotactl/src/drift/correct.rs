@@ -111,6 +111,6 @@ fn send(
     let outcomes: Vec<_> = answer.items.iter().map(|item| item.outcome).collect();
     match outcomes.len() == count {
         true => Ok(outcomes),
-        false => Err(Failure::general("the answer is not about what was asked")),
+        false => Err(Failure::general("the response does not match the request")),
     }
 }

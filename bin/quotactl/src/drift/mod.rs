@@ -2,10 +2,8 @@
 
 mod compare;
 mod correct;
-mod ledger;
 mod listing;
 mod report;
-mod scope;
 
 use std::{
     fs::{self, File},
@@ -19,10 +17,7 @@ use quota_client::{
     wire::{Compared, CorrectionOutcome, Object, Page},
 };
 
-use self::{
-    compare::Comparing,
-    scope::{Scope, ScopeArguments},
-};
+use self::compare::{Comparing, Scope, ScopeArguments, add_gone};
 use super::{
     args::Drift,
     failure::{Exit, Failure, Outcome},
@@ -93,7 +88,7 @@ pub(crate) fn run(session: &Session, args: &Drift) -> Outcome {
     let listed = std::mem::take(&mut compared.listed);
     let scope = Scope::new(&requested, listed).map_err(|failure| failure.about(&place))?;
     // The new object of a name is set before the old one is ended, so that a quota's limits hold without a gap.
-    let gone = ledger::add_gone(session, &scope, &mut compared, head, version)?;
+    let gone = add_gone(session, &scope, &mut compared, head, version)?;
     let Some(reason) = session.reason.as_deref().filter(|_| args.correct) else {
         compared.show(session, None)?;
         return found(compared.differences.is_empty());
@@ -147,14 +142,12 @@ fn head(session: &Session) -> Outcome<u64> {
 fn may_correct(args: &Drift, version: Option<u64>, gone: usize, believed: usize) -> Outcome {
     if gone > FEW && gone > believed / 2 && !args.allow_ending_most {
         let wrong = format!("{gone} of {believed} objects would be ended; nothing was corrected");
-        let hint = "is this really all that there is? If so, --allow-ending-most says it";
+        let hint = "if the listing is complete, use --allow-ending-most";
         return Err(Failure::general(wrong).hint(hint));
     }
     if gone > 0 && version.is_none() && is_old(&args.listing) {
-        let wrong =
-            "the listing is old, and does not say as of which version it is; nothing was corrected";
-        let hint =
-            "what has come since would be taken for gone: list anew, or say --resource-version";
+        let wrong = "the listing is old and has no resourceVersion; nothing was corrected";
+        let hint = "newer objects would count as gone: list again, or give --resource-version";
         return Err(Failure::general(wrong).hint(hint));
     }
     Ok(())

@@ -121,7 +121,7 @@ impl Comparison {
             counts.newer,
             "came after the listing, and were not compared",
         );
-        note_some(counts.outside, "of the listing were not asked for");
+        note_some(counts.outside, "of the listing are outside of the scope");
         for (outcome, what) in [
             (CorrectionOutcome::Corrected, "corrected"),
             (CorrectionOutcome::Right, "were right already"),

@@ -18,7 +18,7 @@ pub(super) fn run(wanted: &Audit, output: &Output) -> Outcome {
     let is_known = wanted.client_cert.is_some() || wanted.api_server_token.is_some();
     if !is_known && wanted.only != Some(AuditPart::Policy) {
         note(
-            "the daemon takes audit events from known callers only: add --client-cert and --client-key, or \
+            "the daemon accepts audit events only from authenticated callers: add --client-cert and --client-key, or \
              --api-server-token",
         );
     }

@@ -1,13 +1,8 @@
 //! `get`: lists, as tables or as the API returns them.
 
 mod changes;
-mod entries;
-mod groups;
-mod namespaces;
-mod objects;
+mod lists;
 mod quotas;
-mod reservations;
-mod usage;
 
 pub(crate) use quotas::{fetch as fetch_quotas, scopes};
 
@@ -88,7 +83,7 @@ struct Head {
 }
 
 impl<T: DeserializeOwned> Listing<T> {
-    fn of(json: Value) -> Outcome<Self> {
+    fn read(json: Value) -> Outcome<Self> {
         #[derive(Deserialize)]
         struct Items<T> {
             items: Vec<T>,
@@ -107,7 +102,7 @@ pub(crate) fn run(session: &Session, args: &GetArgs) -> Outcome {
     match &args.what {
         Get::Quota(named) => show_or_follow(session, args, &quotas::Quotas(named)),
         Get::Group(list) if args.watch && !list.when.is_now() => Err(of_the_past()),
-        Get::Group(list) => show_or_follow(session, args, &groups::Groups(list)),
+        Get::Group(list) => show_or_follow(session, args, &lists::Groups(list)),
         Get::Namespaces(list) if args.watch && !list.when.is_now() => Err(of_the_past()),
         Get::Namespaces(list) => show_or_follow(session, args, list),
         Get::Denials(list) => show_or_follow(session, args, list),
@@ -121,10 +116,10 @@ pub(crate) fn run(session: &Session, args: &GetArgs) -> Outcome {
                 if !listing.items.is_empty() {
                     show(session, &session.output, range, &listing)?;
                 }
-                return watch::run(session, entries::behind(range, &listing));
+                return watch::run(session, lists::behind(range, &listing));
             }
             show(session, &session.output, range, &listing)?;
-            entries::note_more(range, &listing);
+            lists::note_more(range, &listing);
             Ok(())
         }
         Get::DeadLetters(list) => show_or_follow(session, args, list),
@@ -147,7 +142,7 @@ fn fetch<L: List>(session: &Session, args: &GetArgs, list: &L) -> Outcome<Listin
     if let Some(path) = &args.sort_by {
         sort(&mut answer, path)?;
     }
-    let listing = Listing::<L::Item>::of(answer)?;
+    let listing = Listing::<L::Item>::read(answer)?;
     session.note_lag(listing.head.lagging);
     Ok(listing)
 }

@@ -8,16 +8,20 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use quota_journal::{BatchRef, Damage, Hash, Verified};
+use quota_journal::{
+    BatchRef, Damage, Hash, Verified,
+    checkpoint::{
+        Checkpoint, Series, Stored,
+        key::{PrivateKey, PublicKey},
+        note as signed, read_all,
+    },
+};
+use serde_json::json;
 
-use super::super::{
+use crate::{
+    args::{Checkpoint as Command, LedgerPath},
     failure::{Exit, Failure, Outcome},
     output::{Output, note},
-};
-use quota_journal::checkpoint::{
-    Checkpoint, Series, Stored,
-    key::{PrivateKey, PublicKey},
-    note as signed, read_all,
 };
 
 /// The claims of checkpoints about a ledger, and the results of checking them.
@@ -141,10 +145,8 @@ impl Claims {
     }
 
     fn find(&mut self, file: &Path, sequence: Option<u64>, why: String) {
-        self.wrong.push(Damage {
-            sequence,
-            ..Damage::new(file, why)
-        });
+        self.wrong
+            .push(Damage::new(file, why).at_sequence(sequence));
     }
 }
 
@@ -219,4 +221,57 @@ pub(super) fn keygen(file: &Path, origin: &str, output: &Output) -> Outcome {
         public_file.display()
     ));
     output.line(public)
+}
+
+/// Runs a `checkpoint` command.
+pub(crate) fn verify_checkpoints(command: &Command, output: &Output) -> Outcome {
+    let Command::Verify {
+        files,
+        public_key,
+        ledger,
+        archive,
+        jobs,
+    } = command;
+    let claims = Claims::load(files, public_key)?;
+    let (first, count) = (claims.signed().next(), claims.signed().len());
+    let origin = first.map_or_else(String::new, |first| first.origin.clone());
+    let first = first.map_or(0, |first| first.sequence);
+    let last = claims.signed().next_back();
+    let last = last.map_or(0, |last| last.sequence);
+    let wrong = match ledger {
+        Some(directory) => {
+            let place = LedgerPath {
+                data_dir: directory.clone(),
+                archive: archive.clone(),
+            };
+            super::check(&place, claims, jobs)?.damages
+        }
+        None => claims.into_wrong(),
+    };
+    if output.is_structured() {
+        output.value(&json!({
+            "consistent": wrong.is_empty(),
+            "origin": origin,
+            "checkpoints": count,
+            "firstSequence": first,
+            "lastSequence": last,
+            "ledger": ledger,
+            "damages": wrong.iter().map(super::damage_as_json).collect::<Vec<_>>(),
+        }))?;
+    } else if wrong.is_empty() {
+        let extended = match ledger {
+            Some(_) => "; the ledger extends them",
+            None => "",
+        };
+        output.line(format!(
+            "consistent: {count} checkpoints of {origin}, sequences {first} to {last}{extended}"
+        ))?;
+    }
+    for damage in &wrong {
+        note(Failure::general(damage.to_string()).to_string());
+    }
+    match wrong.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::silent(Exit::Damaged)),
+    }
 }

@@ -2,10 +2,8 @@
 
 mod building;
 mod checkpoints;
-mod dump;
 mod export;
 mod import;
-mod owner;
 mod repair;
 mod replay;
 mod report;
@@ -13,27 +11,30 @@ mod restore;
 mod simulate;
 mod stat;
 mod verify;
-mod view;
 
+pub(super) use building::Building;
+use checkpoints::Claims;
+pub(super) use checkpoints::verify_checkpoints;
 pub use import::import_from;
+pub(super) use verify::check;
 
-use std::{io::ErrorKind, path::Path, sync::Arc};
+use std::{
+    io::{self, BufWriter, ErrorKind, Write},
+    path::Path,
+    sync::Arc,
+};
 
 use quota_core::{codec, event::Entry};
 use quota_journal::{BatchRef, Damage, Offline, disk::RealDisk};
 use quota_ledger::replay::Error;
-
 use serde_json::{Value, json};
 
-pub(super) use building::Building;
-pub(super) use checkpoints::Claims;
-pub(super) use verify::check;
-
-use super::{
+use crate::{
     args::{Ledger, LedgerPath, Signed},
     failure::{Exit, Failure, Outcome},
-    output::{Output, note},
+    output::{Output, note, written},
     session::Scope,
+    terminal_text::one_line,
 };
 
 /// Runs a `ledger` command.
@@ -57,7 +58,7 @@ pub(crate) fn run(command: &Ledger, output: &Output, scope: &Scope) -> Outcome {
             report::run(&open(place)?, report, output, scope.filter())
         }
         Ledger::Simulate { place, limits } => simulate::run(&open(place)?, output, scope, limits),
-        Ledger::Dump { place, from, to } => dump::run(&open(place)?, scope.filter(), *from, *to),
+        Ledger::Dump { place, from, to } => dump(&open(place)?, scope.filter(), *from, *to),
         Ledger::Stat { place } => stat::run(&open(place)?, output),
         Ledger::Export { file, place } => export::run(&open(place)?, file),
         Ledger::Import { file, data_dir } => import::run(file, data_dir, output),
@@ -86,7 +87,7 @@ fn unopened(error: quota_journal::Error, directory: &Path) -> Failure {
         quota_journal::Error::Io { source, .. } if source.kind() == ErrorKind::NotFound => {
             Failure::new(Exit::NotFound, "neither a data directory nor an archive")
                 .about(directory.display())
-                .hint("--data-dir says where the ledger is")
+                .hint("set the directory with --data-dir")
         }
         _ => unread(error),
     }
@@ -104,9 +105,8 @@ pub(super) fn unread(error: quota_journal::Error) -> Failure {
         }
         quota_journal::Error::Locked { .. } => Failure::general(error.to_string())
             .hint("stop the daemon, or use the online commands: get, describe, watch"),
-        quota_journal::Error::Compacted { .. } => {
-            Failure::general(error.to_string()).hint("--archive says where compacted entries are")
-        }
+        quota_journal::Error::Compacted { .. } => Failure::general(error.to_string())
+            .hint("read compacted entries with --archive DIRECTORY"),
         _ => Failure::general(error.to_string()),
     }
 }
@@ -201,4 +201,57 @@ fn entries(batch: &BatchRef<'_>) -> Outcome<Vec<Entry>> {
 fn decoded(first: u64, count: u32, payload: &[u8]) -> Outcome<Vec<Entry>> {
     codec::decode_entries(first, count, payload)
         .map_err(|source| unfolded(Error::Entries { first, source }))
+}
+
+/// Prints the entries `from..=to`, of one namespace or of all.
+fn dump(ledger: &Offline, namespace: Option<&str>, from: u64, to: u64) -> Outcome {
+    let first = ledger.first_sequence();
+    if from.max(1) < first {
+        note(format!(
+            "note: the entries before {first} were compacted away"
+        ));
+    }
+    let mut out = BufWriter::new(io::stdout().lock());
+    let read = each_entry(ledger, from, to, |entry| {
+        let own = entry.event.namespace();
+        if namespace.is_none_or(|wanted| own.is_some_and(|own| *own == *wanted)) {
+            print_entry(&mut out, entry)?;
+        }
+        Ok(())
+    });
+    written(out.flush())?;
+    read
+}
+
+fn print_entry(out: &mut impl Write, entry: &Entry) -> Outcome {
+    let line = serde_json::to_string(entry).map_err(|error| Failure::general(error.to_string()))?;
+    written(writeln!(out, "{}", one_line(&line)))
+}
+
+#[cfg(test)]
+mod tests {
+    use quota_core::event::{Actor, Event};
+    use quota_semantics::Timestamp;
+    use serde_json::{Value, to_value};
+
+    use super::*;
+
+    #[test]
+    fn what_misleads_is_escaped_and_stays_the_same_entry() {
+        let entry = Entry {
+            sequence: 1,
+            time: Timestamp::EPOCH,
+            actor: Actor::named("a\u{9b}b\u{202e}c"),
+            event: Event::QuotaDeleted {
+                namespace: "team\u{7f}".into(),
+                name: "q\u{9b}".into(),
+            },
+        };
+        let mut out = Vec::new();
+        print_entry(&mut out, &entry).unwrap();
+        let line = String::from_utf8(out).unwrap();
+        assert!(line.is_ascii() && !line.trim_end().contains(char::is_control));
+        let read: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(read, to_value(&entry).unwrap());
+    }
 }

@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use quota_journal::{Remade, Repair, disk::RealDisk};
 use serde_json::json;
 
-use super::{damage_as_json, owner, unopened};
+use super::{building::hand_over, damage_as_json, unopened};
 use crate::{
     failure::{Exit, Failure, Outcome},
     output::{Output, note},
@@ -15,7 +15,7 @@ use crate::{
 pub(super) fn run(data_dir: &Path, from: Option<&Path>, output: &Output) -> Outcome {
     let repair = quota_journal::repair(Arc::new(RealDisk), data_dir, from)
         .map_err(|error| unopened(error, data_dir))?;
-    owner::hand_over(data_dir, &[data_dir]);
+    hand_over(data_dir, &[data_dir]);
     match output.is_structured() {
         true => output.value(&as_json(&repair))?,
         false => print(&repair, output)?,

@@ -32,8 +32,8 @@ pub(super) fn run(
     namespace: Option<&str>,
 ) -> Outcome {
     let (from, to) = args.period.resolve(age::now(), None)?;
-    let asked = Period { from, to };
-    let mut state = base(ledger, asked)?;
+    let period = Period { from, to };
+    let mut state = base(ledger, period)?;
     let first = state.head().sequence.saturating_add(1);
     let progress = Progress::slowly_over("reporting", first, ledger.last_sequence());
     let mut batches = ledger.batches(first);
@@ -42,10 +42,10 @@ pub(super) fn run(
         ControlFlow::Continue(())
     };
     let begin = |state: &State| {
-        let question = question(args, asked, namespace.map(Name::from));
+        let question = question(args, period, namespace.map(Name::from));
         Report::begin(question, Vec::new(), state)
     };
-    let folded = period::fold(&mut state, &mut batches, asked, begin, visit);
+    let folded = period::fold(&mut state, &mut batches, period, begin, visit);
     drop(progress);
     let (report, ends) = folded.map_err(unfolded)?;
     let hash = |sequence| match ledger.batches(sequence).next_batch() {
@@ -53,7 +53,7 @@ pub(super) fn run(
         None => Ok(None),
     };
     let entries = period::entries(ends, hash).map_err(unread)?;
-    let report = shown(asked, entries, None, report.finish(&state));
+    let report = shown(period, entries, None, report.finish(&state));
     show(&report, &to_json(&report)?, output)
 }
 
@@ -88,7 +88,7 @@ pub(super) fn base(ledger: &Offline, period: Period) -> Outcome<State> {
             .plus(Span::from_nanoseconds(1000));
         why.push_str(&format!("; a period can begin at {since}"));
     }
-    Err(Failure::general(why).hint("--archive says where compacted entries are"))
+    Err(Failure::general(why).hint("read compacted entries with --archive DIRECTORY"))
 }
 
 fn question(args: &Args, period: Period, namespace: Option<Name>) -> Question {

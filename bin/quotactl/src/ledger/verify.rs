@@ -80,7 +80,7 @@ struct Bytes {
 
 impl Observer for Bytes {
     fn progress(&self, _part: &str, checked: u64, total: u64) {
-        self.progress.of(checked, total);
+        self.progress.set(checked, total);
     }
 
     fn batch(&self, batch: BatchRef<'_>) -> Result<(), String> {
@@ -103,7 +103,7 @@ fn wrong_states(ledger: &Offline) -> Outcome<Vec<Damage>> {
         note("note: a part of an archive cannot be replayed without the entries before it");
         return Ok(Vec::new());
     }
-    let mut folds = Folds::of(replay::beginning(
+    let mut folds = Folds::new(replay::beginning(
         ledger,
         ledger.first_sequence(),
         Until::End,
@@ -111,11 +111,11 @@ fn wrong_states(ledger: &Offline) -> Outcome<Vec<Damage>> {
     let mut damages = Vec::new();
     for info in ahead(ledger, &folds.state)? {
         let until = Until::Sequence(info.position.sequence);
-        folds.go_on(ledger, until)?;
+        folds.advance(ledger, until)?;
         damages.extend(folds.disagreement(&info.path));
         damages.extend(compare(ledger, &info, &folds.state)?);
     }
-    folds.go_on(ledger, Until::End)?;
+    folds.advance(ledger, Until::End)?;
     damages.extend(folds.disagreement(Path::new("the state at the end")));
     Ok(damages)
 }
@@ -127,12 +127,12 @@ struct Folds {
 }
 
 impl Folds {
-    fn of(state: State) -> Self {
+    fn new(state: State) -> Self {
         let naive = Naive::beginning_with(&state);
         Self { state, naive }
     }
 
-    fn go_on(&mut self, ledger: &Offline, until: Until) -> Outcome {
+    fn advance(&mut self, ledger: &Offline, until: Until) -> Outcome {
         let naive = &mut self.naive;
         replay::fold(ledger, &mut self.state, until, |entry| naive.apply(entry))
     }
@@ -143,10 +143,7 @@ impl Folds {
         (!differences.is_empty()).then(|| {
             let differences = differences.join("; ");
             let why = format!("the sums are not those of a recount: {differences}");
-            Damage {
-                sequence: Some(self.state.head().sequence),
-                ..Damage::new(place, why)
-            }
+            Damage::new(place, why).at_sequence(self.state.head().sequence)
         })
     }
 }
@@ -171,10 +168,9 @@ fn compare(ledger: &Offline, info: &SnapshotInfo, folded: &State) -> Outcome<Opt
         Err(fold::Error::Snapshot { source, .. }) => source.to_string(),
         Err(error) => return Err(unfolded(error)),
     };
-    Ok(Some(Damage {
-        sequence: Some(info.position.sequence),
-        ..Damage::new(&info.path, why)
-    }))
+    Ok(Some(
+        Damage::new(&info.path, why).at_sequence(info.position.sequence),
+    ))
 }
 
 fn summary(found: &Verified) -> String {

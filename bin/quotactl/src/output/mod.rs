@@ -1,23 +1,20 @@
 //! The output of data: standard output, in the form of `-o`.
 
-mod format;
 mod sort;
-mod terminal;
+
+pub(crate) use self::sort::{Path, sort};
 
 use std::{
     cell::{Cell, RefCell},
-    io::{self, Write},
+    env,
+    io::{self, IsTerminal as _, Write},
     rc::Rc,
 };
 
+use clap::ValueEnum;
+use rustix::termios::tcgetwinsize;
 use serde::Serialize;
 use serde_json::Value;
-
-pub(crate) use self::{
-    format::{FORMS, Format},
-    sort::{Path, sort},
-    terminal::Color,
-};
 
 use super::{
     failure::{Failure, Outcome},
@@ -52,7 +49,7 @@ impl Output {
         Self {
             format,
             headers,
-            width: terminal::width(),
+            width: terminal_width(),
             color: color.is_on(),
             columns: None,
             begun: Rc::default(),
@@ -118,7 +115,7 @@ impl Output {
         let mut least = self.columns.as_deref().map(RefCell::borrow_mut);
         let text = table.render_in(Style {
             headers: self.headers,
-            // All columns were asked for.
+            // `-o wide` requests all columns.
             width: self.width.filter(|_| !self.is_wide()),
             color: self.color,
             least: least.as_deref_mut(),
@@ -203,6 +200,82 @@ pub(crate) fn note(text: impl AsRef<str>) {
 /// The outcome of writing to standard output.
 pub(crate) fn written(result: io::Result<()>) -> Outcome {
     result.map_err(|error| Failure::from(error).about("standard output"))
+}
+
+/// The form in which data is printed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum Format {
+    /// A table.
+    #[default]
+    Table,
+    /// A table with more columns.
+    Wide,
+    /// The API's response as JSON.
+    Json,
+    /// The API's response as YAML.
+    Yaml,
+    /// The kind and name of each item.
+    Name,
+    /// A table with all columns and exact amounts, as comma-separated values (RFC 4180).
+    Csv,
+}
+
+/// The forms, for help and completion.
+pub(crate) const FORMS: &str = "table|wide|name|csv|json|yaml";
+
+impl Format {
+    /// Parses the value of `-o`.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        Ok(match text {
+            "table" => Self::Table,
+            "wide" => Self::Wide,
+            "json" => Self::Json,
+            "yaml" => Self::Yaml,
+            "name" => Self::Name,
+            "csv" => Self::Csv,
+            _ => return Err(format!("not one of {FORMS}")),
+        })
+    }
+
+    /// Returns true if the response itself is printed, not a view of it.
+    pub(crate) const fn is_structured(self) -> bool {
+        matches!(self, Self::Json | Self::Yaml)
+    }
+}
+
+/// The use of colours in tables.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    /// On a terminal, unless NO_COLOR is set.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+impl Color {
+    /// Whether standard output has colours. <https://no-color.org>: NO_COLOR counts if it is not empty.
+    fn is_on(self) -> bool {
+        let refused = || env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let dumb = || env::var_os("TERM").is_some_and(|term| term == "dumb");
+        match self {
+            Self::Auto => io::stdout().is_terminal() && !refused() && !dumb(),
+            Self::Always => true,
+            Self::Never => false,
+        }
+    }
+}
+
+/// The width of the terminal; none if standard output is no terminal, or its width is unknown.
+fn terminal_width() -> Option<u16> {
+    let stdout = io::stdout();
+    if !stdout.is_terminal() {
+        return None;
+    }
+    let width = tcgetwinsize(stdout).ok()?.ws_col;
+    (width > 0).then_some(width)
 }
 
 #[cfg(test)]

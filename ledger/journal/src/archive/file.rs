@@ -205,9 +205,9 @@ pub(super) fn missing(file: &Path, sequence: u64) -> Error {
 }
 
 fn damaged(file: &Path, offset: Option<u64>, sequence: Option<u64>, why: String) -> Error {
-    Error::Damaged(Damage {
-        offset,
-        sequence,
-        ..Damage::new(file, why)
-    })
+    Error::Damaged(
+        Damage::new(file, why)
+            .at_offset(offset)
+            .at_sequence(sequence),
+    )
 }

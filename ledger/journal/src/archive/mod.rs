@@ -68,13 +68,11 @@ impl Archive {
     }
 
     /// Its files, oldest first.
-    #[must_use]
     pub fn files(&self) -> Vec<ArchiveFile> {
         self.files.read().clone()
     }
 
     /// The first sequence from which the archive holds everything up to `last`.
-    #[must_use]
     pub(crate) fn reaches_back_to(&self, last: u64) -> Option<u64> {
         let mut first = None;
         let mut wanted = last;
@@ -100,14 +98,12 @@ impl Archive {
             "the ledger ends at sequence {}, but {} was archived",
             durable.sequence, file.last_sequence
         );
-        Err(Error::Damaged(Damage {
-            sequence: Some(durable.sequence.saturating_add(1)),
-            ..Damage::new(&file.path, why)
-        }))
+        Err(Error::Damaged(
+            Damage::new(&file.path, why).at_sequence(durable.sequence.saturating_add(1)),
+        ))
     }
 
     /// Reads batches from the archive alone, beginning with the batch that holds `from`.
-    #[must_use]
     pub fn read(self: &Arc<Self>, from: u64) -> BatchReader {
         BatchReader::new(Arc::clone(self) as Arc<dyn Source>, from)
     }

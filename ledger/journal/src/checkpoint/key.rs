@@ -51,13 +51,11 @@ pub struct PrivateKey {
 
 impl PublicKey {
     /// The name of the key: the origin of the checkpoints.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// The first four bytes of the SHA-256 hash of name, type and key.
-    #[must_use]
     pub fn id(&self) -> [u8; 4] {
         let mut text = self.name.clone().into_bytes();
         text.extend([b'\n', ED25519_ALGORITHM]);
@@ -68,7 +66,6 @@ impl PublicKey {
     }
 
     /// Whether the private key has signed this message.
-    #[must_use]
     pub fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         let key = UnparsedPublicKey::new(&ED25519, &self.key);
         key.verify(message, signature).is_ok()
@@ -99,19 +96,16 @@ impl PrivateKey {
     }
 
     /// The key that verifies this key's signatures.
-    #[must_use]
     pub const fn public(&self) -> &PublicKey {
         &self.public
     }
 
     /// Signs a message.
-    #[must_use]
     pub fn sign(&self, message: &[u8]) -> Vec<u8> {
         self.pair.sign(message).as_ref().to_vec()
     }
 
     /// The secret text of the key.
-    #[must_use]
     pub fn to_secret_text(&self) -> String {
         format!("{PRIVATE}{}", text(&self.public, &self.seed))
     }

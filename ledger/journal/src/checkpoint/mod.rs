@@ -48,8 +48,7 @@ pub enum Extends {
 
 impl Checkpoint {
     /// The checkpoint of a durable position.
-    #[must_use]
-    pub fn of(origin: &str, durable: &Durable) -> Self {
+    pub fn new(origin: &str, durable: &Durable) -> Self {
         Self {
             origin: origin.to_owned(),
             sequence: durable.sequence,

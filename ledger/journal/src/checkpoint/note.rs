@@ -53,7 +53,6 @@ fn body(checkpoint: &Checkpoint) -> String {
 }
 
 /// The signed note of a checkpoint.
-#[must_use]
 pub fn sign(checkpoint: &Checkpoint, key: &PrivateKey) -> String {
     let body = body(checkpoint);
     let mut signature = key.public().id().to_vec();

@@ -207,10 +207,7 @@ fn unreadable(path: &Path, offset: u64, source: std::io::Error) -> Error {
     if source.raw_os_error() != Some(rustix::io::Errno::IO.raw_os_error()) {
         return Error::io(path, Operation::Read, source);
     }
-    Error::Damaged(Damage {
-        offset: Some(offset),
-        ..Damage::new(path, format!("it cannot be read: {source}"))
-    })
+    Error::Damaged(Damage::new(path, format!("it cannot be read: {source}")).at_offset(offset))
 }
 
 impl RealFile {

@@ -10,7 +10,7 @@ use crate::{
     Damage, Error, Hash,
     codec::{Fields, Record, open_record},
     disk::{Disk, parent},
-    throttle::Throttle,
+    journal::Throttle,
 };
 
 const MAGIC: [u8; 3] = *b"QLM";
@@ -82,20 +82,16 @@ impl Manifest {
             if let Some(piece) = pieces.position(|(found, sealed)| found != sealed) {
                 let offset = (piece as u64).saturating_mul(PIECE_BYTES as u64);
                 let why = format!("the {PIECE_BYTES} bytes from there on differ from the seal");
-                return Ok(Some(Damage {
-                    offset: Some(offset),
-                    ..Damage::new(path, why)
-                }));
+                return Ok(Some(Damage::new(path, why).at_offset(offset)));
             }
             if file.length != sealed.length {
                 let why = format!(
                     "it has {} bytes and was sealed with {}",
                     file.length, sealed.length
                 );
-                return Ok(Some(Damage {
-                    offset: Some(file.length.min(sealed.length)),
-                    ..Damage::new(path, why)
-                }));
+                return Ok(Some(
+                    Damage::new(path, why).at_offset(file.length.min(sealed.length)),
+                ));
             }
         }
         Ok(None)

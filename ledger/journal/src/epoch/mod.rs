@@ -6,12 +6,9 @@
 //! shrink, compaction removes whole epochs.
 
 mod block;
-mod check;
-mod closed;
 mod manifest;
 mod read;
 mod seal;
-mod sealing;
 
 use std::{
     path::{Path, PathBuf},
@@ -27,7 +24,7 @@ use super::{
     Damage, Durable, Error,
     disk::{Database, Disk, Pair},
     frame::{self, Parsed},
-    throttle::Throttle,
+    journal::Throttle,
 };
 
 pub use seal::Seal;
@@ -214,11 +211,11 @@ impl Epoch {
     }
 
     fn damaged(&self, position: &Durable, why: String) -> Error {
-        Error::Damaged(Damage {
-            sequence: Some(position.sequence.saturating_add(1)),
-            through: self.sealed.get().copied(),
-            ..Damage::new(&self.directory, why)
-        })
+        Error::Damaged(
+            Damage::new(&self.directory, why)
+                .at_sequence(position.sequence.saturating_add(1))
+                .through(self.sealed.get().copied()),
+        )
     }
 }
 

@@ -3,14 +3,15 @@
 
 use std::path::Path;
 
+use quota_semantics::Timestamp;
+
+use super::{DATABASE, Epoch, manifest::Manifest, seal, stored_bytes};
 use crate::{
     Damage, Durable, Error,
     codec::{POSITION_BYTES, Record, open_record, record_bytes},
-    disk::Disk,
+    disk::{Disk, parent},
+    journal::Throttle,
 };
-use quota_semantics::Timestamp;
-
-use super::manifest::Manifest;
 
 /// Name in the epoch's directory.
 pub(super) const FILE: &str = "SEAL";
@@ -40,13 +41,11 @@ pub struct Seal {
 
 impl Seal {
     /// Sequence of its first entry.
-    #[must_use]
     pub const fn first_sequence(&self) -> u64 {
         self.before.sequence.saturating_add(1)
     }
 
     /// Number of entries.
-    #[must_use]
     pub const fn entries(&self) -> u64 {
         self.last.sequence.saturating_sub(self.before.sequence)
     }
@@ -114,10 +113,59 @@ pub(super) fn manifest(disk: &dyn Disk, epoch: &Path) -> Result<Manifest, Error>
 }
 
 fn damaged(file: &Path, offset: u64, why: String) -> Error {
-    Error::Damaged(Damage {
-        offset: Some(offset),
-        ..Damage::new(file, why)
-    })
+    Error::Damaged(Damage::new(file, why).at_offset(offset))
+}
+
+impl Epoch {
+    /// Closes the database, opens it again, verifies that it holds everything up to `last`, syncs and closes it, and
+    /// writes the seal with hashes of the files: reads do not change them any more.
+    pub(crate) fn seal(
+        &self,
+        disk: &dyn Disk,
+        last: &Durable,
+        throttle: &Throttle,
+    ) -> Result<Seal, Error> {
+        self.sync(disk)?;
+        self.try_close()?;
+        let mut seal = Seal {
+            before: self.before,
+            last: *last,
+            first_time: last.time,
+            batches: 0,
+            frame_bytes: 0,
+            stored_bytes: 0,
+        };
+        let found = self.verify(disk, |frame| {
+            if seal.batches == 0 {
+                seal.first_time = frame.time;
+            }
+            seal.batches = seal.batches.saturating_add(1);
+            seal.frame_bytes = seal.frame_bytes.saturating_add(frame.bytes.len() as u64);
+            throttle.pause();
+        })?;
+        if found != *last {
+            let why = format!(
+                "it ends at sequence {} instead of {}",
+                found.sequence, last.sequence
+            );
+            return Err(self.damaged(&found, why));
+        }
+        self.sync(disk)?;
+        self.try_close()?;
+        seal.stored_bytes = stored_bytes(disk, &self.directory)?;
+        let manifest = Manifest::take(disk, &self.directory.join(DATABASE), throttle)?;
+        seal.write(disk, &self.directory, &manifest)?;
+        disk.sync_directory(parent(&self.directory))?;
+        let _ = self.sealed.set(last.sequence);
+        Ok(seal)
+    }
+
+    /// Makes the seal durable as it was read, before the log removes the entries that it covers.
+    pub(crate) fn sync_seal(&self, disk: &dyn Disk) -> Result<(), Error> {
+        disk.open(&self.directory.join(seal::FILE))?.sync()?;
+        disk.sync_directory(&self.directory)?;
+        disk.sync_directory(parent(&self.directory))
+    }
 }
 
 #[cfg(test)]

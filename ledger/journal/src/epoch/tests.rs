@@ -1,7 +1,7 @@
 use std::{fs, sync::Arc};
 
 use super::*;
-use crate::{Batch, disk::RealDisk, sim::SimDisk};
+use crate::{Batch, disk::RealDisk, simulation::SimDisk};
 use quota_semantics::Timestamp;
 
 /// Frames of batches of two entries each that do not compress, behind `position`, which advances.

@@ -40,10 +40,9 @@ impl Opening<'_> {
                     "it continues sequence {} with hash {}, but the ledger before it ends at {} with {}",
                     seal.before.sequence, seal.before.hash, end.sequence, end.hash
                 );
-                return Err(Error::Damaged(Damage {
-                    sequence: Some(end.sequence.saturating_add(1)),
-                    ..Damage::new(path, why)
-                }));
+                return Err(Error::Damaged(
+                    Damage::new(path, why).at_sequence(end.sequence.saturating_add(1)),
+                ));
             }
             end = seal.last;
             sealed.push(Sealed {

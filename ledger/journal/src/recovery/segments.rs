@@ -174,11 +174,11 @@ fn gap(path: &std::path::Path, from: u64, to: u64) -> Error {
         "the ledger has a gap: sequences {from} to {} are missing",
         to.saturating_sub(1)
     );
-    Error::Damaged(Damage {
-        sequence: Some(from),
-        through: to.checked_sub(1),
-        ..Damage::new(path, why)
-    })
+    Error::Damaged(
+        Damage::new(path, why)
+            .at_sequence(from)
+            .through(to.checked_sub(1)),
+    )
 }
 
 /// Compares the end of the ledger with the acknowledged position.
@@ -193,10 +193,9 @@ fn acknowledged(
         return Ok(());
     };
     let damaged = |sequence: u64, why: String| {
-        Err(Error::Damaged(Damage {
-            sequence: Some(sequence),
-            ..Damage::new(directory, why)
-        }))
+        Err(Error::Damaged(
+            Damage::new(directory, why).at_sequence(sequence),
+        ))
     };
     if noted.sequence > end.sequence {
         let why = format!(

@@ -23,10 +23,9 @@ pub(in super::super) fn choose(
                 "the ledger ends at sequence {}, but this snapshot was taken of {sequence}",
                 durable.sequence
             );
-            return Err(Error::Damaged(Damage {
-                sequence: Some(durable.sequence.saturating_add(1)),
-                ..Damage::new(info.path, why)
-            }));
+            return Err(Error::Damaged(
+                Damage::new(info.path, why).at_sequence(durable.sequence.saturating_add(1)),
+            ));
         }
         if sequence < store.base_position().sequence {
             continue;
@@ -56,10 +55,9 @@ pub(in super::super) fn choose(
             "no snapshot can be used, and the entries before {} are not kept",
             store.first_sequence()
         );
-        return Err(Error::Damaged(Damage {
-            sequence: Some(1),
-            ..Damage::new(store.directory.join(DIRECTORY), why)
-        }));
+        return Err(Error::Damaged(
+            Damage::new(store.directory.join(DIRECTORY), why).at_sequence(1),
+        ));
     }
     Ok((None, damaged))
 }

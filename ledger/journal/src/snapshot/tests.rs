@@ -2,7 +2,7 @@ use super::*;
 use crate::{
     disk::RealDisk,
     golden,
-    sim::{Faults, SimDisk},
+    simulation::{Faults, SimDisk},
 };
 use quota_semantics::Timestamp;
 

@@ -1,34 +1,35 @@
 //! The state shared by all users of an open journal: the parts of the ledger, and the place of each sequence.
 
 mod epochs;
-mod lifecycle;
 mod signal;
 mod write;
 
+pub(super) use epochs::{Current, Epochs, Sealed};
+pub(super) use signal::Signal;
+pub(super) use write::WritePath;
+
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use parking_lot::RwLock;
 
-use super::{
+use crate::{
     Durable, Error,
     archive::Archive,
     base::{self, Base},
     disk::Disk,
     epoch,
-    options::Options,
+    journal::Options,
+    journal::Stats,
     reader::{Chunk, Source},
     snapshot::Snapshots,
-    stats::Stats,
     wal::{self, CHUNK_BYTES, Wal},
 };
-
-pub(super) use epochs::{Current, Epochs, Sealed};
-pub(super) use lifecycle::Lifecycle;
-pub(super) use signal::Signal;
-pub(super) use write::WritePath;
 
 /// The parts of an open ledger, each with its own lock.
 pub(super) struct Store {
@@ -190,6 +191,47 @@ impl Source for Store {
             None => self.wal.chunk(from, CHUNK_BYTES)?.ok_or(Error::Compacted {
                 first: self.first_sequence(),
             }),
+        }
+    }
+}
+
+/// The end of a journal: its first error, or its close. Neither is ever undone.
+#[derive(Default)]
+pub(crate) struct Lifecycle {
+    poison: OnceLock<Arc<Error>>,
+    closed: AtomicBool,
+}
+
+impl Lifecycle {
+    /// Ends all writing. The first error is kept.
+    pub(crate) fn poison(&self, error: &Error) {
+        self.poison.get_or_init(|| match error {
+            Error::Poisoned { cause } => Arc::clone(cause),
+            error => Arc::new(error.clone()),
+        });
+    }
+
+    /// The error that ended all writing.
+    pub(crate) fn poisoned(&self) -> Option<Arc<Error>> {
+        self.poison.get().cloned()
+    }
+
+    /// Fails if an earlier error ended all writing.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        self.poisoned()
+            .map_or(Ok(()), |cause| Err(Error::Poisoned { cause }))
+    }
+
+    /// Ends all reading: from now on another process may open the directory.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+
+    /// Fails once the journal was closed.
+    pub(crate) fn check_open(&self) -> Result<(), Error> {
+        match self.closed.load(Ordering::Acquire) {
+            true => Err(Error::Closed),
+            false => Ok(()),
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     disk::File,
     wal::{
         Writer,
-        prepare::{self, Prepared},
+        writer::{self, Prepared},
     },
     watermark::DurableWatermark,
 };
@@ -229,7 +229,7 @@ impl Store {
         // The prepared segment must not take the space that the active one needs meanwhile.
         let free = self.disk.free_space(self.wal.directory());
         let has_room = free.is_ok_and(|free| free / 2 >= size);
-        let prepare = || prepare::prepare(self.disk.as_ref(), self.wal.directory(), size).ok();
+        let prepare = || writer::prepare(self.disk.as_ref(), self.wal.directory(), size).ok();
         let prepared = has_room.then(prepare).flatten();
         let made = prepared.is_some();
         *self.write.prepared.lock() = prepared;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     Retention,
-    sim::{Crash, Faults, SimDisk},
+    simulation::{Crash, Faults, SimDisk},
 };
 
 /// The answers to callers.

@@ -4,7 +4,7 @@
 use super::*;
 use crate::{
     Hash, frame,
-    sim::{Crash, Faults, SimDisk},
+    simulation::{Crash, Faults, SimDisk},
 };
 
 /// Size of a segment that holds everything.

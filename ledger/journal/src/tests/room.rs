@@ -5,7 +5,7 @@ use crate::{
     Retention,
     disk::Disk,
     epoch,
-    sim::{Faults, SimDisk},
+    simulation::{Faults, SimDisk},
 };
 
 /// A ledger whose active segment was not prepared, and neither is the next one; and the bytes in use.

@@ -13,14 +13,13 @@ use super::{
         archive::{Archive, ArchiveFile},
         base,
         epoch::{self, Epoch, Seal},
+        journal::Throttle,
         parallel,
         snapshot::Snapshots,
-        throttle::Throttle,
         wal::{self as wal, scan},
         watermark,
     },
-    Damage, Disk, Durable, Error, Observer, Verified,
-    frames::{Findings, Frames},
+    Damage, Disk, Durable, Error, Findings, Frames, Observer, Verified,
 };
 
 pub(super) struct Verifier<'a> {
@@ -71,10 +70,9 @@ impl<'a> Verifier<'a> {
     }
 
     fn damage(&mut self, file: &Path, sequence: Option<u64>, why: String) {
-        self.found.damages.push(Damage {
-            sequence,
-            ..Damage::new(file, why)
-        });
+        self.found
+            .damages
+            .push(Damage::new(file, why).at_sequence(sequence));
     }
 
     fn begin(&mut self, part: &str) {

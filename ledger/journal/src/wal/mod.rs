@@ -4,10 +4,9 @@
 //! A segment file is named after its first sequence, and begins with a record: the position of the chain before it, and
 //! its size. Frames follow, then zeros.
 
-pub(super) mod prepare;
 pub(super) mod scan;
 mod torn;
-mod writer;
+pub(super) mod writer;
 
 use std::{
     collections::VecDeque,

@@ -57,11 +57,9 @@ impl Fault {
     }
 
     pub(crate) fn damage(&self, file: &dyn File, position: &Durable) -> Damage {
-        Damage {
-            offset: Some(self.offset),
-            sequence: Some(position.sequence.saturating_add(1)),
-            ..Damage::new(file.path(), &self.why)
-        }
+        Damage::new(file.path(), &self.why)
+            .at_offset(self.offset)
+            .at_sequence(position.sequence.saturating_add(1))
     }
 }
 

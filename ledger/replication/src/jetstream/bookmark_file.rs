@@ -64,8 +64,7 @@ impl BookmarkFile {
     pub const NAME: &str = "replica.json";
 
     /// The file of a data directory.
-    #[must_use]
-    pub fn of(data_dir: &Path) -> Self {
+    pub fn new(data_dir: &Path) -> Self {
         Self {
             file: data_dir.join(Self::NAME),
             created: None,
@@ -82,7 +81,7 @@ impl BookmarkFile {
         }
     }
 
-    /// The creation time of the stream; none if it is not known.
+    /// The creation time of the stream; none if it is unknown.
     pub(crate) fn created(&self) -> Option<Timestamp> {
         self.created.as_ref()?.parse().ok()
     }
@@ -217,7 +216,7 @@ mod tests {
     #[test]
     fn a_position_is_read_as_it_was_written() {
         let directory = tempfile::tempdir().unwrap();
-        let file = BookmarkFile::of(directory.path());
+        let file = BookmarkFile::new(directory.path());
         assert_eq!(file.read().unwrap(), None);
         let position = Position {
             ledger: Some(LedgerId::from_bytes([9; 16])),
@@ -245,13 +244,13 @@ mod tests {
         let line = file.text().unwrap().unwrap();
         assert!(!line.contains('\n'));
         let other = tempfile::tempdir().unwrap();
-        let joined = BookmarkFile::of(other.path());
+        let joined = BookmarkFile::new(other.path());
         assert_eq!(joined.write_text(&line).unwrap(), position);
         assert_eq!(
             joined.in_stream("1".to_owned()).read().unwrap(),
             Some(position)
         );
-        assert!(BookmarkFile::of(other.path()).write_text("{}").is_err());
+        assert!(BookmarkFile::new(other.path()).write_text("{}").is_err());
         let path = directory.path().join(BookmarkFile::NAME);
         fs::write(&path, "{").unwrap();
         let read = file.read();

@@ -113,7 +113,7 @@ mod tests {
     #[tokio::test]
     async fn nothing_waits_for_a_position_to_be_stored_but_the_next_one() {
         let directory = tempfile::tempdir().unwrap();
-        let file = BookmarkFile::of(directory.path());
+        let file = BookmarkFile::new(directory.path());
         // Opening it lasts until somebody reads, as writing does on a disk that hangs.
         let pipe = directory.path().join("replica.json.tmp");
         mkfifoat(CWD, &pipe, Mode::RUSR | Mode::WUSR).unwrap();

@@ -12,7 +12,6 @@ use rustix::time::{ClockId, clock_gettime};
 pub struct Clock(Millis);
 
 /// Milliseconds since the machine was started.
-#[must_use]
 pub fn since_boot() -> Millis {
     let time = clock_gettime(ClockId::Boottime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
@@ -22,20 +21,17 @@ pub fn since_boot() -> Millis {
 
 impl Clock {
     /// Starts a clock.
-    #[must_use]
     pub fn start() -> Self {
         Self(since_boot())
     }
 
     /// Milliseconds since its start.
-    #[must_use]
     pub fn now(self) -> Millis {
         since_boot().saturating_sub(self.0)
     }
 
     /// The latest time on this clock at which the other clock can have shown `time`; none: that may have been before the
     /// start.
-    #[must_use]
     pub fn at(self, time: Timestamp, other: Offset) -> Option<Millis> {
         let since_boot = milliseconds(time) - other.ahead - other.uncertainty;
         let at = u64::try_from(since_boot).ok()?.checked_sub(self.0)?;
@@ -44,7 +40,6 @@ impl Clock {
 }
 
 /// The time of day.
-#[must_use]
 pub fn wall() -> Timestamp {
     let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let nanoseconds = since_epoch.map_or(0, |span| span.as_nanos());
@@ -64,7 +59,6 @@ pub struct Offset {
 impl Offset {
     /// Compares a clock that showed `time` at a moment between `requested` and `answered`, in milliseconds since this
     /// machine was started.
-    #[must_use]
     pub fn between(requested: Millis, time: Timestamp, answered: Millis) -> Self {
         let half = signed(answered.saturating_sub(requested)) / 2;
         Self {
@@ -114,14 +108,12 @@ impl WallClock {
     }
 
     /// The milliseconds by which this clock is ahead of the agreed time; none before it was compared.
-    #[must_use]
     pub fn ahead(&self) -> Option<i64> {
         let agreed = self.agreed.load(Ordering::Acquire);
         (agreed != UNKNOWN).then(|| own_offset() - agreed)
     }
 
     /// The time of day; none if this clock must not count.
-    #[must_use]
     pub fn now(&self) -> Option<Timestamp> {
         let most = self.most.load(Ordering::Acquire);
         if most == ANY {

@@ -21,7 +21,6 @@ pub struct ReplicatedJournal<J> {
 
 impl<J> ReplicatedJournal<J> {
     /// A journal that accepts no batches before it is attached to a member.
-    #[must_use]
     pub const fn new(replica: J) -> Self {
         Self {
             replica,
@@ -43,7 +42,6 @@ impl<J> ReplicatedJournal<J> {
     }
 
     /// The replica, to be closed.
-    #[must_use]
     pub fn into_replica(self) -> J {
         self.replica
     }

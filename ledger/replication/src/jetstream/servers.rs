@@ -16,7 +16,6 @@ pub struct Version(pub u32, pub u32, pub u32);
 
 impl Version {
     /// The version in a text such as `2.14.4` or `v2.15.1-RC.1`.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut numbers = text.trim_start_matches('v').splitn(3, '.');
         let mut next = || {
@@ -37,7 +36,7 @@ pub struct Facts {
     pub version: String,
     /// The largest message.
     pub max_payload: u64,
-    /// The state of JetStream. Never that of `/varz`: a server that is asked for it before JetStream is enabled leaves
+    /// The state of JetStream. Never that of `/varz`: a server that gets this request before JetStream is enabled leaves
     /// out its settings for as long as it runs.
     #[serde(skip)]
     pub jetstream: JetStream,
@@ -69,7 +68,6 @@ pub struct Storage {
 
 impl Facts {
     /// The fraction of the storage that is used.
-    #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a share")]
     pub fn storage_used(&self) -> Option<f64> {
         let most = self.jetstream.config.max_storage;
@@ -78,7 +76,6 @@ impl Facts {
 }
 
 /// Why a server is unreliable, each with its remedy.
-#[must_use]
 pub fn problems(facts: &Facts) -> Vec<String> {
     let name = &facts.server_name;
     let mut problems = Vec::new();
@@ -176,7 +173,6 @@ pub fn report(monitoring: &str) -> Result<Report, String> {
 }
 
 /// The conditions of the servers that sent these reports, in the same order; none: a server did not answer.
-#[must_use]
 pub fn conditions(reports: &[Option<Report>]) -> Vec<Condition> {
     let groups = reports.iter().flatten().filter_map(|report| {
         let group = report.facts.jetstream.meta_cluster.as_ref()?;

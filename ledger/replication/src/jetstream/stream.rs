@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use crate::protocol::{Identity, Kind, LedgerId, Message};
 use async_nats::{
     Client, HeaderMap,
     jetstream::{
@@ -14,7 +13,8 @@ use async_nats::{
 };
 use quota_journal::Durable;
 
-use crate::jetstream::{Names, Offset, servers::LEAST_PAYLOAD, since_boot};
+use super::{Offset, servers::LEAST_PAYLOAD, since_boot};
+use crate::protocol::{Identity, Kind, LedgerId, Message, NodeName};
 
 /// The metadata key that holds the removed nodes.
 const REMOVED: &str = "quota-ledger-removed";
@@ -54,7 +54,6 @@ pub struct Found {
 
 impl Found {
     /// The used fraction of its limit.
-    #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a share")]
     pub fn used(&self) -> Option<f64> {
         let limit = self.limit?;
@@ -63,7 +62,6 @@ impl Found {
 
     /// The new first message, if no node needs the messages before `bound`, and about `keep` bytes are kept in any
     /// case. None: no message can be removed.
-    #[must_use]
     pub fn purged(&self, bound: u64, keep: u64) -> Option<u64> {
         let spare = u128::from(self.bytes.saturating_sub(keep));
         let messages = spare * u128::from(self.messages) / u128::from(self.bytes.max(1));
@@ -250,7 +248,6 @@ pub(crate) fn server(error: &dyn std::fmt::Display) -> Error {
 }
 
 /// The settings of the stream.
-#[must_use]
 pub fn config(names: &Names, replicas: usize) -> Config {
     Config {
         name: names.stream.clone(),
@@ -269,7 +266,6 @@ pub fn config(names: &Names, replicas: usize) -> Config {
 }
 
 /// The settings of a stream that could lose, change or reorder messages, with the right ones.
-#[must_use]
 pub fn problems(config: &Config, names: &Names, replicas: usize) -> Vec<String> {
     let mut problems = Vec::new();
     let mut must = |holds: bool, problem: &str| {
@@ -454,6 +450,29 @@ pub async fn initialise(
     match append(&context, &stream, names, 0, genesis.encode()).await? {
         true => Ok(()),
         false => Err(Error::Exists(names.stream.clone())),
+    }
+}
+
+/// The names of one partition. They contain its number, although there is only one so far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Names {
+    /// The stream.
+    pub stream: String,
+    /// The subject of the log, the only one of the stream. It has no subscribers, since refused messages appear there
+    /// too.
+    pub log: String,
+    /// The subject on which a leader announces new messages of the log.
+    pub hint: String,
+}
+
+impl Names {
+    /// The names of a ledger's partition. The ledger's name follows the rules of a node's.
+    pub fn new(ledger: &NodeName, partition: u32) -> Self {
+        Self {
+            stream: format!("QL_{ledger}_{partition}"),
+            log: format!("ql.{ledger}.{partition}.log"),
+            hint: format!("ql.{ledger}.{partition}.hint"),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::protocol::{clock::Millis, message::Message};
+use crate::protocol::{Millis, message::Message};
 
 /// The reply to a publish. Only `Stored` is conclusive: a server that no longer leads the stream refuses messages that
 /// the true leader stores.

@@ -20,7 +20,6 @@ pub struct NodeName(Arc<str>);
 
 impl NodeName {
     /// The name.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -66,13 +65,11 @@ pub struct LedgerId([u8; 16]);
 
 impl LedgerId {
     /// The id of these bytes.
-    #[must_use]
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
 
     /// Its bytes.
-    #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }

@@ -12,9 +12,8 @@ use quota_journal::{Batch, StoredBatch};
 use quota_semantics::Timestamp;
 
 use crate::protocol::{
-    Identity, NodeName,
+    Identity, Millis, NodeName,
     append::{Append, Phase},
-    clock::Millis,
     verify::{self, Followed, Position, Stop},
 };
 
@@ -89,7 +88,7 @@ pub enum Action {
 pub struct Stored {
     /// Its sequence.
     pub sequence: u64,
-    /// When the stream stored it; none: not known.
+    /// When the stream stored it; none: unknown.
     pub at: Option<Millis>,
     /// The message.
     pub bytes: Vec<u8>,
@@ -147,7 +146,6 @@ pub struct Member {
 
 impl Member {
     /// A follower that has applied the log up to a position.
-    #[must_use]
     pub fn new(identity: Identity, settings: Settings, position: Position, now: Millis) -> Self {
         Self {
             identity,
@@ -173,19 +171,16 @@ impl Member {
     }
 
     /// Its role.
-    #[must_use]
     pub const fn role(&self) -> Role {
         self.role
     }
 
     /// The position up to which it has applied the log.
-    #[must_use]
     pub const fn position(&self) -> &Position {
         &self.position
     }
 
     /// The counters.
-    #[must_use]
     pub const fn counts(&self) -> Counts {
         self.counts
     }
@@ -193,13 +188,11 @@ impl Member {
     /// The latest time at which the log is known to have held nothing that this member has not applied: when the last
     /// message was stored, or, for a leader, when its last settled append was sent. A read that finds no more messages
     /// proves nothing: a server that is cut off from the others answers it, too.
-    #[must_use]
     pub const fn current(&self) -> Option<Millis> {
         self.current
     }
 
     /// Until when no other member can lead: answers without an append may be sent before. 0: never.
-    #[must_use]
     pub fn lease_until(&self) -> Millis {
         match self.role {
             Role::Leader => self.lease_until,
@@ -208,7 +201,6 @@ impl Member {
     }
 
     /// When the append in flight was first sent, if there is one.
-    #[must_use]
     pub fn in_flight_since(&self) -> Option<Millis> {
         self.append.as_ref().map(|append| append.first_sent)
     }
@@ -245,7 +237,6 @@ impl Member {
     }
 
     /// The latest time of the next call of [`Member::tick`].
-    #[must_use]
     pub fn next_tick(&self) -> Millis {
         match (&self.append, self.role) {
             (Some(append), _) => match append.phase {

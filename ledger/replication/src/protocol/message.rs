@@ -90,7 +90,6 @@ pub enum DecodeError {
 
 impl Kind {
     /// The batch that it carries.
-    #[must_use]
     pub const fn batch(&self) -> Option<&StoredBatch> {
         match self {
             Self::Fence(batch) | Self::Group(batch) => Some(batch),
@@ -99,7 +98,6 @@ impl Kind {
     }
 
     /// The batch that it carries, by value.
-    #[must_use]
     pub fn into_batch(self) -> Option<StoredBatch> {
         match self {
             Self::Fence(batch) | Self::Group(batch) => Some(batch),
@@ -120,7 +118,6 @@ impl Kind {
 
 impl Message {
     /// Its bytes.
-    #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(256);
         bytes.extend_from_slice(&MAGIC);
@@ -201,7 +198,6 @@ impl Message {
     }
 
     /// The chain position behind it, if the position before is `before`.
-    #[must_use]
     pub const fn end(&self, before: Durable) -> Durable {
         match self.kind.batch() {
             Some(stored) => stored.end(),

@@ -9,17 +9,13 @@
 //! carries them out.
 
 mod append;
-mod bookmark;
-mod clock;
 mod identity;
 mod member;
 mod message;
 mod verify;
 
 pub use append::Reply;
-pub use bookmark::Bookmark;
-pub use clock::Millis;
 pub use identity::{Identity, LedgerId, NodeName, ParseError};
 pub use member::{Action, Counts, Member, Role, Settings, Stored};
 pub use message::{DecodeError, Kind, Message};
-pub use verify::{Leader, Position, Stop};
+pub use verify::{Bookmark, Leader, Millis, Position, Stop};

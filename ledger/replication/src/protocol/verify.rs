@@ -3,7 +3,7 @@
 use quota_journal::{Durable, StoredBatch};
 use serde::{Deserialize, Serialize};
 
-use crate::protocol::{
+use super::{
     LedgerId, NodeName,
     message::{DecodeError, Kind, Message},
 };
@@ -82,7 +82,6 @@ impl Position {
     };
 
     /// The current term; 0 before the first leader.
-    #[must_use]
     pub fn epoch(&self) -> u64 {
         self.leader.as_ref().map_or(0, |leader| leader.epoch)
     }
@@ -90,7 +89,6 @@ impl Position {
     /// Whether the position is directly behind this message, which a stream holds at the sequence [`Position::stream`].
     /// Then that stream continues it, even if it is a restored copy of the one that was followed: the chain hash covers
     /// all entries before.
-    #[must_use]
     pub fn is_behind(&self, message: &[u8]) -> bool {
         let Ok(message) = Message::decode(message) else {
             return false;
@@ -237,6 +235,29 @@ pub(crate) fn advance(position: &mut Position, sequence: u64, message: &Message)
         Kind::Genesis { .. } | Kind::Group(_) | Kind::Heartbeat => {}
     }
 }
+
+/// A position to be stored. It is stored only after the replica is synced up to it: a member that starts from a stored
+/// position has everything before it.
+#[derive(Debug, Default)]
+pub struct Bookmark {
+    waiting: Option<Position>,
+}
+
+impl Bookmark {
+    /// Sets the position to be stored, instead of one that still waits.
+    pub fn set(&mut self, position: &Position) {
+        self.waiting = Some(position.clone());
+    }
+
+    /// The position to be stored now, if the replica is synced up to `synced`.
+    pub fn due(&mut self, synced: &Durable) -> Option<Position> {
+        let is_due = |position: &mut Position| position.end.sequence <= synced.sequence;
+        self.waiting.take_if(is_due)
+    }
+}
+
+/// Milliseconds of a monotonic clock. Clocks of different members need not agree.
+pub type Millis = u64;
 
 #[cfg(test)]
 mod tests {

@@ -74,7 +74,6 @@ impl Charging {
     }
 
     /// The labels of objects by which groups may select.
-    #[must_use]
     pub const fn object_labels(&self) -> &BTreeSet<Name> {
         &self.object_labels
     }
@@ -93,7 +92,6 @@ impl Charging {
     }
 
     /// Whether workloads of this kind are charged.
-    #[must_use]
     pub fn charges(&self, kind: &GroupResource) -> bool {
         self.kinds.contains(kind)
     }
@@ -110,7 +108,6 @@ impl Charging {
     }
 
     /// The footprint of an object at `now`. If it is a workload with a payer, that may have to be taken away.
-    #[must_use]
     pub fn footprint(
         &self,
         kind: &GroupResource,
@@ -140,7 +137,6 @@ impl Charging {
     }
 
     /// The footprint of an object at `now` by itself, without regard to charges of its owners. Its amounts are canonical.
-    #[must_use]
     pub fn in_full(
         &self,
         kind: &GroupResource,

@@ -15,7 +15,6 @@ use crate::{
 
 /// The kind whose objects a limit counts: `count/deployments.apps`, `configmaps`. None: an amount of pods, services or
 /// claims other than their number.
-#[must_use]
 pub fn counted_kind(limit: &str) -> Option<GroupResource> {
     if let Some(kind) = limit.strip_prefix("count/") {
         return kind.parse().ok();
@@ -31,19 +30,16 @@ pub struct Coverage(Option<BTreeSet<GroupResource>>);
 
 impl Coverage {
     /// The webhook is called for every kind that a quota limits, or is not used for enforcement.
-    #[must_use]
     pub const fn everything() -> Self {
         Self(None)
     }
 
     /// The webhook is called for these kinds, and for those that count for more than their number.
-    #[must_use]
     pub fn of(kinds: impl IntoIterator<Item = GroupResource>) -> Self {
         Self(Some(kinds.into_iter().collect()))
     }
 
     /// Whether the webhook is called for requests that could exceed this limit.
-    #[must_use]
     pub fn covers(&self, limit: &str) -> bool {
         let Some(kinds) = &self.0 else {
             return true;
@@ -88,7 +84,6 @@ impl WebhookRule {
 
 /// The rules of the webhook: creations of counting objects, and changes by which they can grow. `counted`: kinds whose
 /// number is limited; `charged`: workloads that are charged for their pods.
-#[must_use]
 pub fn webhook_rules<'a>(
     counted: impl IntoIterator<Item = &'a GroupResource>,
     charged: impl IntoIterator<Item = &'a GroupResource>,

@@ -17,15 +17,13 @@
 //! 7. For each quota, the counted amounts plus the growth are within its limits.
 
 mod charging;
-mod checked;
 mod coverage;
 mod denial;
 mod request;
 
 pub use charging::{Charging, ChargingError};
-pub use checked::{CheckedLimit, CheckedQuota, LimitKind};
 pub use coverage::{Coverage, WebhookRule, counted_kind, webhook_rules};
-pub use denial::{Denial, wrap_forbidden};
+pub use denial::{CheckedLimit, CheckedQuota, Denial, LimitKind, wrap_forbidden};
 pub use request::{Operation, evaluated, name_in_messages};
 
 use std::borrow::Cow;

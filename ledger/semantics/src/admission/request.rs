@@ -39,7 +39,6 @@ impl FromStr for Operation {
 ///
 /// `new` and `old` are the traits of the object, as far as the request holds them. An update of a pod can change its
 /// footprint only by its deadline, since the rest of its spec is immutable, except through `pods/resize`.
-#[must_use]
 pub fn evaluated(
     operation: Operation,
     namespace: &str,
@@ -72,7 +71,6 @@ fn is_terminating(traits: &Traits) -> bool {
 
 /// The name of the object in messages: the name in the request, else that in its metadata, else the prefix of a
 /// generated name, else `Unknown`.
-#[must_use]
 pub fn name_in_messages<'n>(requested: &'n str, metadata: Option<&'n Metadata>) -> &'n str {
     let own = metadata.map(|metadata| [metadata.name.as_str(), metadata.generate_name.as_str()]);
     std::iter::once(requested)

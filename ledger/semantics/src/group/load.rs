@@ -50,7 +50,6 @@ pub trait LoadsMut: Loads {
 
 impl Load {
     /// The sum of used, reserved and set aside.
-    #[must_use]
     pub fn total(&self, name: &str) -> Quantity {
         let mut total = Quantity::ZERO;
         for list in [&self.used, &self.reserved, &self.set_aside] {
@@ -62,7 +61,6 @@ impl Load {
     }
 
     /// The amount that counts against the limit of a group for an object for which `free` of it is set aside.
-    #[must_use]
     pub fn against(&self, free: &ResourceList, name: &str) -> Quantity {
         let mut counted = self.total(name);
         if let Some(free) = free.get(name) {
@@ -72,7 +70,6 @@ impl Load {
     }
 
     /// The unused part of a guarantee.
-    #[must_use]
     pub(crate) fn unused(&self, guaranteed: &ResourceList, name: &str) -> Quantity {
         match guaranteed.get(name) {
             None => Quantity::ZERO,
@@ -82,7 +79,6 @@ impl Load {
 
     /// The amount that the parent sets aside for the group: the amount set aside in the group, and the unused part of
     /// its own guarantee.
-    #[must_use]
     pub fn claim(&self, guaranteed: &ResourceList, name: &str) -> Quantity {
         let mut claim = self.set_aside.get(name).cloned().unwrap_or_default();
         claim.add_assign(&self.unused(guaranteed, name));
@@ -151,7 +147,6 @@ fn difference(after: &ResourceList, before: &ResourceList) -> ResourceList {
 }
 
 /// The amounts that are set aside in a group for others than an object for which `free` of it is set aside.
-#[must_use]
 pub fn aside(load: &Load, free: &ResourceList) -> ResourceList {
     let mut aside = load.set_aside.clone();
     aside.subtract(free);

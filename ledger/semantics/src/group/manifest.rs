@@ -8,12 +8,13 @@ use serde_json::Value;
 use super::{
     extension::{Carrier, Extensions},
     selector::Selector,
-    spec::Spec,
 };
-use crate::nullable::nullable;
-use crate::quota::{
-    self, FieldError,
-    manifest::{DecodeError, Metadata, be_of_kind, decode},
+use crate::{
+    nullable::nullable,
+    quota::{
+        self, FieldError,
+        manifest::{DecodeError, Metadata, be_of_kind, decode},
+    },
 };
 
 /// The API group of ClusterResourceQuota.
@@ -95,7 +96,6 @@ impl Manifest {
 
     /// Whether it equals the stored one, including the families of quantities, however extensions are written; see
     /// `Metadata::editable`.
-    #[must_use]
     pub fn repeats(&self, stored: &Self) -> bool {
         let metadata = |manifest: &Self| {
             let mut metadata = manifest.metadata.editable();
@@ -112,7 +112,6 @@ impl Manifest {
     }
 
     /// The specification, extensions included, and the errors of the extensions.
-    #[must_use]
     pub fn spec(&self) -> (Spec, Vec<FieldError>) {
         let (extensions, errors) =
             Extensions::from_annotations(&self.metadata.annotations, Carrier::Group);
@@ -127,7 +126,6 @@ impl Manifest {
 
 /// Whether the stored metadata of two groups (JSON texts) is the same, except for the version in which a source
 /// reported them.
-#[must_use]
 pub fn is_equivalent(a: &str, b: &str) -> bool {
     let rest = |text| {
         let metadata = serde_json::from_str::<BTreeMap<String, Value>>(text);
@@ -139,7 +137,6 @@ pub fn is_equivalent(a: &str, b: &str) -> bool {
 }
 
 /// The version in which a source has reported a group, from its stored metadata (JSON text); none: no source has.
-#[must_use]
 pub fn adopted_version(metadata: &str) -> Option<u64> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -152,4 +149,24 @@ pub fn adopted_version(metadata: &str) -> Option<u64> {
     serde_json::from_str::<Stored>(metadata)
         .ok()?
         .adopted_version
+}
+
+/// The specification of a group: that of a ClusterResourceQuota, and the extensions.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Spec {
+    /// Its member namespaces, in addition to those of its children.
+    pub selector: Selector,
+    /// Limits and scopes.
+    pub quota: quota::Spec,
+    /// The extensions from annotations.
+    #[serde(flatten)]
+    pub extensions: Extensions,
+}
+
+impl Spec {
+    /// Whether it counts only some objects of the selected namespaces.
+    pub fn is_partial(&self) -> bool {
+        self.quota.is_scoped() || self.extensions.objects.is_some()
+    }
 }

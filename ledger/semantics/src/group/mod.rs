@@ -5,16 +5,13 @@
 
 pub mod load;
 pub mod manifest;
-pub mod spec;
 pub mod tree;
 pub mod validation;
 
 pub use load::{Load, Loads, LoadsMut, Sum};
-pub use manifest::Manifest;
-pub use spec::Spec;
+pub use manifest::{Manifest, Spec};
 
 pub use crate::quota::{
     extension::{self, Enforcement, Extensions, Override},
-    selector::{self, LabelSelector, Requirement, Selector},
-    values::Values,
+    selector::{self, LabelSelector, Requirement, Selector, Values},
 };

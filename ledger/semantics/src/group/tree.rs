@@ -2,7 +2,7 @@
 
 use super::{
     extension::{EACH, GUARANTEED, PARENT, field_of},
-    spec::Spec,
+    manifest::Spec,
 };
 use crate::{Name, field::FieldError, quantity::Quantity, resource::ResourceList};
 
@@ -87,7 +87,6 @@ impl<F: Forest> With<'_, F> {
 }
 
 /// The errors of a group's place in the tree.
-#[must_use]
 pub fn validate<F: Forest>(
     forest: &F,
     name: &Name,
@@ -132,7 +131,6 @@ pub fn validate<F: Forest>(
 }
 
 /// Whether a group with this spec can be the parent of the groups that name it.
-#[must_use]
 pub fn takes_children<F: Forest>(forest: &F, name: &Name, spec: &Spec, max_depth: usize) -> bool {
     let with = With { forest, name, spec };
     with.children(name).is_empty()

@@ -4,7 +4,7 @@
 use super::{
     extension::{GUARANTEED, OBJECTS, PARENT, field_of},
     manifest::Manifest,
-    spec::Spec,
+    manifest::Spec,
 };
 use crate::{
     field::{FieldError, FieldErrors},
@@ -28,7 +28,6 @@ pub struct Checked {
 
 impl Checked {
     /// Checks a manifest.
-    #[must_use]
     pub fn of(manifest: &Manifest) -> Self {
         let (spec, wrong) = manifest.spec();
         let mut errors = FieldErrors::default();
@@ -82,14 +81,12 @@ fn unless_wrong(spec: Spec, errors: FieldErrors) -> Result<Spec, Vec<FieldError>
 }
 
 /// The errors of a new group.
-#[must_use]
 pub fn validate_create(manifest: &Manifest) -> Vec<FieldError> {
     let checked = Checked::of(manifest).create(manifest);
     checked.err().unwrap_or_default()
 }
 
 /// The errors of a changed group.
-#[must_use]
 pub fn validate_update(new: &Manifest, old: &Manifest) -> Vec<FieldError> {
     let checked = Checked::of(new).update(new, old);
     checked.err().unwrap_or_default()
@@ -131,7 +128,6 @@ fn validate_quota(spec: &Spec) -> Vec<FieldError> {
 }
 
 /// The errors of the extensions of a group that do not depend on other groups or on the recorded labels of objects.
-#[must_use]
 pub fn validate_extensions(spec: &Spec) -> Vec<FieldError> {
     let extensions = &spec.extensions;
     let mut errors = extensions.validate_limits(&spec.quota.hard);
@@ -161,7 +157,6 @@ pub fn validate_extensions(spec: &Spec) -> Vec<FieldError> {
 }
 
 /// The field path of an error in `/v1`, where the extensions are fields.
-#[must_use]
 pub fn typed_field(field: &str) -> String {
     let annotation = field.strip_prefix("metadata.annotations[quota-ledger.io/");
     if let Some((key, rest)) = annotation.and_then(|field| field.split_once(']')) {

@@ -13,7 +13,6 @@ const ALIASES: [&str; 4] = [
 
 /// The plain name under which a kind counts in addition to `count/…`, if it could be counted before those names were
 /// introduced.
-#[must_use]
 pub(crate) fn plain_count_name(kind: &GroupResource) -> Option<&str> {
     let has_plain_name = kind.group.is_empty() && is_alias(&kind.resource);
     has_plain_name.then_some(kind.resource.as_str())

@@ -68,7 +68,6 @@ pub const MEASURED: [(&str, &str); 4] = [
 
 impl<'k> Evaluator<'k> {
     /// The rules of a kind.
-    #[must_use]
     pub fn of(kind: &'k GroupResource) -> Self {
         match (kind.group.as_str(), kind.resource.as_str()) {
             ("", "pods") => Self::Pods,
@@ -81,7 +80,6 @@ impl<'k> Evaluator<'k> {
 
     /// Whether a name in a quota belongs to the kind. For resource claims, names of extended resources do if a device
     /// class stands for them.
-    #[must_use]
     pub fn owns(self, name: &str, context: &dyn Context) -> bool {
         match self {
             Self::Pods => {
@@ -101,7 +99,6 @@ impl<'k> Evaluator<'k> {
 
     /// The `names` that belong to the kind, as Kubernetes lists them: sorted, but a huge page size with a domain
     /// appears twice, and names that are given twice appear twice unless the kind looks them up in a fixed list.
-    #[must_use]
     pub fn matching<'n>(
         self,
         names: impl IntoIterator<Item = &'n str>,
@@ -180,7 +177,6 @@ impl Context for EveryClass {
 
 /// Whether any kind of object counts under the name. A quota may limit other names (`nvidia.com/gpu`,
 /// `limits.nvidia.com/gpu`): they are valid, never limit anything, and never have a `used`.
-#[must_use]
 pub fn is_countable_by_anyone(resource_name: &str) -> bool {
     let of_known_kinds = [
         Evaluator::Pods,
@@ -199,7 +195,6 @@ pub fn is_countable_by_anyone(resource_name: &str) -> bool {
 
 /// Kinds that are exempt from quota admission: reviews, bindings and events are not stored, or are created by the
 /// system in any number.
-#[must_use]
 pub fn is_ignored(kind: &GroupResource) -> bool {
     matches!(
         (kind.group.as_str(), kind.resource.as_str()),

@@ -26,7 +26,6 @@ pub struct Footprint {
 
 impl Footprint {
     /// The same object with other amounts.
-    #[must_use]
     pub fn with_resources(&self, resources: ResourceList) -> Self {
         Self {
             resources,
@@ -77,7 +76,6 @@ pub enum Amount {
 
 impl Traits {
     /// How the amount of a name counts for an object with these traits.
-    #[must_use]
     pub fn amount(&self, name: &str) -> Amount {
         match self {
             Self::Template { replica, .. } if replica.get(name).is_some() => Amount::Charged,
@@ -87,7 +85,6 @@ impl Traits {
     }
 
     /// Whether all amounts are plain.
-    #[must_use]
     pub const fn is_plain(&self) -> bool {
         !matches!(self, Self::Template { .. } | Self::Replica(_))
     }
@@ -96,7 +93,6 @@ impl Traits {
 impl Footprint {
     /// The amounts to be granted for a change from `old` to this footprint: the excess over those amounts that count in
     /// the same way, or zero.
-    #[must_use]
     pub fn delta_over(&self, old: &Self) -> ResourceList {
         if self.traits.is_plain() && old.traits.is_plain() {
             return self.resources.delta_over(&old.resources);
@@ -116,7 +112,6 @@ impl Footprint {
     }
 
     /// Whether the same quotas and groups count both footprints: quotas choose by traits, groups also by labels.
-    #[must_use]
     pub fn is_like(&self, other: &Self) -> bool {
         self.traits == other.traits && self.labels == other.labels
     }

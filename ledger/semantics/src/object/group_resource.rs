@@ -19,7 +19,6 @@ pub struct GroupResource {
 
 impl GroupResource {
     /// The kind `resource` of `group` (empty: the core group).
-    #[must_use]
     pub fn new(group: &str, resource: &str) -> Self {
         Self {
             group: Name::from(group),
@@ -28,7 +27,6 @@ impl GroupResource {
     }
 
     /// The kind as a name.
-    #[must_use]
     pub fn name(&self) -> Name {
         match self.group.is_empty() {
             true => self.resource.clone(),
@@ -37,7 +35,6 @@ impl GroupResource {
     }
 
     /// Whether this is `resource` of `group`.
-    #[must_use]
     pub fn is(&self, group: &str, resource: &str) -> bool {
         self.resource == resource && self.group == group
     }

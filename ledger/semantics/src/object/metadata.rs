@@ -22,13 +22,11 @@ nullable_fields! {
 
 impl TypeMeta {
     /// Whether it is a namespace itself.
-    #[must_use]
     pub fn is_namespace(&self) -> bool {
         *self.api_version == *"v1" && *self.kind == *"Namespace"
     }
 
     /// The API group: the part of the apiVersion before the slash; empty for the core group.
-    #[must_use]
     pub fn group(&self) -> &str {
         self.api_version
             .split_once('/')
@@ -77,7 +75,6 @@ pub struct Metadata {
 
 impl Metadata {
     /// The owner that controls this object, if any.
-    #[must_use]
     pub fn controller(&self) -> Option<&OwnerReference> {
         self.owner_references.first()
     }
@@ -158,13 +155,11 @@ impl Labels {
     const VALUE_MAX_BYTES: usize = 63;
 
     /// The value of `POD_TEMPLATE_HASH`.
-    #[must_use]
     pub fn pod_template_hash(&self) -> Option<&Name> {
         self.0.get(Self::POD_TEMPLATE_HASH)
     }
 
     /// The labels with one of these keys. Values longer than a label value can be are left out.
-    #[must_use]
     pub(crate) fn of_keys(&self, keys: &BTreeSet<Name>) -> BTreeMap<Name, Name> {
         let of_key = |key: &Name| {
             let value = self.0.get(key)?;

@@ -166,7 +166,6 @@ impl Object {
     }
 
     /// The object's metadata.
-    #[must_use]
     pub fn metadata(&self) -> &Metadata {
         match self {
             Self::Pod(pod) => &pod.metadata,
@@ -192,7 +191,6 @@ impl Object {
 
     /// Whether the footprint takes so many steps to compute that others would wait. Only pods take more steps than they
     /// have bytes.
-    #[must_use]
     pub fn is_too_complex(&self) -> bool {
         let steps = match self {
             Self::Pod(pod) => pod.steps(),
@@ -203,7 +201,6 @@ impl Object {
     }
 
     /// The footprint of the object at `now`. `kind` is the kind that it was read as.
-    #[must_use]
     pub fn footprint(
         &self,
         kind: &GroupResource,
@@ -226,7 +223,6 @@ impl Object {
     }
 
     /// The traits that scopes match.
-    #[must_use]
     pub fn traits(&self) -> Traits {
         match self {
             Self::Workload(workload) => workload.traits(),
@@ -240,7 +236,6 @@ impl Object {
 
     /// The time after which, strictly, a pod that is being deleted counts only as `count/pods`; `None` for anything
     /// else. No event announces that time: the holder of the footprint has to watch the clock.
-    #[must_use]
     pub fn lapse(&self) -> Option<Timestamp> {
         match self {
             Self::Pod(pod) => pod.lapse(),
@@ -250,7 +245,6 @@ impl Object {
 
     /// The requirements of a quota on the `required` names that the object does not meet, in Kubernetes' format: `must
     /// specify cpu for: a,b; limits.cpu for: a`. Only pods have requirements.
-    #[must_use]
     pub fn missing_requirements(&self, required: &[&str]) -> Option<String> {
         match self {
             Self::Pod(pod) => pod.missing_requirements(required),

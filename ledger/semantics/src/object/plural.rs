@@ -28,7 +28,6 @@ const EXCEPTIONS: [(&str, &str, &str); 6] = [
 ///
 /// All kinds of Kubernetes itself follow its `UnsafeGuessKindToResource` rule or are listed as exceptions. A custom
 /// resource may have another plural; then this guess is wrong.
-#[must_use]
 pub fn plural(group: &str, kind: &str) -> Name {
     let listed = EXCEPTIONS.iter().find(|(of_group, of_kind, _)| {
         *of_kind == kind && (of_group.is_empty() || *of_group == group)

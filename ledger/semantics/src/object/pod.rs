@@ -119,7 +119,6 @@ impl AffinityTerms {
 
 impl Pod {
     /// The amounts of the pod at `now`: only `count/pods` once it has ended.
-    #[must_use]
     pub fn resources(&self, now: Timestamp) -> ResourceList {
         let mut counted = ResourceList::new();
         counted.insert(COUNT_PODS.clone(), Quantity::from_units(1));
@@ -155,7 +154,6 @@ impl Pod {
     }
 
     /// Its traits.
-    #[must_use]
     pub fn traits(&self) -> PodTraits {
         let affinity = &self.spec.affinity;
         PodTraits {
@@ -171,7 +169,6 @@ impl Pod {
     }
 
     /// The claim that was made for its extended resources, once its status names the claim.
-    #[must_use]
     pub fn extended_resource_claim(&self) -> Option<&Name> {
         let status = self.status.extended_resource_claim_status.as_ref();
         status.map(|status| &status.resource_claim_name)
@@ -182,7 +179,6 @@ impl Pod {
     /// pod-level resources.
     ///
     /// Kubernetes calls this rule a mistake and restricts it to these six names.
-    #[must_use]
     pub fn missing_requirements(&self, required: &[&str]) -> Option<String> {
         if self
             .spec

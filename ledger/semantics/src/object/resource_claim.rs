@@ -70,7 +70,6 @@ impl DeviceRequest {
 impl ResourceClaim {
     /// The amounts of the claim. If the claim was made for a pod's extended resources, the amounts that the pod counts
     /// for under the same name are left out.
-    #[must_use]
     pub fn resources(&self, context: &dyn Context) -> ResourceList {
         let paid_by_pod = self.paid_by_pod(context);
         let mut counted = vec![(COUNT_RESOURCE_CLAIMS.clone(), Quantity::from_units(1))];
@@ -167,7 +166,6 @@ impl ResourceClaim {
 
 impl Metadata {
     /// The uid of the pod for whose extended resources Kubernetes made this claim.
-    #[must_use]
     pub fn made_for_pod(&self) -> Option<&Name> {
         let marked = self.annotations.extended_resource_claim.as_ref()?;
         let owner = self.controller()?;

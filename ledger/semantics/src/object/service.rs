@@ -28,7 +28,6 @@ nullable_fields! {
 
 impl Service {
     /// The amounts of the service; load balancers and node ports are present even if they are zero.
-    #[must_use]
     pub fn resources(&self) -> ResourceList {
         let one = || Quantity::from_units(1);
         let (load_balancers, node_ports) = match self.spec.kind.as_str() {

@@ -10,7 +10,6 @@ const HASH_DIGITS: usize = 16;
 ///
 /// API servers take names of roles of any length. The author of such a name chose it, and shall not keep the lists of
 /// everybody from being complete.
-#[must_use]
 pub fn short_name(name: &str) -> Option<String> {
     if name.len() <= MAX_SUBDOMAIN && !name.contains(char::is_control) {
         return None;

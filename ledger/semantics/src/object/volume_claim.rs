@@ -44,7 +44,6 @@ nullable_fields! {
 
 impl VolumeClaim {
     /// The amounts of the claim.
-    #[must_use]
     pub fn resources(&self) -> ResourceList {
         let one = || Quantity::from_units(1);
         let class = self.storage_class();
@@ -66,7 +65,6 @@ impl VolumeClaim {
     }
 
     /// The volume attributes classes that it has, had or is changing to; sorted.
-    #[must_use]
     pub fn attributes_classes(&self) -> Vec<Name> {
         let mut classes: Vec<Name> = [
             &self.spec.volume_attributes_class_name,

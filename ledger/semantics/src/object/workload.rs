@@ -60,7 +60,6 @@ impl Workload {
     /// The footprint of the workload: itself, and its replicas times the amounts of a pod of its template.
     ///
     /// `count/pods` is left out: the pods count there by themselves. So are the additional pods during a roll-out.
-    #[must_use]
     pub fn footprint(&self, kind: &GroupResource) -> Footprint {
         let itself = Footprint {
             resources: count::resources(kind),
@@ -71,7 +70,6 @@ impl Workload {
     }
 
     /// The traits of its pods, and the amounts of one of them.
-    #[must_use]
     pub fn traits(&self) -> Traits {
         let pod = self.pod();
         let mut replica = pod.resources(Timestamp::EPOCH);
@@ -88,7 +86,6 @@ impl Workload {
     }
 
     /// The requirements of quotas on cpu or memory that the template's containers do not meet.
-    #[must_use]
     pub fn missing_requirements(&self, required: &[&str]) -> Option<String> {
         self.pod().missing_requirements(required)
     }
@@ -158,7 +155,6 @@ fn read<T: DeserializeOwned + Default>(json: Option<&RawValue>) -> Result<T, ser
 impl Footprint {
     /// The footprint of a workload that is not charged for its pods; `None` if this is not the footprint of a charged
     /// one.
-    #[must_use]
     pub fn itself(&self) -> Option<Self> {
         let Traits::Template { replica, .. } = &self.traits else {
             return None;
@@ -172,7 +168,6 @@ impl Footprint {
     }
 
     /// The footprint of the same workload with another number of replicas; `None` if this is not a workload's.
-    #[must_use]
     pub fn scaled(&self, replicas: u64) -> Option<Self> {
         let Traits::Template { replica, .. } = &self.traits else {
             return None;

@@ -11,7 +11,6 @@ use super::Quantity;
 
 /// The same JSON, with each number replaced by a string if a [`Value`] would not hold its exact quantity. In nearly all
 /// texts nothing changes. Invalid JSON stays invalid.
-#[must_use]
 pub fn exact_numbers(json: &[u8]) -> Cow<'_, [u8]> {
     let mut exact = Vec::new();
     let mut copied = 0;

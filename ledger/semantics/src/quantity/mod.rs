@@ -6,21 +6,24 @@
 //! that equal numbers are equal values and addition is plain addition.
 
 mod exact;
+#[cfg(test)]
+pub(crate) mod laws;
 mod number;
 mod parse;
 mod parts;
 mod print;
-mod serde;
-mod suffix;
-
-use std::{cmp::Ordering, fmt, hash, sync::Arc};
-
-use num_bigint::BigInt;
 
 pub use exact::exact_numbers;
 pub use parse::{ParseError, TEXT_MAX_BYTES, as_written, of_any_length};
 
-use number::Number;
+use std::{cmp::Ordering, fmt, hash, sync::Arc};
+
+use num_bigint::BigInt;
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_json::value::RawValue;
+
+use self::number::Number;
 
 /// Billionths in one whole unit.
 const NANOS: i128 = 1_000_000_000;
@@ -74,9 +77,8 @@ impl Scale {
 /// Equality, order and hash are those of the number: `1Ki`, `1024` and `+1024` are equal. The suffix family is kept for
 /// printing, and so is an unusual spelling (`010`, `1.500`), as in Kubernetes, until the quantity is used in a computation
 /// or made [canonical](Self::canonical). The ledger holds canonical quantities only.
-#[derive(Clone, Default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(with = "String"))]
+#[derive(Clone, Default, JsonSchema)]
+#[schemars(with = "String")]
 pub struct Quantity {
     /// The number in billionths; has no meaning if `rare` holds a large number.
     nanos: i128,
@@ -102,13 +104,11 @@ impl Quantity {
     };
 
     /// A number of whole units, in the decimal family.
-    #[must_use]
     pub fn from_units(units: i64) -> Self {
         Self::new(units, Format::DecimalSI)
     }
 
     /// A number of whole units, in the given family.
-    #[must_use]
     pub fn new(units: i64, format: Format) -> Self {
         Self {
             nanos: i128::from(units) * NANOS,
@@ -141,7 +141,6 @@ impl Quantity {
     }
 
     /// The suffix family it is printed in.
-    #[must_use]
     pub const fn format(&self) -> Format {
         self.format
     }
@@ -191,7 +190,6 @@ impl Quantity {
     }
 
     /// The number with the opposite sign, in the same family.
-    #[must_use]
     pub fn negated(&self) -> Self {
         Self::from_number(self.number().negated(), self.format, None)
     }
@@ -213,39 +211,33 @@ impl Quantity {
     }
 
     /// The bytes of memory that the number takes beside the quantity itself: none, unless it is large.
-    #[must_use]
     pub fn extra_bytes(&self) -> usize {
         let large = self.rare.as_ref().and_then(|rare| rare.large.as_ref());
         large.map_or(0, |large| size_of::<Rare>() + large.bits() as usize / 8)
     }
 
     /// Whether it is zero.
-    #[must_use]
     pub fn is_zero(&self) -> bool {
         self.sign() == Ordering::Equal
     }
 
     /// Whether it is a whole number.
-    #[must_use]
     pub fn is_whole(&self) -> bool {
         self.number().rounded(Scale::Unit.nanos()).is_none()
     }
 
     /// Whether it is less than zero.
-    #[must_use]
     pub fn is_negative(&self) -> bool {
         self.sign() == Ordering::Less
     }
 
     /// Whether it is more than zero.
-    #[must_use]
     pub fn is_positive(&self) -> bool {
         self.sign() == Ordering::Greater
     }
 
     /// `self - other`, or zero in the decimal family if that is not positive, as Kubernetes computes the delta of an
     /// update.
-    #[must_use]
     pub fn subtract_non_negative(&self, other: &Self) -> Self {
         let mut rest = self.clone();
         rest.sub_assign(other);
@@ -253,14 +245,12 @@ impl Quantity {
     }
 
     /// `n` times this quantity, in the same family.
-    #[must_use]
     pub fn times(&self, n: u64) -> Self {
         Self::from_number(self.number().times(n), self.format, None)
     }
 
     /// One `n`th of this quantity, rounded to the nearest billionth, halves away from zero, in the same family; zero if
     /// `n` is.
-    #[must_use]
     pub fn divided(&self, n: u64) -> Self {
         Self::from_number(self.number().divided(n), self.format, None)
     }
@@ -277,19 +267,16 @@ impl Quantity {
     }
 
     /// Whole units, rounded away from zero, clamped to `i64`.
-    #[must_use]
     pub fn value(&self) -> i64 {
         self.number().steps(Scale::Unit.nanos())
     }
 
     /// Thousandths of a unit, rounded away from zero, clamped to `i64`.
-    #[must_use]
     pub fn milli_value(&self) -> i64 {
         self.number().steps(Scale::Milli.nanos())
     }
 
     /// The nearest floating-point number, for metrics only.
-    #[must_use]
     pub fn to_f64(&self) -> f64 {
         self.number().to_f64() / 1e9
     }
@@ -337,6 +324,41 @@ impl fmt::Debug for Quantity {
 }
 
 #[cfg(test)]
-pub(crate) mod laws;
-#[cfg(test)]
 mod tests;
+
+impl Quantity {
+    /// Parses a JSON token as Kubernetes does: the text of a number or of a string, without white space around it and
+    /// with its escapes left as they are; `null` is zero without a family. The result is canonical.
+    ///
+    /// # Errors
+    /// If the text is not a quantity, or the token is neither a number, a string nor null.
+    pub fn from_json_token(token: &str) -> Result<Self, ParseError> {
+        Self::spelled(token).map(Self::canonical)
+    }
+
+    /// As [`Self::from_json_token`], with an unusual spelling kept.
+    fn spelled(token: &str) -> Result<Self, ParseError> {
+        if token == "null" {
+            return Ok(Self::new(0, Format::Unset));
+        }
+        let inner = token
+            .strip_prefix('"')
+            .and_then(|rest| rest.strip_suffix('"'));
+        inner.unwrap_or(token).trim().parse()
+    }
+}
+
+impl Serialize for Quantity {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.exact())
+    }
+}
+
+/// Only for JSON text and `serde_json::Value`: the token itself is needed, because `1.50` and `1e3`
+/// mean more than their floating-point numbers. So not inside `#[serde(flatten)]` or untagged enums.
+impl<'de> Deserialize<'de> for Quantity {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let token = Box::<RawValue>::deserialize(deserializer)?;
+        Self::spelled(token.get()).map_err(de::Error::custom)
+    }
+}

@@ -7,8 +7,8 @@ use num_bigint::BigInt;
 use super::{
     Format, NANOS, Quantity,
     number::{self, Number},
+    parts::{BINARY_CAP, BINARY_SUFFIXES, DECIMAL_SUFFIXES},
     print,
-    suffix::{BINARY_CAP, BINARY_SUFFIXES, DECIMAL_SUFFIXES},
 };
 
 /// Most bytes of the text of a quantity. Kubernetes has no such limit, so a text with a million zeros before its digits
@@ -335,7 +335,6 @@ impl Quantity {
     /// Kubernetes' test for whole numbers in validation, `MilliValue() % 1000 == 0`, including its behaviour for
     /// numbers whose thousandths do not fit an `int64`: some of them overflow to zero and pass, the others wrap around
     /// and pass by chance.
-    #[must_use]
     pub(crate) fn passes_integer_check(&self) -> bool {
         if let Some(thousandths) = self.number().exact_steps(super::Scale::Milli.nanos()) {
             return thousandths % 1000 == 0;

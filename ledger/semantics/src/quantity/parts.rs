@@ -6,14 +6,13 @@ use num_bigint::BigInt;
 use num_traits::ToPrimitive;
 
 use super::{
-    Format, Quantity,
+    Format, NANOS, Quantity,
     number::{self, Number},
 };
 
 impl Quantity {
     /// The number as digits without trailing groups of three zeros, and a power of ten from -9 on. None for the few
     /// numbers with more digits.
-    #[must_use]
     pub fn scaled(&self) -> Option<(i64, i8)> {
         let nanos = match self.number() {
             Number::Small(nanos) => nanos,
@@ -33,7 +32,6 @@ impl Quantity {
     }
 
     /// The number `digits * 10^power`. A fraction below a billionth is rounded away from zero.
-    #[must_use]
     pub fn from_scaled(digits: i64, power: i8, format: Format) -> Self {
         let exponent = i32::from(power) + 9;
         // Nearly all numbers need no rounding and no large number.
@@ -49,21 +47,27 @@ impl Quantity {
     }
 
     /// The number in billionths, as the bytes of a two's complement integer, least significant first.
-    #[must_use]
     pub fn nanos_bytes(&self) -> Vec<u8> {
         self.number().to_big().to_signed_bytes_le()
     }
 
     /// The number of [`Self::nanos_bytes`].
-    #[must_use]
     pub fn from_nanos_bytes(bytes: &[u8], format: Format) -> Self {
         let number = Number::fit(BigInt::from_signed_bytes_le(bytes));
         Self::from_number(number, format, None)
     }
 
     /// The text that it was parsed from, if Kubernetes keeps that and it is not canonical.
-    #[must_use]
     pub fn spelling(&self) -> Option<&str> {
         self.rare.as_ref()?.spelling.as_deref()
     }
 }
+
+/// The decimal suffixes from 10^-9 on, each a thousand times the one before.
+pub(super) const DECIMAL_SUFFIXES: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
+
+/// The binary suffixes from 1 on, each 1024 times the one before.
+pub(super) const BINARY_SUFFIXES: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+
+/// The largest number that can be written with a binary suffix, in billionths.
+pub(super) const BINARY_CAP: i128 = i64::MAX as i128 * NANOS;

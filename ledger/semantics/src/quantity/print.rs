@@ -7,7 +7,7 @@ use num_bigint::BigInt;
 use super::{
     Format, NANOS, Quantity,
     number::{self, Number},
-    suffix::{BINARY_CAP, BINARY_SUFFIXES, DECIMAL_SUFFIXES},
+    parts::{BINARY_CAP, BINARY_SUFFIXES, DECIMAL_SUFFIXES},
 };
 
 /// As Kubernetes prints it in its messages: if there is no suffix large enough, it prints none, and 1000E is printed as
@@ -28,7 +28,6 @@ impl Quantity {
     }
 
     /// The number as a plain decimal, without a suffix: `1.5`.
-    #[must_use]
     pub fn decimal(&self) -> String {
         let nanos = self.number().to_big().into_owned();
         let sign = if self.is_negative() { "-" } else { "" };

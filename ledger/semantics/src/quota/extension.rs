@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{names::validate_list, selector::LabelSelector};
@@ -80,8 +81,7 @@ pub struct Extensions {
 }
 
 /// The treatment of a request that exceeds `hard`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Enforcement {
     /// The request is denied.
@@ -104,8 +104,7 @@ impl Enforcement {
 }
 
 /// Limits that replace those in `hard` until a time.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Override {
     /// The overridden limits; each has one in `spec` too.
@@ -116,7 +115,6 @@ pub struct Override {
 
 impl Override {
     /// The limits that apply while the override lasts.
-    #[must_use]
     pub fn over(&self, hard: &ResourceList) -> ResourceList {
         let mut in_force = hard.clone();
         for (name, quantity) in self.hard.iter() {
@@ -128,13 +126,11 @@ impl Override {
 
 impl Extensions {
     /// Whether there are no extensions.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
     /// Reads annotations, and returns their errors. Keys other than `quota-ledger.io/…` are ignored.
-    #[must_use]
     pub fn from_annotations(
         annotations: &BTreeMap<String, String>,
         carrier: Carrier,
@@ -161,7 +157,6 @@ impl Extensions {
     }
 
     /// The extensions in the annotations of a `metadata` (JSON text). Invalid ones are ignored.
-    #[must_use]
     pub fn from_metadata(metadata: &str, carrier: Carrier) -> Self {
         #[derive(Default, Deserialize)]
         #[serde(default)]
@@ -229,7 +224,6 @@ impl Extensions {
     }
 
     /// The keys of those annotations of a group that differ from the extensions that apply.
-    #[must_use]
     pub fn not_in_force(&self, annotations: &BTreeMap<String, String>) -> Vec<String> {
         let in_force = self.to_annotations();
         let ours = annotations
@@ -244,7 +238,6 @@ impl Extensions {
     }
 
     /// The annotations for these extensions.
-    #[must_use]
     pub fn to_annotations(&self) -> BTreeMap<String, String> {
         let list = |list: &ResourceList| (!list.is_empty()).then(|| text(list));
         let enforcement = match self.enforcement {
@@ -267,7 +260,6 @@ impl Extensions {
 
     /// The errors of limits that are given in addition to `hard`. Each extension that has errors has some of those that
     /// are shown: a quota or group from a cluster loses these extensions.
-    #[must_use]
     pub fn validate_limits(&self, hard: &ResourceList) -> Vec<FieldError> {
         let mut all = Vec::new();
         for (key, what, list) in [
@@ -305,7 +297,6 @@ impl Extensions {
 }
 
 /// The path of an annotation.
-#[must_use]
 pub fn field_of(key: &str) -> String {
     format!("metadata.annotations[{key}]")
 }

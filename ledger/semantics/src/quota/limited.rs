@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 
 use super::{
-    shape::{self, ArrayForObject},
+    manifest::{ArrayForObject, has_objects_at},
     spec::ScopeExpression,
 };
 use crate::{
@@ -78,7 +78,7 @@ pub enum LoadError {
 /// If the file is not such a configuration. Its content is checked by [`validate`].
 pub fn load(json: &str) -> Result<Vec<LimitedResource>, LoadError> {
     let header: Header = serde_json::from_str(json)?;
-    shape::has_objects_at(&serde_json::from_str(json)?, &OBJECTS)?;
+    has_objects_at(&serde_json::from_str(json)?, &OBJECTS)?;
     match (header.api_version.as_str(), header.kind.as_str()) {
         (
             "apiserver.config.k8s.io/v1" | "apiserver.k8s.io/v1" | "apiserver.k8s.io/v1alpha1",
@@ -156,7 +156,6 @@ fn load_admission(json: &str) -> Result<Vec<LimitedResource>, LoadError> {
 }
 
 /// The errors of limited resources.
-#[must_use]
 pub fn validate(limited: &[LimitedResource]) -> Vec<FieldError> {
     let nameless = limited
         .iter()

@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::{
-    shape::{self, ArrayForObject},
-    spec::Spec,
-};
+use super::spec::Spec;
 use crate::{
     Name, Timestamp,
     embedded::refuse_embedded,
@@ -63,9 +61,8 @@ pub struct Manifest {
 }
 
 /// Kubernetes' ObjectMeta; times have whole seconds.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(rename = "ObjectMeta", extend("additionalProperties" = true)))]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ObjectMeta", extend("additionalProperties" = true))]
 #[serde(default, rename_all = "camelCase")]
 #[allow(
     missing_docs,
@@ -95,13 +92,13 @@ pub struct Metadata {
     #[serde(deserialize_with = "text_map", skip_serializing_if = "is_default")]
     pub annotations: BTreeMap<String, String>,
     #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    #[cfg_attr(feature = "schema", schemars(with = "Vec<BTreeMap<String, Value>>"))]
+    #[schemars(with = "Vec<BTreeMap<String, Value>>")]
     pub owner_references: Vec<OwnerReference>,
     #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     pub finalizers: Vec<String>,
     /// Kept as it is: managed fields are maintained where patches are applied.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    #[cfg_attr(feature = "schema", schemars(with = "Vec<BTreeMap<String, Value>>"))]
+    #[schemars(with = "Vec<BTreeMap<String, Value>>")]
     pub managed_fields: Vec<Value>,
 }
 
@@ -141,7 +138,6 @@ pub struct Status {
 
 impl Status {
     /// Whether both lists are missing.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.hard.is_none() && self.used.is_none()
     }
@@ -199,7 +195,6 @@ impl Manifest {
     }
 
     /// Whether it equals the stored one, including the families of quantities; see `Metadata::editable`.
-    #[must_use]
     pub fn repeats(&self, stored: &Self) -> bool {
         let texts = |manifest: &Self| serde_json::to_value(&manifest.spec).ok();
         self.metadata.may_be(&stored.metadata)
@@ -211,7 +206,6 @@ impl Manifest {
 impl Metadata {
     /// Whether a request with this metadata can refer to the stored object: a uid in the request has to be that of the
     /// object.
-    #[must_use]
     pub(crate) fn may_be(&self, stored: &Self) -> bool {
         self.uid.is_empty() || self.uid == stored.uid
     }
@@ -233,7 +227,6 @@ impl Metadata {
 
     /// The fields that clients may edit: without the identity and lifecycle, and without the fields that tools and
     /// servers maintain (managed fields, the last applied configuration of kubectl, the generation).
-    #[must_use]
     pub(crate) fn editable(&self) -> Self {
         let mut annotations = self.annotations.clone();
         annotations.remove(LAST_APPLIED);
@@ -256,7 +249,7 @@ pub(crate) fn decode<T: DeserializeOwned>(
     refuse_embedded(json)?;
     let manifest = serde_json::from_slice(json)?;
     let value: Value = serde_json::from_slice(json)?;
-    shape::has_objects_at(&value, objects)?;
+    has_objects_at(&value, objects)?;
     Ok((manifest, value))
 }
 
@@ -293,4 +286,47 @@ fn text_map<'de, D: Deserializer<'de>>(
 
 fn str_is_empty(name: &Name) -> bool {
     name.is_empty()
+}
+
+/// There is an array where an object belongs.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("json: cannot unmarshal array into field {0:?}: an object is needed")]
+pub struct ArrayForObject(String);
+
+/// Checks the values at these paths: keys, and `*` for each item of an array, joined by `/`. The empty path is the
+/// whole.
+pub(crate) fn has_objects_at(json: &Value, paths: &[&str]) -> Result<(), ArrayForObject> {
+    let array = paths.iter().find(|path| {
+        let keys = path.split('/').filter(|key| !key.is_empty());
+        keys.fold(vec![json], step).into_iter().any(Value::is_array)
+    });
+    array.map_or(Ok(()), |path| Err(ArrayForObject((*path).to_owned())))
+}
+
+fn step<'a>(values: Vec<&'a Value>, key: &str) -> Vec<&'a Value> {
+    let next = |value: &'a Value| match (key, value) {
+        ("*", Value::Array(items)) => items.iter().collect(),
+        _ => Vec::from_iter(value.get(key)),
+    };
+    values.into_iter().flat_map(next).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn arrays_are_found_where_objects_belong() {
+        let json = json!({"a": {"b": [{}, []]}, "c": [], "d": null});
+        assert_eq!(has_objects_at(&json, &["", "a", "d", "x/y", "c/*"]), Ok(()));
+        for path in ["a/b/*", "c", "a/b"] {
+            assert_eq!(
+                has_objects_at(&json, &[path]),
+                Err(ArrayForObject(path.to_owned()))
+            );
+        }
+        assert!(has_objects_at(&json!([]), &[""]).is_err());
+    }
 }

@@ -5,13 +5,10 @@ pub mod limited;
 pub mod manifest;
 pub(crate) mod metadata;
 pub(crate) mod names;
-pub(crate) mod requirement;
 pub mod scopes;
 pub mod selector;
-pub mod shape;
 pub mod spec;
 pub mod validation;
-pub(crate) mod values;
 
 pub use crate::field::FieldError;
 pub use limited::LimitedResource;

@@ -86,7 +86,6 @@ pub(super) fn is_integer(name: &str) -> bool {
 }
 
 /// Whether a name is a count of objects.
-#[must_use]
 pub fn is_count(name: &str) -> bool {
     name.starts_with(COUNT_PREFIX) || COUNTS.contains(&name)
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{ScopeExpression, Spec, requirement};
+use super::{ScopeExpression, Spec, selector};
 use crate::{
     Name,
     field::quoted,
@@ -63,7 +63,6 @@ pub struct BrokenScope {
 
 impl Spec {
     /// Whether the quota applies to only some objects of its namespace.
-    #[must_use]
     pub fn is_scoped(&self) -> bool {
         scopes_of(self).next().is_some()
     }
@@ -119,7 +118,6 @@ pub fn matching<'s>(
 
 /// The limited scopes that no quota covers. Only the name is compared: a quota for priority class `low` covers a limit
 /// on class `high`. Kinds without traits need no cover.
-#[must_use]
 pub fn uncovered<'s>(limited: &[Scope<'s>], covered: &[&str], traits: &Traits) -> Vec<Scope<'s>> {
     if *traits == Traits::Plain {
         return Vec::new();
@@ -187,8 +185,8 @@ impl Scope<'_> {
             let text = format!("{operator} is not a valid scope selector operator");
             return Err(BrokenSelector(text));
         }
-        let errors = requirement::value_errors(self.name, self.operator, self.values);
-        requirement::aggregate(errors).map_err(BrokenSelector)
+        let errors = selector::value_errors(self.name, self.operator, self.values);
+        selector::aggregate(errors).map_err(BrokenSelector)
     }
 }
 

@@ -1,15 +1,20 @@
 //! Selectors over labels and annotations: of the namespaces of a group, and of their objects.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    hash::{Hash, Hasher},
+    ops::Deref,
+    sync::OnceLock,
+};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{requirement, values::Values};
 use crate::{
     Name,
     field::{FieldError, FieldErrors, quoted},
     nullable::{is_default, nullable},
-    syntax,
+    syntax::{self, label_value},
 };
 
 /// The label with the name of a namespace, which Kubernetes sets on every namespace. Its value is known even for a
@@ -26,8 +31,7 @@ const VALUES_MAX: usize = 10_000;
 pub type Labels = BTreeMap<Name, Name>;
 
 /// Kubernetes' label selector. An empty one matches everything.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct LabelSelector {
     /// Labels that must have these values.
@@ -39,9 +43,8 @@ pub struct LabelSelector {
 }
 
 /// One requirement on a label.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(inline))]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Requirement {
     /// The label's key.
@@ -56,9 +59,8 @@ pub struct Requirement {
 }
 
 /// A selector of namespaces. If both parts are given, both must match.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(rename = "NamespaceSelector"))]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "NamespaceSelector")]
 #[serde(default, rename_all = "camelCase")]
 pub struct Selector {
     /// Over their labels.
@@ -140,14 +142,13 @@ impl Requirement {
         let wrong = syntax::qualified_name(key);
         let key_error =
             (!wrong.is_empty()).then(|| FieldError::invalid_text("key", key, wrong.join("; ")));
-        let values = requirement::value_errors(key, operator, values);
-        requirement::aggregate(key_error.into_iter().chain(values)).map_err(BrokenSelector)
+        let values = value_errors(key, operator, values);
+        aggregate(key_error.into_iter().chain(values)).map_err(BrokenSelector)
     }
 }
 
 impl LabelSelector {
     /// Whether it has no conditions.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.match_labels.is_empty() && self.match_expressions.is_empty()
     }
@@ -251,14 +252,12 @@ impl Requirement {
 
 impl Selector {
     /// Whether it has no conditions. It then selects no namespace.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.labels.as_ref().is_none_or(LabelSelector::is_empty) && self.annotations.is_empty()
     }
 
     /// Whether a namespace matches, given its labels and annotations if they are recorded; `None`: that cannot be
     /// decided without them. A selector without conditions matches every namespace.
-    #[must_use]
     pub fn matches(&self, namespace: &str, recorded: Option<(&Labels, &Labels)>) -> Option<bool> {
         let label = |key: &str| match recorded {
             _ if key == NAME_LABEL => Label::Value(namespace),
@@ -276,7 +275,6 @@ impl Selector {
     }
 
     /// The error of a selector that is too large.
-    #[must_use]
     pub fn excess(&self, field: &str) -> Option<FieldError> {
         let labels = self.labels.as_ref();
         let labels = labels.and_then(|labels| labels.excess(&format!("{field}.labels")));
@@ -294,6 +292,120 @@ impl Selector {
     /// The errors of the first requirement that cannot be evaluated.
     pub fn check(&self) -> Result<(), BrokenSelector> {
         self.labels.iter().try_for_each(LabelSelector::check)
+    }
+}
+
+/// Most invalid values that are named: a selector is checked with each object.
+const ERRORS_MAX: usize = 64;
+
+/// The errors of the values of a requirement on `key`.
+pub(crate) fn value_errors(key: &str, operator: &str, values: &[Name]) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    match operator {
+        "In" | "NotIn" if values.is_empty() => {
+            let detail = "for 'in', 'notin' operators, values set can't be empty";
+            errors.push(FieldError::invalid("values", &(), detail));
+        }
+        "Exists" | "DoesNotExist" if !values.is_empty() => {
+            let detail = "values set must be empty for exists and does not exist";
+            errors.push(FieldError::invalid("values", &values, detail));
+        }
+        _ => {}
+    }
+    for (place, value) in values.iter().enumerate() {
+        if errors.len() == ERRORS_MAX {
+            break;
+        }
+        let wrong = label_value(value);
+        if !wrong.is_empty() {
+            let field = format!("values[{place}][{key}]");
+            errors.push(FieldError::invalid_text(field, value, wrong.join("; ")));
+        }
+    }
+    errors
+}
+
+/// All errors as one text, as Go's aggregate prints them.
+pub(crate) fn aggregate(errors: impl IntoIterator<Item = FieldError>) -> Result<(), String> {
+    let mut texts: Vec<String> = Vec::new();
+    for error in errors {
+        let text = error.to_string();
+        if !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
+    match texts.len() {
+        0 => Ok(()),
+        1 => Err(texts.remove(0)),
+        _ => Err(format!("[{}]", texts.join(", "))),
+    }
+}
+
+/// So many values are searched one by one.
+const FEW: usize = 8;
+
+/// Values in the order of their manifest. A selector may list thousands and is evaluated for every namespace, so they
+/// are also sorted, when the first of them is searched.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline, description = "")]
+#[serde(transparent)]
+pub struct Values {
+    list: Vec<Name>,
+    #[serde(skip)]
+    sorted: OnceLock<Box<[Name]>>,
+}
+
+impl Values {
+    pub(crate) fn has(&self, value: &str) -> bool {
+        if self.list.len() <= FEW {
+            return self.list.iter().any(|other| **other == *value);
+        }
+        let sort = || {
+            let mut sorted = self.list.clone();
+            sorted.sort_unstable();
+            sorted.into()
+        };
+        let sorted = self.sorted.get_or_init(sort);
+        sorted
+            .binary_search_by(|other| (**other).cmp(value))
+            .is_ok()
+    }
+}
+
+impl From<Vec<Name>> for Values {
+    fn from(list: Vec<Name>) -> Self {
+        Self {
+            list,
+            sorted: OnceLock::new(),
+        }
+    }
+}
+
+impl FromIterator<Name> for Values {
+    fn from_iter<I: IntoIterator<Item = Name>>(names: I) -> Self {
+        Self::from(Vec::from_iter(names))
+    }
+}
+
+impl Deref for Values {
+    type Target = Vec<Name>;
+
+    fn deref(&self) -> &Vec<Name> {
+        &self.list
+    }
+}
+
+impl PartialEq for Values {
+    fn eq(&self, other: &Self) -> bool {
+        self.list == other.list
+    }
+}
+
+impl Eq for Values {}
+
+impl Hash for Values {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.list.hash(state);
     }
 }
 

@@ -1,5 +1,6 @@
 //! The specification of a quota: its limits, and the objects that they apply to.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -12,9 +13,8 @@ use crate::{
 ///
 /// It is kept as it was given, including scopes and operators that cannot match: their effect is decided where scopes
 /// are matched.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(rename = "QuotaSpec"))]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "QuotaSpec")]
 #[serde(default, rename_all = "camelCase")]
 pub struct Spec {
     /// The limit of each resource.
@@ -29,8 +29,7 @@ pub struct Spec {
 }
 
 /// Scope expressions, joined by "and".
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ScopeSelector {
     /// The expressions.
@@ -39,9 +38,8 @@ pub struct ScopeSelector {
 }
 
 /// One scope expression: a scope, an operator and values.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(inline))]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ScopeExpression {
     /// The scope, such as `PriorityClass`.

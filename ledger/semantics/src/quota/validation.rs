@@ -40,7 +40,6 @@ pub struct Checked {
 
 impl Checked {
     /// Checks a manifest. Its status is ignored.
-    #[must_use]
     pub fn of(manifest: &Manifest) -> Self {
         let mut spec = FieldErrors::default();
         spec.extend(validate_spec(manifest));
@@ -53,7 +52,6 @@ impl Checked {
     }
 
     /// The errors of the manifest as a new quota.
-    #[must_use]
     pub fn create(self, manifest: &Manifest) -> Vec<FieldError> {
         let mut errors = FieldErrors::default();
         self.metadata.create(&manifest.metadata, &mut errors);
@@ -62,7 +60,6 @@ impl Checked {
     }
 
     /// The errors of the manifest as a changed quota.
-    #[must_use]
     pub fn update(self, new: &Manifest, old: &Manifest) -> Vec<FieldError> {
         let mut errors = FieldErrors::default();
         self.metadata
@@ -84,26 +81,22 @@ fn set_of(scopes: &[Name]) -> BTreeSet<Name> {
 }
 
 /// The errors of a new quota. Its status is ignored.
-#[must_use]
 pub fn validate_create(manifest: &Manifest) -> Vec<FieldError> {
     Checked::of(manifest).create(manifest)
 }
 
 /// The errors of a changed quota. Its status is ignored.
-#[must_use]
 pub fn validate_update(new: &Manifest, old: &Manifest) -> Vec<FieldError> {
     Checked::of(new).update(new, old)
 }
 
 /// The error of metadata that takes too many bytes, now that its managed fields are known. `old` is none for a new
 /// object; a changed one may keep as many bytes as it has.
-#[must_use]
 pub fn too_large(new: &Metadata, old: Option<&Metadata>) -> Option<FieldError> {
     metadata::too_large(new, old)
 }
 
 /// The errors of a changed status. The spec is ignored.
-#[must_use]
 pub fn validate_status_update(new: &Manifest, old: &Manifest) -> Vec<FieldError> {
     let mut errors = FieldErrors::default();
     metadata::Checked::of(&new.metadata, metadata::Scope::Namespaced).update(
@@ -124,7 +117,6 @@ pub fn validate_status_update(new: &Manifest, old: &Manifest) -> Vec<FieldError>
 }
 
 /// Warnings about a new quota that is valid: requests that may be higher than limits.
-#[must_use]
 pub fn warnings(spec: &Spec) -> Vec<String> {
     let warning = |resource: &str| {
         let plain = matches!(resource, "cpu" | "memory").then(|| resource.to_owned());

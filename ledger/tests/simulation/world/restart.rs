@@ -1,6 +1,6 @@
 //! The daemon ends, and starts again.
 
-use quota_journal::sim::{Crash, Faults};
+use quota_journal::simulation::{Crash, Faults};
 use quota_ledger::replay;
 
 use super::World;

@@ -12,9 +12,8 @@ use quota_semantics::Timestamp;
 
 use super::{Action, Member, Role};
 use crate::protocol::{
-    NodeName, Reply,
+    Millis, NodeName, Reply,
     append::{Append, Phase},
-    clock::Millis,
     message::{Kind, Message},
     verify::{self, Stop},
 };

@@ -11,7 +11,6 @@ impl Pod {
 
     /// The time after which, strictly, only its existence counts, since its node is unlikely to come back: the deletion
     /// time plus the grace period once more. `None` for a pod that is not being deleted, and for one that has ended.
-    #[must_use]
     pub fn lapse(&self) -> Option<Timestamp> {
         if self.is_terminal() {
             None

@@ -117,7 +117,8 @@ fn a_replay_begins_with_the_archive_or_with_a_snapshot() {
     let lost = offline("replay --until 50", directory.path());
     assert_eq!((lost.code, lost.out.as_str()), (1, ""));
     assert!(
-        lost.err.contains("compacted away\nhint: --archive"),
+        lost.err
+            .contains("compacted away\nhint: read compacted entries with --archive"),
         "{}",
         lost.err
     );

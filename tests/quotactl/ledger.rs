@@ -338,7 +338,7 @@ fn a_ledger_is_exported_and_imported_byte_for_byte() {
     let again = run_with("http://127.0.0.1:1", &import, &exported.out);
     assert_eq!(again.code, 12);
     assert!(
-        again.err.contains("there directory is not empty"),
+        again.err.contains("the directory is not empty"),
         "{}",
         again.err
     );
@@ -437,7 +437,11 @@ fn a_directory_without_a_ledger_stays_as_it_is() {
     for arguments in ["replay", "stat", "dump", "export -"] {
         let run = offline(arguments, empty.path());
         assert_eq!((run.code, run.out.as_str()), (11, ""), "{arguments}");
-        assert!(run.err.contains("hint: --data-dir"), "{}", run.err);
+        assert!(
+            run.err.contains("hint: set the directory with --data-dir"),
+            "{}",
+            run.err
+        );
     }
     assert_eq!(fs::read_dir(empty.path()).unwrap().count(), 0);
 }

@@ -204,7 +204,7 @@ fn a_daemon_that_is_not_there_is_said_to_be_that() {
         "{}",
         run.err
     );
-    assert!(lines[1].starts_with("hint: is quotad running there?"));
+    assert!(lines[1].starts_with("hint: check that quotad runs there"));
     assert_eq!(lines.len(), 2);
 }
 

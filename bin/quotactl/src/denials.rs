@@ -46,12 +46,12 @@ impl List for DenialsOf {
         // Denials of a time may be behind many later ones.
         let limit = (self.since.is_none() && self.to.is_none()).then_some(self.limit);
         let mut answer = session.client.list_json(&address, limit)?;
+        let [since, to] = [self.since, self.to].map(|moment| moment.map(Moment::time));
         if let Some(denials) = answer.get_mut("items").and_then(Value::as_array_mut) {
             let is_within = |denial: &Value| {
                 let time = denial["time"].as_str().and_then(|time| time.parse().ok());
                 let time: Timestamp = time.unwrap_or(Timestamp::EPOCH);
-                self.since.is_none_or(|Moment(since)| since <= time)
-                    && self.to.is_none_or(|Moment(to)| time <= to)
+                since.is_none_or(|since| since <= time) && to.is_none_or(|to| time <= to)
             };
             denials.retain(is_within);
             denials.truncate(self.limit);

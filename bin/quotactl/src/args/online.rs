@@ -166,7 +166,7 @@ pub(crate) struct When {
 impl When {
     /// The address with the query parameters for this point in time.
     pub(crate) fn added_to(self, address: Address) -> Address {
-        let address = address.with_some("at", self.at.map(|Moment(at)| at));
+        let address = address.with_some("at", self.at.map(Moment::time));
         address.with_some("sequence", self.sequence)
     }
 

@@ -12,17 +12,37 @@ use crate::{
 
 /// A time: in RFC 3339, or as a duration before now, such as `2h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Moment(pub(crate) Timestamp);
+pub(crate) enum Moment {
+    /// This time.
+    At(Timestamp),
+    /// This long before now.
+    Ago(Period),
+}
 
 impl FromStr for Moment {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         if let Ok(period) = text.parse::<Period>() {
-            return Ok(Self(age::now().minus(period.span())));
+            return Ok(Self::Ago(period));
         }
         let wrong = |_| "neither an RFC 3339 time nor a duration before now, as in 30d".to_owned();
-        text.parse().map(Self).map_err(wrong)
+        text.parse().map(Self::At).map_err(wrong)
+    }
+}
+
+impl Moment {
+    /// The time, given the present. Both ends of a period need the same one.
+    pub(crate) fn resolve(self, now: Timestamp) -> Timestamp {
+        match self {
+            Self::At(time) => time,
+            Self::Ago(period) => now.minus(period.span()),
+        }
+    }
+
+    /// The time, as of now.
+    pub(crate) fn time(self) -> Timestamp {
+        self.resolve(age::now())
     }
 }
 
@@ -42,7 +62,7 @@ impl FromStr for Beginning {
         match text.parse() {
             Ok(sequence) => Ok(Self::Sequence(sequence)),
             Err(_) => match text.parse() {
-                Ok(Moment(time)) => Ok(Self::Time(time)),
+                Ok(moment) => Ok(Self::Time(Moment::time(moment))),
                 Err(wrong) => Err(format!("not a sequence, and {wrong}")),
             },
         }
@@ -76,8 +96,8 @@ impl PastPeriod {
         let (from, to) = match (self.month, self.since.or(self.from), default) {
             (Some((from, to)), _, _) => (from, to.min(now)),
             (None, Some(from), _) => {
-                let to = self.to.map_or(now, |Moment(to)| to.min(now));
-                (from.0, to)
+                let to = self.to.map_or(now, |to| to.resolve(now).min(now));
+                (from.resolve(now), to)
             }
             (None, None, Some(length)) => (now.minus(length.span()), now),
             (None, None, None) => {
@@ -128,8 +148,8 @@ mod tests {
     #[test]
     fn a_time_is_written_out_or_a_duration_before_now() {
         let time: Timestamp = "2026-11-29T10:00:00Z".parse().unwrap();
-        assert_eq!("2026-11-29T10:00:00Z".parse(), Ok(Moment(time)));
-        let Moment(ago) = "90m".parse().unwrap();
+        assert_eq!("2026-11-29T10:00:00Z".parse(), Ok(Moment::At(time)));
+        let ago = "90m".parse::<Moment>().unwrap().time();
         let minutes = age::now().since(ago).nanoseconds() / 60_000_000_000;
         assert!((90..=91).contains(&minutes), "{minutes}");
         for wrong in ["", "yesterday", "-1h", "12"] {

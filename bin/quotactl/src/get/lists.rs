@@ -51,7 +51,7 @@ impl List for Range {
         {
             entries.reverse();
         }
-        if let Some(Moment(to)) = self.to
+        if let Some(to) = self.to.map(Moment::time)
             && let Some(entries) = answer.get_mut("items").and_then(Value::as_array_mut)
         {
             let is_within =

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::Refusing;
 use crate::{decide::Need, event::Sequence, state::LimitNow};
 use quota_semantics::{Name, Timestamp, admission::LimitKind, quantity::Quantity};
 
@@ -74,12 +75,26 @@ impl LimitId {
         }
     }
 
-    fn of(namespace: &Name, need: &Need) -> Self {
-        let limit = &need.limit;
+    pub(super) fn of(namespace: &Name, need: &Need<'_>) -> Self {
         Self {
-            namespace: limit.is_own.then(|| namespace.clone()),
-            name: limit.name.clone(),
-            is_group: limit.kind == LimitKind::ClusterResourceQuota,
+            namespace: need.is_own.then(|| namespace.clone()),
+            name: need.limit.clone(),
+            is_group: need.kind == LimitKind::ClusterResourceQuota,
+        }
+    }
+
+    const fn kind(&self) -> LimitKind {
+        match self.is_group {
+            true => LimitKind::ClusterResourceQuota,
+            false => LimitKind::ResourceQuota,
+        }
+    }
+
+    pub(super) fn refusing(self, resource: Option<Name>) -> Refusing {
+        Refusing {
+            kind: self.kind(),
+            name: self.name,
+            resource,
         }
     }
 }
@@ -100,20 +115,21 @@ struct Tally {
 }
 
 impl Tallies {
-    /// A recorded grant needs amounts.
-    pub(super) fn ask<'n>(&mut self, namespace: &Name, needs: impl Iterator<Item = &'n Need>) {
-        for need in needs {
-            let tallies = self.0.entry(LimitId::of(namespace, need)).or_default();
-            let tally = tallies.entry(need.resource.clone()).or_default();
-            tally.needs.add(&need.total);
-        }
+    fn of(&mut self, limit: LimitId, resource: &Name) -> &mut Tally {
+        let tallies = self.0.entry(limit).or_default();
+        tallies.entry(resource.clone()).or_default()
     }
 
-    /// A recorded grant is refused.
-    pub(super) fn refuse(&mut self, namespace: &Name, needs: &[Need], time: Timestamp) {
-        for need in needs {
-            let tallies = self.0.entry(LimitId::of(namespace, need)).or_default();
-            let tally = tallies.entry(need.resource.clone()).or_default();
+    /// A recorded grant needs an amount.
+    pub(super) fn ask(&mut self, namespace: &Name, need: &Need<'_>) {
+        let tally = self.of(LimitId::of(namespace, need), need.resource);
+        tally.needs.add(&need.total);
+    }
+
+    /// A recorded grant is refused by these limits.
+    pub(super) fn refuse(&mut self, refusing: &[(LimitId, Name)], time: Timestamp) {
+        for (limit, resource) in refusing {
+            let tally = self.of(limit.clone(), resource);
             tally.refused += 1;
             tally.first_refused.get_or_insert(time);
         }
@@ -195,10 +211,7 @@ impl Tally {
             None => amount,
         };
         LimitOutcome {
-            kind: match id.is_group {
-                true => LimitKind::ClusterResourceQuota,
-                false => LimitKind::ResourceQuota,
-            },
+            kind: id.kind(),
             namespace: id.namespace.clone(),
             name: id.name.clone(),
             resource,

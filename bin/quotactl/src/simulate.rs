@@ -6,7 +6,7 @@ use quota_client::{
     wire::{LimitKind, LimitName, SimulateRequest, SimulatedLimit, SimulatedRefusal, Simulation},
 };
 use quota_semantics::{
-    Period,
+    Period, Timestamp,
     candidate::{Candidate, CandidateError},
 };
 use serde_json::Value;
@@ -36,26 +36,9 @@ pub(crate) struct Limits {
 /// Simulates limits, and shows what they would have refused.
 pub(crate) fn run(session: &Session, args: &Simulate) -> Outcome {
     let limits = Limits::load(&session.scope, args)?;
-    let (from, to) = args.period.resolve(age::now(), Some(days(14)))?;
-    let values = |documents: &[Document]| -> Vec<Value> {
-        documents
-            .iter()
-            .map(|document| document.value.clone())
-            .collect()
-    };
-    let body = SimulateRequest {
-        from,
-        to: Some(to),
-        quotas: values(&limits.quotas),
-        groups: values(&limits.groups),
-        delete: limits.delete.clone(),
-    };
-    let body = super::output::to_json(&body)?;
-    let address = Address::of(["v1", "simulate"]);
-    let sent = session.client.send_json(Method::POST, &address, &body);
-    let reply = sent.map_err(|failure| limits.located(failure))?;
-    let simulation: Simulation = reply.read()?;
-    show(&session.output, &simulation, &reply.json)?;
+    let period = args.period.resolve(age::now(), Some(days(14)))?;
+    let (simulation, json) = limits.simulate(session, period)?;
+    show(&session.output, &simulation, &json)?;
     ended(&simulation, args.fail_on_refusal)
 }
 
@@ -73,10 +56,10 @@ pub(crate) fn ended(simulation: &Simulation, fail_on_refusal: bool) -> Outcome {
 }
 
 impl Limits {
-    /// Reads the manifests, and checks them as new ones.
+    /// Reads the manifests and names of a command line.
     ///
     /// # Errors
-    /// With all that is wrong, and its lines.
+    /// As [`Self::of`].
     pub(crate) fn load(scope: &Scope, args: &Simulate) -> Outcome<Self> {
         if args.files.is_empty() && args.delete.is_empty() {
             return Err(Failure::usage("no limits to simulate are named")
@@ -86,6 +69,32 @@ impl Limits {
             true => Vec::new(),
             false => manifest::load(&args.files)?,
         };
+        let delete = args.delete.iter().map(|(is_group, name)| {
+            let namespace = match is_group {
+                true => None,
+                false => Some(scope.of_one("a quota")?.into()),
+            };
+            Ok(LimitName {
+                kind: match is_group {
+                    true => LimitKind::ClusterResourceQuota,
+                    false => LimitKind::ResourceQuota,
+                },
+                namespace,
+                name: name.as_str().into(),
+            })
+        });
+        let delete: Outcome<Vec<_>> = delete.collect();
+        Ok(Self {
+            delete: delete?,
+            ..Self::of(scope, documents)?
+        })
+    }
+
+    /// Checks manifests as new ones.
+    ///
+    /// # Errors
+    /// With all that is wrong, and its lines.
+    pub(crate) fn of(scope: &Scope, documents: Vec<Document>) -> Outcome<Self> {
         let (mut quotas, mut groups, mut wrong) = (Vec::new(), Vec::new(), Vec::new());
         for mut document in documents {
             let is_group = text(&document.value, "/kind") == "ClusterResourceQuota";
@@ -110,21 +119,6 @@ impl Limits {
                 ..Failure::general("the limits are not valid")
             });
         }
-        let delete = args.delete.iter().map(|(is_group, name)| {
-            let namespace = match is_group {
-                true => None,
-                false => Some(scope.of_one("a quota")?.into()),
-            };
-            Ok(LimitName {
-                kind: match is_group {
-                    true => LimitKind::ClusterResourceQuota,
-                    false => LimitKind::ResourceQuota,
-                },
-                namespace,
-                name: name.as_str().into(),
-            })
-        });
-        let delete: Outcome<Vec<_>> = delete.collect();
         let (quotas, mut candidates): (Vec<_>, Vec<_>) = quotas.into_iter().unzip();
         let (groups, of_groups): (Vec<_>, Vec<_>) = groups.into_iter().unzip();
         candidates.extend(of_groups);
@@ -132,8 +126,34 @@ impl Limits {
             quotas,
             groups,
             candidates,
-            delete: delete?,
+            delete: Vec::new(),
         })
+    }
+
+    /// Has the daemon simulate them. Also its answer as JSON.
+    pub(crate) fn simulate(
+        &self,
+        session: &Session,
+        (from, to): (Timestamp, Timestamp),
+    ) -> Outcome<(Simulation, Value)> {
+        let values = |documents: &[Document]| -> Vec<Value> {
+            documents
+                .iter()
+                .map(|document| document.value.clone())
+                .collect()
+        };
+        let body = SimulateRequest {
+            from,
+            to: Some(to),
+            quotas: values(&self.quotas),
+            groups: values(&self.groups),
+            delete: self.delete.clone(),
+        };
+        let body = super::output::to_json(&body)?;
+        let address = Address::of(["v1", "simulate"]);
+        let sent = session.client.send_json(Method::POST, &address, &body);
+        let reply = sent.map_err(|failure| self.located(failure))?;
+        Ok((reply.read()?, reply.json))
     }
 
     /// The document with this number, quotas first.
@@ -210,7 +230,8 @@ pub(crate) fn show(output: &Output, simulation: &Simulation, json: &Value) -> Ou
     Ok(())
 }
 
-fn summary(simulation: &Simulation) -> String {
+/// One line about a simulation.
+pub(crate) fn summary(simulation: &Simulation) -> String {
     let Simulation {
         from,
         to,

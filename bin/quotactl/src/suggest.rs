@@ -13,35 +13,64 @@ use super::{
     age,
     args::Suggest,
     failure::Outcome,
-    output::{Format, note},
+    output::{Format, Output, note},
     session::Session,
     simulate::{days, limit_name},
     table::Table,
 };
 
 /// Shows suggested limits, or the manifests that set them.
-pub(crate) fn run(session: &Session, args: &Suggest) -> Outcome {
-    let (from, to) = args.period.resolve(age::now(), Some(days(30)))?;
+pub(crate) fn run(session: &Session, wish: &Suggest, selector: Option<&str>) -> Outcome {
+    let (from, to) = wish.period.resolve(age::now(), Some(days(30)))?;
     let mut address = Address::of(["v1", "suggestions"])
         .with("from", from)
         .with("to", to)
-        .with("percentile", args.percentile)
-        .with("headroom", args.headroom);
-    match (&args.selector, session.scope.listed()) {
+        .with("percentile", wish.percentile)
+        .with("headroom", wish.headroom);
+    match (selector, session.scope.listed()) {
         (Some(selector), _) => address = address.with("labelSelector", selector),
         (None, Some(namespace)) => address = address.with("namespace", namespace),
         (None, None) => {}
     }
     let answer = session.client.get::<Suggestions>(&address)?;
-    let suggestions = &answer.content.items;
-    if suggestions.is_empty() {
+    if answer.content.items.is_empty() {
         session.note_empty();
     }
-    if matches!(session.output.format, Format::Yaml) {
-        return manifests(session, suggestions);
+    show(&session.output, &answer.content, &answer.json, |limit| {
+        let path = match &limit.namespace {
+            Some(namespace) => vec![
+                "api",
+                "v1",
+                "namespaces",
+                namespace,
+                "resourcequotas",
+                &limit.name,
+            ],
+            None => vec![
+                "apis",
+                "quota.openshift.io",
+                "v1",
+                "clusterresourcequotas",
+                &limit.name,
+            ],
+        };
+        session.client.get_json(&Address::of(path))
+    })
+}
+
+/// Prints suggestions, or their manifests: `manifest` gives that of a quota or group as it is.
+pub(crate) fn show(
+    output: &Output,
+    suggestions: &Suggestions,
+    json: &Value,
+    manifest: impl Fn(&Suggestion) -> Outcome<Value>,
+) -> Outcome {
+    let suggestions = &suggestions.items;
+    if matches!(output.format, Format::Yaml) {
+        return manifests(output, suggestions, manifest);
     }
-    session.output.answer(
-        &answer.json,
+    output.answer(
+        json,
         || {
             suggestions
                 .iter()
@@ -50,7 +79,7 @@ pub(crate) fn run(session: &Session, args: &Suggest) -> Outcome {
         },
         |_| table(suggestions),
     )?;
-    if session.output.is_table() {
+    if output.is_table() {
         for (resource, amount) in given_back(suggestions) {
             note(format!("{amount} of {resource} could be given back"));
         }
@@ -59,25 +88,18 @@ pub(crate) fn run(session: &Session, args: &Suggest) -> Outcome {
 }
 
 /// Prints the manifest of each quota and group, with the suggested limits.
-fn manifests(session: &Session, suggestions: &[Suggestion]) -> Outcome {
-    let mut limits: BTreeMap<(Option<&Name>, &Name), Vec<&Suggestion>> = BTreeMap::new();
-    for suggestion in suggestions {
-        let place = (suggestion.namespace.as_ref(), &suggestion.name);
-        limits.entry(place).or_default().push(suggestion);
-    }
-    for ((namespace, name), suggestions) in limits {
-        let path = match namespace {
-            Some(namespace) => vec!["api", "v1", "namespaces", namespace, "resourcequotas", name],
-            None => vec![
-                "apis",
-                "quota.openshift.io",
-                "v1",
-                "clusterresourcequotas",
-                name,
-            ],
-        };
-        let mut manifest = session.client.get_json(&Address::of(path))?;
-        let hard = match namespace {
+fn manifests(
+    output: &Output,
+    suggestions: &[Suggestion],
+    manifest: impl Fn(&Suggestion) -> Outcome<Value>,
+) -> Outcome {
+    // They are sorted by quota and group.
+    let of_one =
+        |a: &Suggestion, b: &Suggestion| (&a.namespace, &a.name) == (&b.namespace, &b.name);
+    for suggestions in suggestions.chunk_by(of_one) {
+        let [first, ..] = suggestions else { continue };
+        let mut manifest = manifest(first)?;
+        let hard = match &first.namespace {
             Some(_) => "/spec/hard",
             None => "/spec/quota/hard",
         };
@@ -89,7 +111,7 @@ fn manifests(session: &Session, suggestions: &[Suggestion]) -> Outcome {
                 *limit = suggested.to_string().into();
             }
         }
-        session.output.value(&as_written(manifest))?;
+        output.value(&as_written(manifest))?;
     }
     Ok(())
 }

@@ -37,9 +37,6 @@ pub(crate) struct Suggest {
     /// What is added, in percent.
     #[arg(long, value_name = "PERCENT", default_value = "20%", value_parser = headroom)]
     pub(crate) headroom: u32,
-    /// Only namespaces whose labels match, as in `team=a,tier!=test`.
-    #[arg(short = 'l', long, value_name = "LABELS")]
-    pub(crate) selector: Option<String>,
 }
 
 fn percentile(text: &str) -> Result<f64, String> {

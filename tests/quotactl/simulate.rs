@@ -86,7 +86,9 @@ fn a_lower_limit_fails_a_check_of_a_change() {
     assert_eq!(differs.code, 12, "{differs:?}");
     assert!(
         differs.out.contains("+  spec.hard[pods]: 5")
-            && differs.out.contains("of 3 grants, 2 would have been granted, 1 refused"),
+            && differs
+                .out
+                .contains("of 3 grants, 2 would have been granted, 1 refused"),
         "{}",
         differs.out
     );

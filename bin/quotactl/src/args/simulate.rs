@@ -27,6 +27,7 @@ pub(crate) struct Simulate {
 
 /// Limits to suggest.
 #[derive(Args, Debug)]
+#[group(skip)]
 pub(crate) struct Suggest {
     /// The period [default: the last 30 days].
     #[command(flatten)]

@@ -360,14 +360,16 @@ pub fn all(bench: &Bench) -> Vec<Target> {
     };
     let (group, quotas) = (month.group(), month.quotas());
     let [plain, report, kinds, identity, one, each] = bench.rounds(|| {
-        [
+        let figures = [
             rates.plain(),
             rates.report(By::Namespace),
             rates.report(By::Kind),
             rates.simulate(&[]),
             rates.simulate(&group),
             rates.simulate(&quotas),
-        ]
+        ];
+        eprintln!("past: entries/s: {figures:.0?}");
+        figures
     });
     journal.close().expect("the disk works");
     let rate = |what, rate: f64, least| Target {

@@ -1,9 +1,8 @@
 //! The limits that a simulation puts in the place of recorded ones.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-};
+use std::{collections::BTreeSet, fmt};
+
+use hashbrown::HashMap;
 
 use crate::{
     decide::{self, Deciding, GroupBounds, GroupChange, QuotaChange, Refusal},
@@ -187,7 +186,7 @@ pub(super) fn apply(state: &mut State, time: Timestamp, event: Event) {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Changed {
     /// Quotas by namespace.
-    pub(super) quotas: BTreeMap<Name, BTreeSet<Name>>,
+    pub(super) quotas: HashMap<Name, BTreeSet<Name>>,
     /// Groups.
     pub(super) groups: BTreeSet<Name>,
 }

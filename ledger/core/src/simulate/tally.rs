@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use hashbrown::HashMap;
+
 use serde::Serialize;
 
 use super::Refusing;
@@ -10,6 +12,9 @@ use quota_semantics::{Name, Timestamp, admission::LimitKind, quantity::Quantity}
 
 /// The most different amounts that are kept of one limit, the largest ones.
 const AMOUNTS_MAX: usize = 4096;
+
+/// The most that are kept of all limits; then those of each limit do not grow any more.
+const AMOUNTS_OF_ALL_MAX: usize = 1 << 20;
 
 /// A limit on one resource, and what it would have done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -51,7 +56,7 @@ pub struct LimitOutcome {
 }
 
 /// A quota or group in a namespace, or a group.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct LimitId {
     namespace: Option<Name>,
     name: Name,
@@ -101,7 +106,11 @@ impl LimitId {
 
 /// All limits that are measured, or refuse something.
 #[derive(Debug, Default)]
-pub(super) struct Tallies(BTreeMap<LimitId, BTreeMap<Name, Tally>>);
+pub(super) struct Tallies {
+    limits: HashMap<LimitId, BTreeMap<Name, Tally>>,
+    /// How many amounts are kept of them.
+    amounts: usize,
+}
 
 #[derive(Debug, Default)]
 struct Tally {
@@ -116,14 +125,16 @@ struct Tally {
 
 impl Tallies {
     fn of(&mut self, limit: LimitId, resource: &Name) -> &mut Tally {
-        let tallies = self.0.entry(limit).or_default();
+        let tallies = self.limits.entry(limit).or_default();
         tallies.entry(resource.clone()).or_default()
     }
 
     /// A recorded grant needs an amount.
     pub(super) fn ask(&mut self, namespace: &Name, need: &Need<'_>) {
+        let mut amounts = self.amounts;
         let tally = self.of(LimitId::of(namespace, need), need.resource);
-        tally.needs.add(&need.total);
+        tally.needs.add(&need.total, &mut amounts);
+        self.amounts = amounts;
     }
 
     /// A recorded grant is refused by these limits.
@@ -145,7 +156,7 @@ impl Tallies {
     ) {
         let Some(levels) = levels else {
             for tally in self
-                .0
+                .limits
                 .get_mut(&id)
                 .into_iter()
                 .flat_map(BTreeMap::values_mut)
@@ -154,7 +165,7 @@ impl Tallies {
             }
             return;
         };
-        let tallies = self.0.entry(id).or_default();
+        let tallies = self.limits.entry(id).or_default();
         for (resource, hard, taken) in levels.iter() {
             if !tallies.contains_key(resource) {
                 tallies.insert(resource.clone(), Tally::default());
@@ -167,7 +178,9 @@ impl Tallies {
     }
 
     pub(super) fn finish(self, to: Timestamp) -> Vec<LimitOutcome> {
-        let limits = self.0.into_iter().flat_map(|(id, tallies)| {
+        let mut limits: Vec<_> = self.limits.into_iter().collect();
+        limits.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        let limits = limits.into_iter().flat_map(|(id, tallies)| {
             let tallies = tallies.into_iter();
             tallies.map(move |(resource, tally)| tally.finish(&id, resource, to))
         });
@@ -250,7 +263,8 @@ struct Needs {
 }
 
 impl Needs {
-    fn add(&mut self, amount: &Quantity) {
+    /// `kept` counts the amounts that are kept of all limits.
+    fn add(&mut self, amount: &Quantity, kept: &mut usize) {
         self.all += 1;
         if self
             .dropped
@@ -263,10 +277,13 @@ impl Needs {
             Some(count) => *count += 1,
             None => {
                 self.counts.insert(amount.clone(), 1);
+                *kept += 1;
             }
         }
-        if self.counts.len() > AMOUNTS_MAX {
+        let is_full = self.counts.len() > 1 && *kept > AMOUNTS_OF_ALL_MAX;
+        if self.counts.len() > AMOUNTS_MAX || is_full {
             self.dropped = self.counts.pop_first().map(|(amount, _)| amount);
+            *kept -= 1;
         }
     }
 
@@ -292,7 +309,7 @@ mod tests {
         let mut needs = Needs::default();
         assert_eq!(needs.largest(0), Quantity::default());
         for amount in 1..=200 {
-            needs.add(&Quantity::from_units(amount));
+            needs.add(&Quantity::from_units(amount), &mut 0);
         }
         assert_eq!(needs.largest(0), Quantity::from_units(200));
         assert_eq!(needs.largest(needs.all / 100), Quantity::from_units(198));
@@ -302,16 +319,25 @@ mod tests {
 
     #[test]
     fn of_very_many_amounts_the_largest_are_kept() {
-        let mut needs = Needs::default();
+        let (mut needs, mut kept) = (Needs::default(), 0);
         let most = AMOUNTS_MAX as i64 * 3;
         for amount in 0..most {
-            needs.add(&Quantity::from_units(amount * 7919 % most));
+            needs.add(&Quantity::from_units(amount * 7919 % most), &mut kept);
         }
+        assert_eq!(kept, AMOUNTS_MAX);
         assert_eq!(needs.counts.len(), AMOUNTS_MAX);
         assert_eq!(needs.largest(0), Quantity::from_units(most - 1));
         assert_eq!(needs.largest(99), Quantity::from_units(most - 100));
         // What is not kept is no more than this.
         let dropped = needs.dropped.clone().unwrap();
         assert_eq!(needs.largest(needs.all - 1), dropped);
+        // Beside very many others, it is the largest one.
+        let (mut needs, mut kept) = (Needs::default(), AMOUNTS_OF_ALL_MAX);
+        for amount in [3, 1, 5, 4] {
+            needs.add(&Quantity::from_units(amount), &mut kept);
+        }
+        assert_eq!((needs.counts.len(), kept), (1, AMOUNTS_OF_ALL_MAX + 1));
+        assert_eq!(needs.largest(0), Quantity::from_units(5));
+        assert_eq!(needs.largest(1), Quantity::from_units(4));
     }
 }

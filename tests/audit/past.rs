@@ -75,9 +75,12 @@ fn answers(quotad: &Quotad, from: &str, to: &str) -> Vec<Value> {
         "{simulation}"
     );
     answers.push(simulation);
-    // How far back denials are remembered is no part of the ledger.
+    // How far back denials are remembered is no part of the ledger, and the last entry of all is none of the period.
     for answer in &mut answers {
-        answer.as_object_mut().unwrap().remove("denialsSince");
+        answer
+            .as_object_mut()
+            .unwrap()
+            .retain(|name, _| name != "denialsSince" && name != "asOf");
     }
     answers
 }

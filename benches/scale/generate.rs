@@ -7,7 +7,7 @@ use quota_core::{
     event::{Entry, Event},
     state::State,
 };
-use quota_journal::{Batch, FileJournal, Journal as _, Options, disk::RealDisk};
+use quota_journal::{Batch, FileJournal, FileReader, Journal as _, Options, disk::RealDisk};
 use quota_ledger::replay;
 use quota_semantics::resource::ResourceList;
 
@@ -77,38 +77,47 @@ impl Shape {
 
     /// The same with other events before.
     pub fn write_with(self, directory: &Path, before: impl Iterator<Item = Event>) {
-        let (mut journal, reader, _) = FileJournal::open(
-            Arc::new(RealDisk),
-            &directory.join("data"),
-            Options::default(),
-        )
-        .expect("an empty directory opens");
-        let mut state = State::default();
-        let mut entries = world::entries(before.chain(self.events()));
-        let mut group = 0;
-        loop {
-            let batch: Vec<_> = entries.by_ref().take(BATCH).collect();
-            let Some(first) = batch.first() else { break };
-            let stored = Batch {
-                first_sequence: first.sequence,
-                count: u32::try_from(batch.len()).unwrap_or(u32::MAX),
-                time: first.time,
-                payload: codec::encode_entries(&batch),
-            };
-            journal.append(stored).expect("in order");
-            group += 1;
-            if group % GROUP == 0 {
-                journal.sync().expect("the disk works");
-            }
-            for entry in &batch {
-                state.apply(entry);
-            }
-        }
-        let durable = journal.sync().expect("the disk works");
-        let stored = replay::store(&reader.snapshots(), &state.image(), durable, 1);
-        stored.expect("there is room");
-        journal.close().expect("the disk works");
+        write(directory, world::entries(before.chain(self.events())));
     }
+}
+
+/// Writes a ledger of these entries into `data` of a directory, with a snapshot of its end.
+pub fn write(directory: &Path, mut entries: impl Iterator<Item = Entry>) {
+    let (mut journal, reader) = open(directory);
+    let mut state = State::default();
+    let mut group = 0;
+    loop {
+        let batch: Vec<_> = entries.by_ref().take(BATCH).collect();
+        let (Some(first), Some(last)) = (batch.first(), batch.last()) else {
+            break;
+        };
+        let stored = Batch {
+            first_sequence: first.sequence,
+            count: u32::try_from(batch.len()).unwrap_or(u32::MAX),
+            time: last.time,
+            payload: codec::encode_entries(&batch),
+        };
+        journal.append(stored).expect("in order");
+        group += 1;
+        if group % GROUP == 0 {
+            journal.sync().expect("the disk works");
+        }
+        for entry in &batch {
+            state.apply(entry);
+        }
+    }
+    let durable = journal.sync().expect("the disk works");
+    let stored = replay::store(&reader.snapshots(), &state.image(), durable, 1);
+    stored.expect("there is room");
+    journal.close().expect("the disk works");
+}
+
+/// The ledger in `data` of a directory.
+pub fn open(directory: &Path) -> (FileJournal, FileReader) {
+    let options = Options::default();
+    let opened = FileJournal::open(Arc::new(RealDisk), &directory.join("data"), options);
+    let (journal, reader, _) = opened.expect("it can be written to");
+    (journal, reader)
 }
 
 /// What the quotas of a namespace limit, as an operator would set them apart.

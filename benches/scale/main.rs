@@ -1,8 +1,8 @@
-//! What size does: starts, memory, grants beside millions of objects, upkeep while serving, bytes on disk, and intake
-//! from a real JetStream. Each figure stands beside its baseline, measured in the same run.
+//! What size does: starts, memory, reports and simulations, grants beside millions of objects, upkeep while serving, bytes
+//! on disk, and intake from a real JetStream. Each figure stands beside its baseline, measured in the same run.
 //!
-//! `BENCH_ONLY=replay,start,grants,upkeep,disk,intake,tenants,groups` chooses; `BENCH_SCALE` (default 1) multiplies the sizes;
-//! `BENCH_SECONDS`, `BENCH_ROUNDS`, `BENCH_DIR`, `BENCH_DOCUMENT` set what their names say. Needs nats-server.
+//! `BENCH_ONLY=replay,past,start,grants,upkeep,disk,intake,tenants,groups` chooses; `BENCH_SCALE` (default 1) multiplies
+//! the sizes; `BENCH_SECONDS`, `BENCH_ROUNDS`, `BENCH_DIR`, `BENCH_DOCUMENT` set what their names say. Needs nats-server.
 
 #![allow(missing_docs, unreachable_pub, reason = "a program")]
 
@@ -10,6 +10,7 @@ mod generate;
 mod groups;
 mod intake;
 mod ledgers;
+mod past;
 mod serving;
 mod subject;
 mod tenants;
@@ -27,8 +28,9 @@ fn main() {
         return;
     }
     let bench = Bench::new();
-    let subjects: [(&str, Measure); 8] = [
+    let subjects: [(&str, Measure); 9] = [
         ("replay", ledgers::replay),
+        ("past", past::all),
         ("start", ledgers::start),
         ("grants", serving::grants),
         ("upkeep", serving::upkeep),

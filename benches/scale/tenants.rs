@@ -41,14 +41,15 @@ const BATCH: usize = 1000;
 const DEADLINE: Duration = Duration::from_secs(2);
 
 /// Who calls: principal, roles, namespaces.
-const CALLERS: [(&str, &str, &str); 4] = [
+const CALLERS: [(&str, &str, &str); 5] = [
     ("others", r#""reserve", "read", "admin""#, "team*"),
+    ("operator", r#""read", "admin""#, "*"),
     ("flood", r#""reserve", "read", "admin""#, "flood"),
     ("webhook", r#""reserve""#, "*"),
     ("source", r#""ingest""#, "*"),
 ];
 
-fn token(principal: &str) -> String {
+pub fn token(principal: &str) -> String {
     format!(
         "qlt_{}_{}",
         &blake3::hash(principal.as_bytes()).to_hex()[..12],
@@ -56,7 +57,7 @@ fn token(principal: &str) -> String {
     )
 }
 
-fn write_tokens(directory: &Path) {
+pub fn write_tokens(directory: &Path) {
     let record = |(principal, roles, namespaces): (&str, &str, &str)| {
         let token = token(principal);
         let id = token.split('_').nth(1).unwrap_or_default();
@@ -432,24 +433,26 @@ impl Holds {
     }
 }
 
+/// The p99 of the others' grants.
+pub fn others_p99(bench: &Bench, directory: &Path, daemon: &Quotad) -> f64 {
+    let arguments = [
+        format!("--token-file={}", directory.join("others.token").display()),
+        "--connections=8".to_owned(),
+        format!("--duration={:.0}ms", bench.seconds * 1000.0),
+        format!("--warmup={:.0}ms", bench.seconds * 250.0),
+        "--namespace=team".to_owned(),
+        "--threads=1".to_owned(),
+    ];
+    load_daemon(&daemon.api, &arguments).p99
+}
+
 /// p99 of the others' grants with and without the flood in one run, and the webhook's answers that came too late.
 pub fn all(bench: &Bench) -> Vec<Target> {
     let directory = bench.new_directory();
     write_tokens(directory.path());
     let daemon = Quotad::start(directory.path(), &["--auth.tokens-file=tokens.toml"]);
     let objects = furnish(bench, &daemon.api);
-    let token_file = directory.path().join("others.token");
-    let load = || {
-        let arguments = [
-            format!("--token-file={}", token_file.display()),
-            "--connections=8".to_owned(),
-            format!("--duration={:.0}ms", bench.seconds * 1000.0),
-            format!("--warmup={:.0}ms", bench.seconds * 250.0),
-            "--namespace=team".to_owned(),
-            "--threads=1".to_owned(),
-        ];
-        load_daemon(&daemon.api, &arguments).p99
-    };
+    let load = || others_p99(bench, directory.path(), &daemon);
     let (mut answers, mut reviews, mut late) = (Answers::default(), 0, 0);
     let mut holds = [Holds::default(); 3];
     let [without, beside_neighbour, with] = bench.rounds(|| {

@@ -6,7 +6,7 @@ use axum::{extract::State, response::Response};
 use quota_client::wire::{Denial, LimitKind, LimitName};
 use quota_core::{
     decide::Refusal,
-    simulate::{Candidates, Outcome, PastDenial, Subject},
+    simulate::{self, Candidates, Outcome, PastDenial, Subject},
     time::Period,
 };
 use quota_semantics::{
@@ -222,8 +222,11 @@ fn problems(field: &str, error: CandidateError) -> Vec<FieldProblem> {
 
 fn refused(unsimulated: Unsimulated, fields: &[String]) -> Problem {
     match unsimulated {
-        Unsimulated::NotReproducible(error) => {
+        Unsimulated::Period(simulate::Unsimulated::NotReproducible(error)) => {
             Problem::new(Reason::NotReproducible, error.to_string()).about_entry(error.sequence)
+        }
+        Unsimulated::Period(error @ simulate::Unsimulated::Unknown(_)) => {
+            Problem::new(Reason::NotFound, error.to_string())
         }
         Unsimulated::Candidates(refused) => {
             let problems = refused.into_iter().flat_map(|(number, refusal)| {
@@ -273,7 +276,6 @@ fn past_denial(json: &RawValue) -> Option<PastDenial> {
         denial.reason == Reason::ExceedsHard.as_str() && !denial.object.requested.is_empty();
     is_whole.then(|| PastDenial {
         sequence: denial.as_of.sequence,
-        time: denial.time,
         principal: denial.actor.principal,
         namespace: denial.namespace,
         uid: denial.object.uid,

@@ -17,12 +17,11 @@ use super::{
     overview::labels_of,
     page::Params,
     past,
-    problem::{FieldProblem, Problem, Reason},
+    problem::{FieldProblem, Problem},
 };
 use crate::{
     auth::Reader,
     denials::Query,
-    history,
     label_selector::LabelSelector,
     large::{Permit, Turn},
 };
@@ -85,16 +84,7 @@ pub(super) async fn suggest(
     };
     let permit = Permit::of_past(&actor.principal);
     let answered = app.past.period(&permit, period, begin, make).await;
-    answered.map_err(|error| match error {
-        history::Error::TooFar { limit, .. } => {
-            let detail = format!(
-                "more than {limit} entries would have to be replayed (limits.replay_entries): \
-                 a shorter period has fewer"
-            );
-            Problem::new(Reason::TooFarBack, detail)
-        }
-        other => other.into(),
-    })
+    answered.map_err(|error| error.offline("suggest").into())
 }
 
 impl SuggestQuery {

@@ -98,6 +98,14 @@ impl From<Error> for Problem {
 }
 
 impl Error {
+    /// The same with the offline command that has no bound.
+    pub(crate) fn offline(self, offline: &'static str) -> Self {
+        match self {
+            Self::TooFar { limit, .. } => Self::TooFar { limit, offline },
+            other => other,
+        }
+    }
+
     /// Whether stored data is damaged, or cannot be understood: to read it again is of no use.
     pub(crate) fn is_damage(&self) -> bool {
         match self {

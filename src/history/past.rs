@@ -55,9 +55,8 @@ impl Past {
         begin: impl FnOnce(&State) -> F,
         pause: &dyn Fn(),
     ) -> Result<(F, State, Entries), Error> {
-        let offline = "report";
         let base = self.base(period::before(period));
-        let mut state = base.map_err(|error| self.about_period(error, offline))?;
+        let mut state = base.map_err(|error| self.about_period(error))?;
         let first = state.head().sequence;
         let mut failed = None;
         let mut batches = self.reader.batches(first + 1);
@@ -67,7 +66,7 @@ impl Past {
         };
         let (fold, ends) = period::fold(&mut state, &mut batches, period, begin, visit)?;
         if let Some(error) = failed {
-            return Err(self.about_period(error, offline));
+            return Err(self.about_period(error));
         }
         let hash = |sequence| match self.reader.batches(sequence).next_batch() {
             Some(batch) => Ok::<_, Error>(Some(batch?.hash.to_string())),
@@ -76,15 +75,14 @@ impl Past {
         Ok((fold, state, period::entries(ends, hash)?))
     }
 
-    /// An error about a period: with the time at which one can begin, and the offline command without a bound.
-    pub(super) fn about_period(&self, error: Error, offline: &'static str) -> Error {
+    /// An error about a period: with the time at which one can begin.
+    pub(super) fn about_period(&self, error: Error) -> Error {
         match error {
             Error::Compacted { kept_from, .. } => Error::Compacted {
                 kept_from,
                 since: self.first_period(),
             },
-            Error::TooFar { limit, .. } => Error::TooFar { limit, offline },
-            other => other,
+            other => other.offline("report"),
         }
     }
 

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use quota_core::{
     decide::{GroupBounds, Refusal},
-    simulate::{Candidates, NotReproducible, Outcome, PastDenial, Simulation},
+    simulate::{self, Candidates, Outcome, PastDenial, Simulation},
 };
 use quota_journal::Reader as _;
 use quota_ledger::replay::{self, Until};
@@ -29,8 +29,8 @@ pub(crate) struct Question {
 pub(crate) enum Unsimulated {
     /// Candidates cannot be set.
     Candidates(Vec<(usize, Refusal)>),
-    /// The recorded decisions do not follow from the recorded limits.
-    NotReproducible(NotReproducible),
+    /// The period does not allow it.
+    Period(simulate::Unsimulated),
 }
 
 impl History {
@@ -47,7 +47,8 @@ impl History {
         self.work(permit, move |shared, turn| {
             let past = &shared.past;
             let simulated = past.simulate(question, &|| turn.pause());
-            let simulated = simulated.map_err(|error| past.about_period(error, "simulate"))?;
+            let simulated =
+                simulated.map_err(|error| past.about_period(error).offline("simulate"))?;
             Ok(make(simulated, turn))
         })
         .await
@@ -101,8 +102,8 @@ impl Past {
         }
         let outcome = match differs {
             None => simulation.finish(to),
-            Some(error) => Err(error),
+            Some(error) => Err(error.into()),
         };
-        Ok(outcome.map_err(Unsimulated::NotReproducible))
+        Ok(outcome.map_err(Unsimulated::Period))
     }
 }

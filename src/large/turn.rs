@@ -16,6 +16,7 @@ use serde::Serialize;
 use super::{Kind, Pool};
 use crate::{
     cpu_throttle::{self, Meter},
+    metrics,
     pacing::{ACTIVITY, LONGEST},
 };
 
@@ -86,6 +87,7 @@ impl Turn {
             served.is_cancelled.load(Ordering::Relaxed)
         };
         if is_in_vain {
+            metrics::answer_given_up();
             std::panic::resume_unwind(Box::new(Cancelled));
         }
     }

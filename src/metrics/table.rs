@@ -37,6 +37,8 @@ metric_table! { pub const ALL:
         "From the arrival of a command to its answer, durability included."
     LARGE_ANSWERS Counter large_answer() "quota_ledger_large_answers_total"
         "Large answers and long bodies, which have threads of their own."
+    ANSWERS_GIVEN_UP Counter answer_given_up() "quota_ledger_answers_given_up_total"
+        "Large answers, and answers about the past, that were begun and not made to the end, since nobody waited any more."
     DENIALS_DROPPED Counter denials_dropped() "quota_ledger_denials_dropped_total"
         "Denials that are not listed, since too many came at once."
     LIMITS_PASSED Counter limit_passed() "quota_ledger_audited_limits_passed_total"

@@ -189,6 +189,13 @@ async fn all_that_is_wrong_with_limits_is_named() {
         field.starts_with("groups[0].metadata.annotations"),
         "{field}"
     );
+    let unknown = json!({"kind": "ResourceQuota", "namespace": "a", "name": "nobody"});
+    let reply = world
+        .post(SIMULATE, &json!({"from": EVER, "delete": [unknown]}))
+        .await;
+    reply.is_refused(404, "NotFound");
+    let detail = reply.body["detail"].as_str().unwrap();
+    assert!(detail.contains("quota nobody of namespace a"), "{detail}");
     for (wrong, reason) in [
         (json!({}), "Malformed"),
         (json!({"from": EVER, "quota": []}), "Malformed"),

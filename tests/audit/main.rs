@@ -7,6 +7,7 @@ mod checkpoints;
 mod delivered;
 mod exported;
 mod groups;
+mod past;
 mod published;
 use quota_testkit as support;
 
@@ -120,6 +121,11 @@ fn questions_that_have_no_answer_are_refused() {
     assert_eq!((code, &problem["reason"]), (422, &json!("TooFarBack")));
     let detail = problem["detail"].as_str().unwrap();
     assert!(detail.contains("`quotactl ledger report`"), "{detail}");
+    let simulate = json!({"from": "2020-01-01T00:00:00Z"});
+    let (code, problem) = quotad.post("/v1/simulate", &simulate);
+    assert_eq!((code, &problem["reason"]), (422, &json!("TooFarBack")));
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(detail.contains("`quotactl ledger simulate`"), "{detail}");
     let (code, empty) = quotad.ask("/v1/namespaces/team-a/usage?at=2020-01-01T00:00:00Z");
     assert_eq!((code, &empty["asOf"]["sequence"]), (200, &json!(0)));
 }

@@ -426,7 +426,7 @@ fn limits_are_simulated_by_who_may_set_them() {
         (team, all.clone(), 403),
         (reader, asked("team-a"), 403),
         (root, asked("other"), 200),
-        (root, group, 200),
+        (root, group, 404),
         (root, all, 200),
     ] {
         let (given, answer) = call(&daemon, token, "POST", "/v1/simulate", &body);

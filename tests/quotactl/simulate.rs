@@ -73,6 +73,20 @@ fn a_lower_limit_fails_a_check_of_a_change() {
         0
     );
 
+    // So does a change that is only looked at.
+    let differs = daemon.run("diff -f - --since 1h", &lower);
+    assert_eq!(differs.code, 12, "{differs:?}");
+    assert!(
+        differs.out.contains("+  spec.hard[pods]: 5")
+            && differs
+                .out
+                .contains("of 3 grants, 2 would have been granted, 1 refused"),
+        "{}",
+        differs.out
+    );
+    let unknown = daemon.run("simulate --delete quota/nobody -n team-a --since 1h", "");
+    assert_eq!(unknown.code, 11, "{unknown:?}");
+
     let more: Value = serde_json::from_str(&daemon.done(
         &format!("{simulate} -o json"),
         &QUOTA.replace("pods: 6", "pods: 7"),
@@ -120,6 +134,11 @@ fn a_lower_limit_fails_a_check_of_a_change() {
         "{}",
         offline.out
     );
+    let unknown = format!(
+        "ledger simulate --data-dir {} --delete quota/nobody -n team-a --since 1h",
+        data.display()
+    );
+    assert_eq!(run("", &unknown).code, 11);
 }
 
 #[test]
@@ -234,6 +253,7 @@ fn what_is_suggested_refuses_nothing() {
         );
         daemon.done("apply --dry-run -f -", &manifests);
     }
+    let suggested = daemon.done("suggest -A -o yaml --percentile 90", "");
     for wrong in [
         "suggest --percentile 101",
         "suggest --headroom x",
@@ -241,4 +261,15 @@ fn what_is_suggested_refuses_nothing() {
     ] {
         assert_eq!(daemon.run(wrong, "").code, 2, "{wrong}");
     }
+    let directory = daemon.stop();
+    let data = directory.path().join("data");
+    let offline = |more: &str| {
+        let line = format!("ledger suggest --data-dir {} {more}", data.display());
+        let run = run("", &line);
+        assert_eq!(run.code, 0, "{run:?}");
+        run.out
+    };
+    assert_eq!(offline("-n team-a").lines().count(), 2);
+    // Denials are no entries: without them a limit that was reached rises nevertheless.
+    assert_eq!(offline("-o yaml --percentile 90"), suggested);
 }

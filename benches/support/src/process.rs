@@ -83,6 +83,17 @@ pub fn spawn(command: &mut Command, directory: &Path, address: SocketAddr) -> Pr
     process
 }
 
+/// The most memory that a process has had, in bytes; none: it has ended.
+pub fn peak_memory(id: u32) -> Option<u64> {
+    Some(figure(id, "status", "VmHWM:")? * 1024)
+}
+
+fn figure(id: u32, file: &str, name: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{id}/{file}")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
 /// A daemon.
 pub struct Quotad {
     process: Process,
@@ -147,11 +158,8 @@ impl Quotad {
     }
 
     fn figure(&self, file: &str, name: &str) -> u64 {
-        let path = format!("/proc/{}/{file}", self.process.id());
-        let text = std::fs::read_to_string(&path).expect("it is running");
-        let line = text.lines().find_map(|line| line.strip_prefix(name));
-        let number = line.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
-        number.unwrap_or_else(|| panic!("{path} has no {name}"))
+        let number = figure(self.process.id(), file, name);
+        number.unwrap_or_else(|| panic!("{file} of a running process has no {name}"))
     }
 
     /// All metrics as text. Tens of thousands of quotas are more than the client reads by default.

@@ -14,12 +14,14 @@ use quota_semantics::{quantity::Quantity, quota::extension::EACH, resource::Reso
 use serde_json::{Value, json};
 
 use super::{
-    args::{Delete, DeleteWhat},
+    age,
+    args::{Delete, DeleteWhat, Moment},
     failure::{Exit, Failure, Outcome},
     group,
     manifest::{self, Document, plain, text},
     output::note,
     session::{Session, each},
+    simulate::{Limits, summary},
     terminal_text::one_line,
 };
 
@@ -406,11 +408,19 @@ fn warning_text(header: &str) -> String {
 }
 
 /// Shows the changes by each manifest; fails with [`Exit::Conflict`] if there are any.
-pub(crate) fn diff(session: &Session, files: &[PathBuf]) -> Outcome {
-    each(manifest::load(files)?, |document| {
+pub(crate) fn diff(session: &Session, files: &[PathBuf], since: Option<Moment>) -> Outcome {
+    let documents = manifest::load(files)?;
+    let limits = since.map(|_| Limits::new(&session.scope, documents.clone()));
+    let limits = limits.transpose()?;
+    let differs = each(documents, |document| {
         let place = document.place.clone();
         diff_one(session, &document).map_err(|failure| failure.about(&place))
-    })
+    });
+    if let Some((limits, Moment(from))) = limits.zip(since) {
+        let (simulation, _) = limits.simulate(session, (from, age::now()))?;
+        session.output.line(summary(&simulation))?;
+    }
+    differs
 }
 
 fn diff_one(session: &Session, document: &Document) -> Outcome {

@@ -267,12 +267,24 @@ pub(crate) enum Online {
         dry_run: bool,
     },
     /// Show what `apply` would change; ends with 12 if there is anything.
-    Diff(Files),
+    Diff {
+        #[command(flatten)]
+        files: Files,
+        /// Also show what the manifests would have refused since then.
+        #[arg(long, value_name = "TIME|DURATION")]
+        since: Option<Moment>,
+    },
     /// Show what other limits would have refused in the past. Changes nothing.
     #[command(arg_required_else_help = true)]
     Simulate(Simulate),
     /// Suggest limits that fit what was taken in a period; `-o yaml` prints manifests.
-    Suggest(Suggest),
+    Suggest {
+        #[command(flatten)]
+        wish: Suggest,
+        /// Only namespaces whose labels match, as in `team=a,tier!=test`.
+        #[arg(short = 'l', long, value_name = "LABELS")]
+        selector: Option<String>,
+    },
     /// Delete quotas or groups.
     #[command(arg_required_else_help = true)]
     Delete(Delete),

@@ -11,7 +11,7 @@ use quota_client::{
     },
 };
 use quota_semantics::{
-    Name, Period,
+    Name, Period, Timestamp,
     candidate::{Candidate, CandidateError},
     quantity::Quantity,
 };
@@ -45,26 +45,9 @@ pub(crate) struct Limits {
 /// Simulates limits, and shows what they would have refused.
 pub(crate) fn run(session: &Session, args: &Simulate) -> Outcome {
     let limits = Limits::load(&session.scope, args)?;
-    let (from, to) = args.period.resolve(age::now(), Some(days(14)))?;
-    let values = |documents: &[Document]| -> Vec<Value> {
-        documents
-            .iter()
-            .map(|document| document.value.clone())
-            .collect()
-    };
-    let body = SimulateRequest {
-        from,
-        to: Some(to),
-        quotas: values(&limits.quotas),
-        groups: values(&limits.groups),
-        delete: limits.delete.clone(),
-    };
-    let body = super::output::to_json(&body)?;
-    let address = Address::of(["v1", "simulate"]);
-    let sent = session.client.send_json(Method::POST, &address, &body);
-    let reply = sent.map_err(|failure| limits.located(failure))?;
-    let simulation: Simulation = reply.read()?;
-    show(&session.output, &simulation, &reply.json)?;
+    let period = args.period.resolve(age::now(), Some(days(14)))?;
+    let (simulation, json) = limits.simulate(session, period)?;
+    show(&session.output, &simulation, &json)?;
     ended(&simulation, args.fail_on_refusal)
 }
 
@@ -82,10 +65,10 @@ pub(crate) fn ended(simulation: &Simulation, fail_on_refusal: bool) -> Outcome {
 }
 
 impl Limits {
-    /// Reads the manifests, and checks them as new ones.
+    /// Reads the manifests and names of a command line.
     ///
     /// # Errors
-    /// With all that is wrong, and its lines.
+    /// As [`Self::new`].
     pub(crate) fn load(scope: &Scope, args: &Simulate) -> Outcome<Self> {
         if args.files.is_empty() && args.delete.is_empty() {
             return Err(Failure::usage("no limits to simulate are named")
@@ -95,6 +78,32 @@ impl Limits {
             true => Vec::new(),
             false => manifest::load(&args.files)?,
         };
+        let delete = args.delete.iter().map(|(is_group, name)| {
+            let namespace = match is_group {
+                true => None,
+                false => Some(scope.of_one("a quota")?.into()),
+            };
+            Ok(LimitName {
+                kind: match is_group {
+                    true => LimitKind::ClusterResourceQuota,
+                    false => LimitKind::ResourceQuota,
+                },
+                namespace,
+                name: name.as_str().into(),
+            })
+        });
+        let delete: Outcome<Vec<_>> = delete.collect();
+        Ok(Self {
+            delete: delete?,
+            ..Self::new(scope, documents)?
+        })
+    }
+
+    /// Checks manifests as new ones.
+    ///
+    /// # Errors
+    /// With all that is wrong, and its lines.
+    pub(crate) fn new(scope: &Scope, documents: Vec<Document>) -> Outcome<Self> {
         let (mut quotas, mut groups, mut wrong) = (Vec::new(), Vec::new(), Vec::new());
         for mut document in documents {
             let is_group = text(&document.value, "/kind") == "ClusterResourceQuota";
@@ -119,21 +128,6 @@ impl Limits {
                 ..Failure::general("the limits are not valid")
             });
         }
-        let delete = args.delete.iter().map(|(is_group, name)| {
-            let namespace = match is_group {
-                true => None,
-                false => Some(scope.of_one("a quota")?.into()),
-            };
-            Ok(LimitName {
-                kind: match is_group {
-                    true => LimitKind::ClusterResourceQuota,
-                    false => LimitKind::ResourceQuota,
-                },
-                namespace,
-                name: name.as_str().into(),
-            })
-        });
-        let delete: Outcome<Vec<_>> = delete.collect();
         let (quotas, mut candidates): (Vec<_>, Vec<_>) = quotas.into_iter().unzip();
         let (groups, of_groups): (Vec<_>, Vec<_>) = groups.into_iter().unzip();
         candidates.extend(of_groups);
@@ -141,8 +135,34 @@ impl Limits {
             quotas,
             groups,
             candidates,
-            delete: delete?,
+            delete: Vec::new(),
         })
+    }
+
+    /// Has the daemon simulate them. Also its answer as JSON.
+    pub(crate) fn simulate(
+        &self,
+        session: &Session,
+        (from, to): (Timestamp, Timestamp),
+    ) -> Outcome<(Simulation, Value)> {
+        let values = |documents: &[Document]| -> Vec<Value> {
+            documents
+                .iter()
+                .map(|document| document.value.clone())
+                .collect()
+        };
+        let body = SimulateRequest {
+            from,
+            to: Some(to),
+            quotas: values(&self.quotas),
+            groups: values(&self.groups),
+            delete: self.delete.clone(),
+        };
+        let body = super::output::to_json(&body)?;
+        let address = Address::of(["v1", "simulate"]);
+        let sent = session.client.send_json(Method::POST, &address, &body);
+        let reply = sent.map_err(|failure| self.located(failure))?;
+        Ok((reply.read()?, reply.json))
     }
 
     /// The document with this number, quotas first.
@@ -219,7 +239,8 @@ pub(crate) fn show(output: &Output, simulation: &Simulation, json: &Value) -> Ou
     Ok(())
 }
 
-fn summary(simulation: &Simulation) -> String {
+/// One line about a simulation.
+pub(crate) fn summary(simulation: &Simulation) -> String {
     let Simulation {
         from,
         to,
@@ -331,28 +352,57 @@ fn refusals(refusals: &[SimulatedRefusal]) -> Table {
 }
 
 /// Shows suggested limits, or the manifests that set them.
-pub(crate) fn suggest(session: &Session, args: &Suggest) -> Outcome {
-    let (from, to) = args.period.resolve(age::now(), Some(days(30)))?;
+pub(crate) fn suggest(session: &Session, wish: &Suggest, selector: Option<&str>) -> Outcome {
+    let (from, to) = wish.period.resolve(age::now(), Some(days(30)))?;
     let mut address = Address::of(["v1", "suggestions"])
         .with("from", from)
         .with("to", to)
-        .with("percentile", args.percentile)
-        .with("headroom", args.headroom);
-    match (&args.selector, session.scope.listed()) {
+        .with("percentile", wish.percentile)
+        .with("headroom", wish.headroom);
+    match (selector, session.scope.listed()) {
         (Some(selector), _) => address = address.with("labelSelector", selector),
         (None, Some(namespace)) => address = address.with("namespace", namespace),
         (None, None) => {}
     }
     let answer = session.client.get::<Suggestions>(&address)?;
-    let suggestions = &answer.content.items;
-    if suggestions.is_empty() {
+    if answer.content.items.is_empty() {
         session.note_empty();
     }
-    if matches!(session.output.format, Format::Yaml) {
-        return manifests(session, suggestions);
+    show_suggestions(&session.output, &answer.content, &answer.json, |limit| {
+        let path = match &limit.namespace {
+            Some(namespace) => vec![
+                "api",
+                "v1",
+                "namespaces",
+                namespace,
+                "resourcequotas",
+                &limit.name,
+            ],
+            None => vec![
+                "apis",
+                "quota.openshift.io",
+                "v1",
+                "clusterresourcequotas",
+                &limit.name,
+            ],
+        };
+        session.client.get_json(&Address::of(path))
+    })
+}
+
+/// Prints suggestions, or their manifests: `manifest` gives that of a quota or group as it is.
+pub(crate) fn show_suggestions(
+    output: &Output,
+    suggestions: &Suggestions,
+    json: &Value,
+    manifest: impl Fn(&Suggestion) -> Outcome<Value>,
+) -> Outcome {
+    let suggestions = &suggestions.items;
+    if matches!(output.format, Format::Yaml) {
+        return manifests(output, suggestions, manifest);
     }
-    session.output.answer(
-        &answer.json,
+    output.answer(
+        json,
         || {
             suggestions
                 .iter()
@@ -364,7 +414,7 @@ pub(crate) fn suggest(session: &Session, args: &Suggest) -> Outcome {
         },
         |_| suggestions_table(suggestions),
     )?;
-    if session.output.is_table() {
+    if output.is_table() {
         for (resource, amount) in given_back(suggestions) {
             let amount = alone(resource, &amount);
             note(format!("{amount} of {resource} could be given back"));
@@ -374,25 +424,18 @@ pub(crate) fn suggest(session: &Session, args: &Suggest) -> Outcome {
 }
 
 /// Prints the manifest of each quota and group, with the suggested limits.
-fn manifests(session: &Session, suggestions: &[Suggestion]) -> Outcome {
-    let mut limits: BTreeMap<(Option<&Name>, &Name), Vec<&Suggestion>> = BTreeMap::new();
-    for suggestion in suggestions {
-        let place = (suggestion.namespace.as_ref(), &suggestion.name);
-        limits.entry(place).or_default().push(suggestion);
-    }
-    for ((namespace, name), suggestions) in limits {
-        let path = match namespace {
-            Some(namespace) => vec!["api", "v1", "namespaces", namespace, "resourcequotas", name],
-            None => vec![
-                "apis",
-                "quota.openshift.io",
-                "v1",
-                "clusterresourcequotas",
-                name,
-            ],
-        };
-        let mut manifest = session.client.get_json(&Address::of(path))?;
-        let hard = match namespace {
+fn manifests(
+    output: &Output,
+    suggestions: &[Suggestion],
+    manifest: impl Fn(&Suggestion) -> Outcome<Value>,
+) -> Outcome {
+    // They are sorted by quota and group.
+    let of_one =
+        |a: &Suggestion, b: &Suggestion| (&a.namespace, &a.name) == (&b.namespace, &b.name);
+    for suggestions in suggestions.chunk_by(of_one) {
+        let [first, ..] = suggestions else { continue };
+        let mut manifest = manifest(first)?;
+        let hard = match &first.namespace {
             Some(_) => "/spec/hard",
             None => "/spec/quota/hard",
         };
@@ -404,7 +447,7 @@ fn manifests(session: &Session, suggestions: &[Suggestion]) -> Outcome {
                 *limit = suggested.to_string().into();
             }
         }
-        session.output.value(&as_written(manifest))?;
+        output.value(&as_written(manifest))?;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use quota_core::{
     decide::{GroupBounds, QuotaChange},
     event::{Entry, Event},
-    simulate::{Candidates, NotReproducible, Outcome, Simulation, Subject},
+    simulate::{Candidates, Decided, Outcome, Simulation, Subject, Unsimulated},
     state::State,
 };
 use quota_semantics::{
@@ -16,12 +16,15 @@ use quota_testkit::histories::{steps::Step, things, world::World};
 
 use super::{fold, reread, strategy::steps};
 
+/// Everything that histories ask for.
+const LIMITED: [&str; 3] = ["requests.cpu", "pods", "count/deployments.apps"];
+
 /// Simulates the entries behind `state`.
 fn simulate(
     state: State,
     entries: &[Entry],
     candidates: Candidates,
-) -> Result<Outcome, NotReproducible> {
+) -> Result<Outcome, Unsimulated> {
     let from = state.head().time;
     let bounds = GroupBounds::default();
     let mut simulation = Simulation::begin(state, from, candidates, Vec::new(), &bounds).unwrap();
@@ -33,8 +36,7 @@ fn simulate(
 
 /// A quota with this limit on everything that histories ask for.
 fn quota(namespace: u8, name: &str, hard: i64) -> QuotaChange {
-    let names = ["requests.cpu", "pods", "count/deployments.apps"];
-    let hard = names.map(|name| (Name::from(name), Quantity::from_units(hard)));
+    let hard = LIMITED.map(|name| (Name::from(name), Quantity::from_units(hard)));
     QuotaChange {
         namespace: things::namespace(namespace),
         name: name.into(),
@@ -68,6 +70,39 @@ fn limits(entries: &[Entry]) -> BTreeSet<Subject> {
     limits.collect()
 }
 
+/// How many grants among the last `count` entries ask for something for an object that nothing is known of.
+fn new_requests(entries: &[Entry], count: usize) -> u64 {
+    let (mut known, mut new) = (BTreeSet::new(), 0);
+    for (index, entry) in entries.iter().enumerate() {
+        let next = entries.get(index + 1).map(|next| &next.event);
+        match &entry.event {
+            Event::ObjectObserved(object) | Event::ObjectReplaced(object) => {
+                known.insert((object.namespace.clone(), object.uid.clone()));
+            }
+            Event::ObjectCorrected(correction) => {
+                let object = &correction.object;
+                known.insert((object.namespace.clone(), object.uid.clone()));
+            }
+            Event::ReservationGranted(granted) => {
+                let key = (granted.namespace.clone(), granted.uid.clone());
+                // A pod of a charged workload asks for nothing more, and neither does what takes the place of another
+                // object.
+                let is_alone = granted.footprint.traits.is_plain()
+                    && !matches!(next, Some(Event::NameAwaited { .. }));
+                let asks = LIMITED.iter().any(|name| {
+                    let amount = granted.footprint.resources.get(name);
+                    amount.is_some_and(Quantity::is_positive)
+                });
+                if is_alone && asks && !known.contains(&key) && index + count >= entries.len() {
+                    new += 1;
+                }
+            }
+            _ => {}
+        }
+    }
+    new
+}
+
 fn parts(entries: &[Entry], cut: f64) -> (State, &[Entry]) {
     let cut = (entries.len() as f64 * cut) as usize;
     (fold(&entries[..cut]), &entries[cut..])
@@ -85,6 +120,12 @@ proptest! {
         ));
         let outcome = simulate(state, entries, Candidates::default()).unwrap();
         prop_assert_eq!(outcome.identity.decisions, grants.count() as u64);
+        // The audit does the same on the way.
+        let mut decided = Decided::new(State::default());
+        for entry in world.entries.iter().cloned().map(Some).chain([None]) {
+            prop_assert_eq!(decided.step(entry), Ok(()));
+        }
+        prop_assert_eq!(decided.state().digest(), fold(&world.entries).digest());
         prop_assert_eq!(outcome.granted, outcome.identity.decisions);
     }
 
@@ -133,6 +174,8 @@ proptest! {
         let outcome = simulate(state, entries, candidates).unwrap();
         let asks = outcome.limits.iter().any(|limit| limit.grants > 0);
         prop_assert_eq!(outcome.refused > 0, asks);
+        let new = new_requests(&world.entries, entries.len());
+        prop_assert!(outcome.refused + outcome.left_out >= new, "{} of {new}", outcome.refused);
         prop_assert_eq!(outcome.granted + outcome.refused + outcome.left_out, outcome.identity.decisions);
         for limit in outcome.limits.iter().filter(|limit| limit.grants > 0) {
             prop_assert!(limit.least_refusing_none.is_positive(), "{:?}", limit);
@@ -147,6 +190,12 @@ proptest! {
         let world = World::run(&steps);
         let (state, entries) = parts(&world.entries, cut);
         let mut candidates = Candidates { deleted: limits(&world.entries).into_iter().collect(), ..Candidates::default() };
+        // Those that there are in the period.
+        let of_period = limits(entries);
+        candidates.deleted.retain(|subject| of_period.contains(subject) || match &subject.namespace {
+            Some(namespace) => state.quota_record(namespace, &subject.name).is_some(),
+            None => state.group_record(&subject.name).is_some(),
+        });
         if kept {
             candidates.deleted.retain(|subject| subject.namespace.is_none());
             candidates.quotas = limits(&world.entries).into_iter().filter_map(|subject| Some(QuotaChange {
@@ -304,6 +353,15 @@ fn a_past_that_cannot_be_reproduced_is_not_simulated() {
     amounts.insert("requests.cpu".into(), Quantity::from_units(6));
     let sequence = grant.sequence;
     let failed = simulate(State::default(), &forged, Candidates::default()).unwrap_err();
-    assert_eq!(failed.sequence, sequence);
-    assert!(failed.reason.contains("exceeded quota"), "{failed}");
+    let Unsimulated::NotReproducible(differs) = failed else {
+        panic!("{failed}");
+    };
+    assert_eq!(differs.sequence, sequence);
+    assert!(differs.reason.contains("exceeded quota"), "{differs}");
+    let mut decided = Decided::new(State::default());
+    let steps = forged.iter().cloned().map(Some).chain([None]);
+    let failed: Vec<_> = steps
+        .filter_map(|entry| decided.step(entry).err())
+        .collect();
+    assert_eq!(failed, [differs]);
 }

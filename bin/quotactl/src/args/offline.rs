@@ -82,6 +82,13 @@ pub(crate) enum Ledger {
         #[command(flatten)]
         limits: super::Simulate,
     },
+    /// Suggest limits that fit what was taken in a period; `-o yaml` prints manifests.
+    Suggest {
+        #[command(flatten)]
+        place: LedgerPath,
+        #[command(flatten)]
+        wish: super::Suggest,
+    },
     /// Print entries, one JSON object per line; of all namespaces unless one is given.
     Dump {
         #[command(flatten)]

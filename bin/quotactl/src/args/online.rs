@@ -424,6 +424,7 @@ pub(crate) struct Simulate {
 
 /// Limits to suggest.
 #[derive(Args, Debug)]
+#[group(skip)]
 pub(crate) struct Suggest {
     /// The period [default: the last 30 days].
     #[command(flatten)]
@@ -434,9 +435,6 @@ pub(crate) struct Suggest {
     /// What is added, in percent.
     #[arg(long, value_name = "PERCENT", default_value = "20%", value_parser = headroom)]
     pub(crate) headroom: u32,
-    /// Only namespaces whose labels match, as in `team=a,tier!=test`.
-    #[arg(short = 'l', long, value_name = "LABELS")]
-    pub(crate) selector: Option<String>,
 }
 
 fn percentile(text: &str) -> Result<f64, String> {

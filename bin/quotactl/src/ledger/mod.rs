@@ -10,6 +10,7 @@ mod report;
 mod restore;
 mod simulate;
 mod stat;
+mod suggest;
 mod verify;
 
 pub(super) use building::Building;
@@ -58,6 +59,7 @@ pub(crate) fn run(command: &Ledger, output: &Output, scope: &Scope) -> Outcome {
             report::run(&open(place)?, report, output, scope.filter())
         }
         Ledger::Simulate { place, limits } => simulate::run(&open(place)?, output, scope, limits),
+        Ledger::Suggest { place, wish } => suggest::run(&open(place)?, output, scope, wish),
         Ledger::Dump { place, from, to } => dump(&open(place)?, scope.filter(), *from, *to),
         Ledger::Stat { place } => stat::run(&open(place)?, output),
         Ledger::Export { file, place } => export::run(&open(place)?, file),

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use quota_client::wire::{LimitKind, Simulation};
 use quota_core::{
     decide::{GroupBounds, Refusal},
-    simulate::{self, Candidates, Subject},
+    simulate::{self, Candidates, Subject, Unsimulated},
     time::Period,
 };
 use quota_journal::Offline;
@@ -41,7 +41,7 @@ pub(super) fn run(ledger: &Offline, output: &Output, scope: &Scope, args: &Simul
     let bounds = GroupBounds::default();
     let begun = simulate::Simulation::begin(state, from, candidates, Vec::new(), &bounds);
     let mut simulation = begun.map_err(|refused| unset(&limits, refused))?;
-    let progress = Progress::over("simulating", before + 1, ledger.last_sequence());
+    let progress = Progress::slowly_over("simulating", before + 1, ledger.last_sequence());
     let mut differs = None;
     let mut batches = ledger.batches(before + 1);
     let read = ledger_replay::entries(&mut batches, before, until(to), |entry| {
@@ -58,9 +58,15 @@ pub(super) fn run(ledger: &Offline, output: &Output, scope: &Scope, args: &Simul
     read.map_err(unfolded)?;
     let outcome = match differs {
         None => simulation.finish(to),
-        Some(error) => Err(error),
+        Some(error) => Err(error.into()),
     };
-    let outcome = outcome.map_err(|error| Failure::new(Exit::Conflict, error.to_string()))?;
+    let outcome = outcome.map_err(|error| {
+        let exit = match error {
+            Unsimulated::NotReproducible(_) => Exit::Conflict,
+            Unsimulated::Unknown(_) => Exit::NotFound,
+        };
+        Failure::new(exit, error.to_string())
+    })?;
     let json = to_json(&outcome)?;
     let simulation: Simulation = client::read(&json)?;
     show(output, &simulation, &json)?;

@@ -1,12 +1,13 @@
 //! `ledger verify`: all checks of a ledger.
 //!
 //! First the bytes: checksums, the hash chain, offsets, seals, snapshots, archive files, and that every batch holds
-//! entries. Then the meaning: the entries are folded, and each snapshot must hold the state that the fold has there.
+//! entries. Then the meaning: the entries are folded, and each snapshot must hold the state that the fold has there. Each
+//! grant is decided again; one that does not follow from the limits of its time is no damage, but it is reported.
 
-use std::{path::Path, sync::Arc};
+use std::{ops::ControlFlow, path::Path, sync::Arc};
 
 use parking_lot::Mutex;
-use quota_core::{audit::Naive, codec, state::State};
+use quota_core::{audit::Naive, codec, event::Entry, simulate::Decided, state::State};
 use quota_journal::{BatchRef, Damage, Observer, Offline, SnapshotInfo, Verified, disk::RealDisk};
 use quota_ledger::replay::{self as fold, Until};
 use serde_json::{Value, json};
@@ -48,7 +49,7 @@ pub(crate) fn check(place: &LedgerPath, claims: Claims, jobs: &Jobs) -> Outcome<
     if found.damages.is_empty() {
         let ledger = Offline::open(Arc::new(RealDisk), directory, archive)
             .map_err(|error| unopened(error, directory))?;
-        found.damages = wrong_states(&ledger)?;
+        found.damages = wrong_states(&ledger, &mut found.notes)?;
     }
     for what in &found.notes {
         note(format!("note: {what}"));
@@ -98,7 +99,7 @@ impl Observer for Bytes {
 
 /// Snapshots whose state differs from the fold of the entries, checked in two ways: with the daemon's fold, and with a
 /// second, naive fold that keeps no sums.
-fn wrong_states(ledger: &Offline) -> Outcome<Vec<Damage>> {
+fn wrong_states(ledger: &Offline, notes: &mut Vec<String>) -> Outcome<Vec<Damage>> {
     if matches!(ledger, Offline::Archive(_)) && ledger.first_sequence() > 1 {
         note("note: a part of an archive cannot be replayed without the entries before it");
         return Ok(Vec::new());
@@ -109,41 +110,71 @@ fn wrong_states(ledger: &Offline) -> Outcome<Vec<Damage>> {
         Until::End,
     )?);
     let mut damages = Vec::new();
-    for info in ahead(ledger, &folds.state)? {
+    for info in ahead(ledger, folds.state())? {
         let until = Until::Sequence(info.position.sequence);
         folds.advance(ledger, until)?;
         damages.extend(folds.disagreement(&info.path));
-        damages.extend(compare(ledger, &info, &folds.state)?);
+        damages.extend(compare(ledger, &info, folds.state())?);
     }
     folds.advance(ledger, Until::End)?;
     damages.extend(folds.disagreement(Path::new("the state at the end")));
+    notes.extend(folds.wrong);
     Ok(damages)
 }
 
-/// The daemon's fold, and the naive one.
+/// The daemon's fold, with each grant decided again, and the naive one.
 struct Folds {
-    state: State,
+    decided: Decided,
     naive: Naive,
+    /// The first grant that does not follow from the limits of its time.
+    wrong: Option<String>,
 }
 
 impl Folds {
     fn new(state: State) -> Self {
-        let naive = Naive::beginning_with(&state);
-        Self { state, naive }
+        Self {
+            naive: Naive::beginning_with(&state),
+            decided: Decided::new(state),
+            wrong: None,
+        }
+    }
+
+    fn state(&self) -> &State {
+        self.decided.state()
     }
 
     fn advance(&mut self, ledger: &Offline, until: Until) -> Outcome {
-        let naive = &mut self.naive;
-        replay::fold(ledger, &mut self.state, until, |entry| naive.apply(entry))
+        let Self {
+            decided,
+            naive,
+            wrong,
+        } = self;
+        let after = decided.state().head().sequence;
+        let progress = Progress::over("replaying", after + 1, ledger.last_sequence());
+        let mut batches = ledger.batches(after + 1);
+        let mut step = |entry: Option<Entry>| {
+            if let Err(error) = decided.step(entry) {
+                wrong.get_or_insert_with(|| error.to_string());
+            }
+        };
+        fold::entries(&mut batches, after, until, |entry| {
+            progress.at(entry.sequence);
+            naive.apply(&entry);
+            step(Some(entry));
+            ControlFlow::Continue(())
+        })
+        .map_err(unfolded)?;
+        step(None);
+        Ok(())
     }
 
     /// The differences between the two folds. They are no damage of stored data: one of the folds is wrong.
     fn disagreement(&self, place: &Path) -> Option<Damage> {
-        let differences = self.naive.differences(&self.state);
+        let differences = self.naive.differences(self.state());
         (!differences.is_empty()).then(|| {
             let differences = differences.join("; ");
             let why = format!("the sums are not those of a recount: {differences}");
-            Damage::new(place, why).at_sequence(self.state.head().sequence)
+            Damage::new(place, why).at_sequence(self.state().head().sequence)
         })
     }
 }

@@ -4,18 +4,18 @@
 //! alone would refuse is not refused again: amounts that containers do not specify, resources that nothing limits, and
 //! too many pending reservations.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use super::{
     Basis, FingerprintedRequest, Policy, Refusal, Request, Requester, Unlimited,
-    case::{Case, NameBearer},
+    case::{Case, Cause, NameBearer},
 };
 use crate::{
     event::{Entry, Event, Reservation},
     state::{Counted, Overlay, State},
 };
 use quota_semantics::{
-    Name, Timestamp,
+    Name,
     admission::{Denial, Limit, LimitKind},
     object::{Footprint, GroupResource},
     quantity::Quantity,
@@ -33,40 +33,23 @@ pub(crate) struct PastRequest {
     bearer: Option<Uid>,
     /// Whether the capacity of a volume claim may be what the request reported as a fact.
     may_be_status: bool,
-    /// When it was decided.
-    time: Timestamp,
 }
 
-/// A quota or group that decides about a request, and one amount.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Need {
-    /// Which limit it is.
-    pub(crate) limit: LimitOfRequest,
+/// What a request needs of a quota or group that decides about it: one amount.
+#[derive(Debug)]
+pub(crate) struct Need<'a> {
+    /// Whether it is a quota or a group.
+    pub(crate) kind: LimitKind,
+    /// Its name.
+    pub(crate) limit: &'a Name,
+    /// Whether it counts only the namespace of the request.
+    pub(crate) is_own: bool,
     /// The resource.
-    pub(crate) resource: Name,
+    pub(crate) resource: &'a Name,
     /// The amount that counts against the limit once the request is granted.
     pub(crate) total: Quantity,
     /// Whether the limit refuses that.
     pub(crate) is_refused: bool,
-}
-
-/// A limit among those that count one request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LimitOfRequest {
-    pub(crate) kind: LimitKind,
-    pub(crate) name: Name,
-    /// Whether it counts only the namespace of the request.
-    pub(crate) is_own: bool,
-}
-
-impl LimitOfRequest {
-    fn of(limit: &Counted<'_>) -> Self {
-        Self {
-            kind: limit.kind(),
-            name: limit.name().clone(),
-            is_own: limit.shared().is_none(),
-        }
-    }
 }
 
 /// Which limits decide.
@@ -115,19 +98,17 @@ impl PastRequest {
             bearer: bearer(reservation, next, state).filter(|_| !grows),
             may_be_status: is_update && reservation.resource == *"persistentvolumeclaims",
             by: requester(&entry.actor.principal),
-            time: entry.time,
             request: request(reservation, footprint).into(),
         })
     }
 
     /// A request that was denied: for these amounts of an object without traits.
-    pub(crate) fn denied(time: Timestamp, request: Request, by: &Name) -> Self {
+    pub(crate) fn denied(request: Request, by: &Name) -> Self {
         Self {
             request: request.into(),
             by: requester(by),
             bearer: None,
             may_be_status: false,
-            time,
         }
     }
 
@@ -151,64 +132,73 @@ impl PastRequest {
     /// Decides.
     ///
     /// # Errors
-    /// As [`super::reserve`].
-    pub(crate) fn decide(&self, state: &State, deciding: Deciding) -> Result<(), Refusal> {
-        let decided = self.decide_as(state, deciding, &self.request);
-        // A status states what is there already: it is not refused. Its entry is that of any other update.
-        if self.may_be_status && decided.is_err() {
-            let status = FingerprintedRequest::from(Request {
-                subresource: "status".into(),
-                ..Request::clone(&self.request)
-            });
-            return self.decide_as(state, deciding, &status);
-        }
-        decided
+    /// As [`super::reserve`], without the text.
+    pub(crate) fn decide(&self, state: &State, deciding: Deciding) -> Result<(), Cause> {
+        self.judge(state, deciding, |_| {})
     }
 
-    fn decide_as(
+    /// Decides, and tells what the request needs of each limit, whether or not it is there: only what grows.
+    ///
+    /// # Errors
+    /// As [`Self::decide`].
+    pub(crate) fn judge(
         &self,
         state: &State,
         deciding: Deciding,
-        request: &FingerprintedRequest,
-    ) -> Result<(), Refusal> {
-        let case = self.case(state, request);
-        let mut limits = case.limits(state);
-        deciding.retain(&mut limits);
-        case.evaluate(state, &limits, self.time, &neutral())?;
-        Ok(())
-    }
-
-    /// What the request needs of each limit, whether or not it is there: only what grows.
-    pub(crate) fn needs(&self, state: &State, deciding: Deciding) -> Vec<Need> {
+        mut need: impl FnMut(Need<'_>),
+    ) -> Result<(), Cause> {
         let case = self.case(state, &self.request);
         let mut limits = case.limits(state);
         deciding.retain(&mut limits);
-        let open: Vec<Open<'_, '_>> = limits.iter().map(Open).collect();
-        // Without a limit that is enforced, nothing refuses but negative amounts, which nobody was granted.
-        let charges = case.evaluate_against(&open, &[]).unwrap_or_default();
-        let mut needs = Vec::new();
-        let mut add = |limit: &Counted<'_>, growth: &ResourceList| {
+        let (charges, decided) = match case.decide(state, &limits, &NEUTRAL) {
+            Ok(charges) => (charges, Ok(())),
+            Err(cause) => {
+                let open: Vec<Open<'_, '_>> = limits.iter().map(Open).collect();
+                // Without a limit that is enforced, nothing refuses but negative amounts, which nobody was granted.
+                let charges = case.evaluate_against(&open, &[]).unwrap_or_default();
+                // A status states what is there already: it is not refused. Its entry is that of any other update.
+                let decided = match self.may_be_status {
+                    true => self.decide_status(state, deciding),
+                    false => Err(cause),
+                };
+                (charges, decided)
+            }
+        };
+        let mut tell = |limit: &Counted<'_>, growth: &ResourceList| {
             for (resource, growth, hard) in growth.common(limit.hard()) {
                 let mut total = limit.counted(resource).unwrap_or_default();
                 total.add_assign(growth);
-                needs.push(Need {
-                    limit: LimitOfRequest::of(limit),
-                    resource: resource.clone(),
+                need(Need {
+                    kind: limit.kind(),
+                    limit: limit.name(),
+                    is_own: limit.shared().is_none(),
+                    resource,
                     is_refused: limit.is_enforced() && total > *hard && !self.may_be_status,
                     total,
                 });
             }
         };
         for charge in &charges {
-            add(&limits[charge.limit], &charge.delta);
+            tell(&limits[charge.limit], &charge.delta);
         }
         if case.pending.is_some() {
             // A reservation that moves to other limits takes more of them than its object grows by.
             for limit in &limits {
-                add(limit, &case.more_of(limit));
+                tell(limit, &case.more_of(limit));
             }
         }
-        needs
+        decided
+    }
+
+    fn decide_status(&self, state: &State, deciding: Deciding) -> Result<(), Cause> {
+        let status = FingerprintedRequest::from(Request {
+            subresource: "status".into(),
+            ..Request::clone(&self.request)
+        });
+        let case = self.case(state, &status);
+        let mut limits = case.limits(state);
+        deciding.retain(&mut limits);
+        case.decide(state, &limits, &NEUTRAL).map(|_| ())
     }
 
     fn case<'a>(&'a self, state: &'a State, request: &'a FingerprintedRequest) -> Case<'a> {
@@ -229,25 +219,19 @@ impl PastRequest {
     }
 }
 
-/// The names of the quota or group, if it is known, that refuses.
-pub(crate) fn refused_by(refusal: &Refusal) -> Option<LimitOfRequest> {
-    let of = |kind, name: &Name| {
-        Some(LimitOfRequest {
-            kind,
-            name: name.clone(),
-            is_own: kind == LimitKind::ResourceQuota,
-        })
-    };
-    match refusal {
-        Refusal::Denied(denied) => match &denied.denial {
+/// The quota or group that refuses, if it is known.
+pub(crate) fn refused_by(cause: &Cause) -> Option<(LimitKind, &Name)> {
+    match cause {
+        Cause::Denial(
             Denial::ExceedsHard { quota, .. }
             | Denial::MustSpecify { quota, .. }
             | Denial::StatusUnknown { quota, .. }
-            | Denial::BrokenSelector { quota, .. } => of(LimitKind::ResourceQuota, quota),
-            _ => None,
-        },
-        Refusal::NotReady { group, .. } => of(LimitKind::ClusterResourceQuota, group),
-        Refusal::Moved { limit, kind, .. } => of(*kind, limit),
+            | Denial::BrokenSelector { quota, .. },
+        ) => Some((LimitKind::ResourceQuota, quota)),
+        Cause::Refusal(Refusal::NotReady { group, .. }) => {
+            Some((LimitKind::ClusterResourceQuota, group))
+        }
+        Cause::Refusal(Refusal::Moved { limit, kind, .. }) => Some((*kind, limit)),
         _ => None,
     }
 }
@@ -299,15 +283,13 @@ fn requester(principal: &Name) -> Requester {
 }
 
 /// Settings by which nothing is refused that the limits of the ledger allow.
-fn neutral() -> Policy {
-    Policy {
-        search_max: 0,
-        shown_max: 0,
-        limited: Vec::new(),
-        unlimited: Unlimited::Allow,
-        ..Policy::default()
-    }
-}
+static NEUTRAL: LazyLock<Policy> = LazyLock::new(|| Policy {
+    search_max: 0,
+    shown_max: 0,
+    limited: Vec::new(),
+    unlimited: Unlimited::Allow,
+    ..Policy::default()
+});
 
 /// A limit that refuses nothing.
 struct Open<'l, 's>(&'l Counted<'s>);

@@ -50,6 +50,17 @@ pub(super) struct Case<'a> {
     pub(super) overlay: Overlay,
 }
 
+/// Why a request is refused.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Cause {
+    /// It violates a rule.
+    #[error("{0}")]
+    Denial(Denial),
+    /// It cannot be decided.
+    #[error(transparent)]
+    Refusal(#[from] Refusal),
+}
+
 /// An object that bears the name of the requested one.
 pub(super) struct NameBearer<'a> {
     pub(super) bearer: Uid,
@@ -161,6 +172,9 @@ impl<'a> Case<'a> {
     }
 
     /// The charge to each limit.
+    ///
+    /// # Errors
+    /// With all that whoever made the request is told.
     pub(super) fn evaluate(
         &self,
         state: &State,
@@ -168,19 +182,12 @@ impl<'a> Case<'a> {
         now: Timestamp,
         policy: &Policy,
     ) -> Result<Vec<Charge>, Refusal> {
-        self.refuse_move(state)?;
-        let wanted = self.wanted();
-        if let Some(group) = state.undecided_group(&self.request.namespace, &wanted) {
-            return Err(Refusal::NotReady {
-                namespace: self.request.namespace.clone(),
-                group: group.clone(),
-            });
-        }
-        let denial = match self.admitted(limits, policy) {
+        let denial = match self.decide(state, limits, policy) {
             Ok(charges) => return Ok(charges),
-            Err(denial) => denial,
+            Err(Cause::Refusal(refusal)) => return Err(refusal),
+            Err(Cause::Denial(denial)) => denial,
         };
-        let (quotas, quotas_omitted) = checked_quotas(limits, &wanted, policy.shown_max);
+        let (quotas, quotas_omitted) = checked_quotas(limits, &self.wanted(), policy.shown_max);
         let Detail { text, reserved } =
             detail(state, now, self.request, limits, &denial, policy.search_max);
         Err(Refusal::Denied(Box::new(Denied {
@@ -192,6 +199,27 @@ impl<'a> Case<'a> {
             fits_when_empty: self.fits_when_empty(state, policy),
             denial,
         })))
+    }
+
+    /// The charge to each limit.
+    ///
+    /// # Errors
+    /// Without what takes longer than the decision: texts and the search for room.
+    pub(super) fn decide(
+        &self,
+        state: &State,
+        limits: &[Counted<'_>],
+        policy: &Policy,
+    ) -> Result<Vec<Charge>, Cause> {
+        self.refuse_move(state)?;
+        let namespace = &self.request.namespace;
+        if let Some(group) = state.undecided_group(namespace, &self.wanted()) {
+            return Err(Cause::Refusal(Refusal::NotReady {
+                namespace: namespace.clone(),
+                group: group.clone(),
+            }));
+        }
+        self.admitted(limits, policy).map_err(Cause::Denial)
     }
 
     /// The quotas of the namespace and the groups that count the object, in the order and numbering of
@@ -207,12 +235,12 @@ impl<'a> Case<'a> {
         overlay: &'s Overlay,
     ) -> Vec<Counted<'s>> {
         let mut limits = state.counted(&self.request.namespace, &self.target, overlay);
-        self.decide(&mut limits);
+        self.prepare(&mut limits);
         limits
     }
 
     /// Prepares the limits for the decision.
-    pub(super) fn decide(&self, limits: &mut [Counted<'_>]) {
+    pub(super) fn prepare(&self, limits: &mut [Counted<'_>]) {
         let pending = self.pending.map(|pending| &pending.footprint);
         for limit in limits {
             limit.decide(&self.target, pending, self.observed);

@@ -50,7 +50,7 @@ impl Case<'_> {
         // For most denials this shows that no expiration helps.
         let limits = self.limits(state).into_iter();
         let mut limits: Vec<_> = limits.map(Counted::without_reservations).collect();
-        self.decide(&mut limits);
+        self.prepare(&mut limits);
         self.admitted(&limits, policy).ok()?;
         let requested = self.request.footprint.resources.len();
         let mut overlay = self.overlay.clone();

@@ -1,6 +1,8 @@
 //! The limits that a simulation puts in the place of recorded ones.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{collections::BTreeSet, fmt};
+
+use hashbrown::HashMap;
 
 use crate::{
     decide::{self, Deciding, GroupBounds, GroupChange, QuotaChange, Refusal},
@@ -16,6 +18,40 @@ pub struct Subject {
     pub namespace: Option<Name>,
     /// Its name.
     pub name: Name,
+}
+
+impl Subject {
+    /// Whether a state has it.
+    pub(super) fn is_in(&self, state: &State) -> bool {
+        match &self.namespace {
+            Some(namespace) => state.quota_record(namespace, &self.name).is_some(),
+            None => state.group_record(&self.name).is_some(),
+        }
+    }
+
+    /// The one that an event sets.
+    pub(super) fn set_by(event: &Event) -> Option<Self> {
+        match event {
+            Event::QuotaSet(quota) => Some(Self {
+                namespace: Some(quota.namespace.clone()),
+                name: quota.name.clone(),
+            }),
+            Event::GroupSet(group) => Some(Self {
+                namespace: None,
+                name: group.name.clone(),
+            }),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.namespace {
+            Some(namespace) => write!(f, "quota {} of namespace {namespace}", self.name),
+            None => write!(f, "group {}", self.name),
+        }
+    }
 }
 
 /// Limits that hold through the whole period, instead of the recorded ones of the same names.
@@ -150,7 +186,7 @@ pub(super) fn apply(state: &mut State, time: Timestamp, event: Event) {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Changed {
     /// Quotas by namespace.
-    pub(super) quotas: BTreeMap<Name, BTreeSet<Name>>,
+    pub(super) quotas: HashMap<Name, BTreeSet<Name>>,
     /// Groups.
     pub(super) groups: BTreeSet<Name>,
 }

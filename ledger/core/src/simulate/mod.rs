@@ -18,7 +18,7 @@ mod candidates;
 mod left_out;
 mod tally;
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use candidates::Changed;
 pub use candidates::{Candidates, Subject};
@@ -27,7 +27,7 @@ pub use tally::LimitOutcome;
 use tally::{LimitId, Tallies};
 
 use crate::{
-    decide::{Basis, Deciding, GroupBounds, PastRequest, Refusal, Request, refused_by},
+    decide::{Basis, Deciding, GroupBounds, Need, PastRequest, Refusal, Request, refused_by},
     event::{Actor, Entry, Event, Sequence},
     state::State,
 };
@@ -51,13 +51,22 @@ pub struct NotReproducible {
     pub reason: String,
 }
 
+/// Why a period cannot be simulated.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unsimulated {
+    /// The code that decides cannot reproduce it.
+    #[error(transparent)]
+    NotReproducible(#[from] NotReproducible),
+    /// What is to be left out never was in the period.
+    #[error("{0} not found in the period")]
+    Unknown(Subject),
+}
+
 /// A denial that the daemon remembers.
 #[derive(Clone, Debug)]
 pub struct PastDenial {
     /// The last entry before the decision.
     pub sequence: Sequence,
-    /// The time of the decision.
-    pub time: Timestamp,
     /// The principal that made the request.
     pub principal: Name,
     /// The namespace of the request.
@@ -172,6 +181,56 @@ const UNKNOWN: [&str; 3] = [
     "rules about whole objects and settings of the daemon, such as amounts that each container has to specify",
 ];
 
+/// The recorded past, in which each grant is decided again. An entry takes effect once the next one is known, which may
+/// tell how it was decided.
+#[derive(Debug)]
+pub struct Decided {
+    state: State,
+    last: Option<Entry>,
+}
+
+impl Decided {
+    /// Begins with a state.
+    #[must_use]
+    pub const fn new(state: State) -> Self {
+        Self { state, last: None }
+    }
+
+    /// The state behind the entry before the last one; behind the last one after a step without an entry.
+    #[must_use]
+    pub const fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Takes the next entry. None: the last entry of a batch was the last one for now.
+    ///
+    /// # Errors
+    /// [`NotReproducible`]. The entry before takes effect nevertheless.
+    pub fn step(&mut self, next: Option<Entry>) -> Result<(), NotReproducible> {
+        let Some(last) = std::mem::replace(&mut self.last, next) else {
+            return Ok(());
+        };
+        let next = self.last.as_ref().map(|next| &next.event);
+        let request = PastRequest::of(&last, next, &self.state);
+        let decided = request.map_or(Ok(()), |request| decide_again(&self.state, &last, &request));
+        self.state.apply(&last);
+        decided
+    }
+}
+
+/// Decides a recorded grant again, under the limits of its time.
+fn decide_again(
+    recorded: &State,
+    entry: &Entry,
+    request: &PastRequest,
+) -> Result<(), NotReproducible> {
+    let again = request.decide(recorded, Deciding::All);
+    again.map_err(|cause| NotReproducible {
+        sequence: entry.sequence,
+        reason: cause.to_string(),
+    })
+}
+
 /// A simulation under way. Takes the entries of a period, in order.
 #[derive(Debug)]
 pub struct Simulation {
@@ -180,6 +239,8 @@ pub struct Simulation {
     demand: Option<State>,
     counterfactual: Option<State>,
     changed: Changed,
+    /// What is to be left out, and has not been seen yet.
+    unseen: BTreeSet<Subject>,
     left_out: LeftOut,
     tallies: Tallies,
     denials: std::vec::IntoIter<PastDenial>,
@@ -201,6 +262,9 @@ impl Simulation {
         bounds: &GroupBounds,
     ) -> Result<Self, Vec<(usize, Refusal)>> {
         let changed = candidates.changed();
+        let unseen = candidates.deleted.iter();
+        let unseen = unseen.filter(|subject| !subject.is_in(&recorded)).cloned();
+        let unseen = unseen.collect();
         let demand = match changed.is_empty() {
             true => None,
             false => {
@@ -214,6 +278,7 @@ impl Simulation {
             demand,
             counterfactual: None,
             changed,
+            unseen,
             left_out: LeftOut::default(),
             tallies: Tallies::default(),
             denials: denials.into_iter(),
@@ -246,10 +311,13 @@ impl Simulation {
     /// Ends the period.
     ///
     /// # Errors
-    /// [`NotReproducible`]
-    pub fn finish(mut self, to: Timestamp) -> Result<Outcome, NotReproducible> {
+    /// [`Unsimulated`]
+    pub fn finish(mut self, to: Timestamp) -> Result<Outcome, Unsimulated> {
         if let Some(last) = self.last.take() {
             self.take(&last, None)?;
+        }
+        if let Some(unseen) = self.unseen.pop_first() {
+            return Err(Unsimulated::Unknown(unseen));
         }
         self.decide_denials(Sequence::MAX);
         self.outcome.to = to;
@@ -271,13 +339,14 @@ impl Simulation {
             && self.is_affected(namespace)
             && let Some(request) = PastRequest::of(entry, next_event, &self.recorded)
         {
-            let again = request.decide(&self.recorded, Deciding::All);
-            again.map_err(|refusal| NotReproducible {
-                sequence: entry.sequence,
-                reason: refusal.to_string(),
-            })?;
+            decide_again(&self.recorded, entry, &request)?;
             self.outcome.identity.decisions += 1;
             is_refused = self.decide(entry, &request) == Decision::Refused;
+        }
+        if !self.unseen.is_empty()
+            && let Some(set) = Subject::set_by(&entry.event)
+        {
+            self.unseen.remove(&set);
         }
         self.recorded.apply(entry);
         let follows = self.changed.follows(&entry.event);
@@ -309,49 +378,54 @@ impl Simulation {
             return Decision::Granted;
         };
         let deciding = self.changed.deciding();
-        let needs = request.needs(demand, deciding);
         let key = request.key();
-        // Only candidates are measured.
-        let of_candidates = needs.iter().filter(|need| {
-            let is_group = need.limit.kind == LimitKind::ClusterResourceQuota;
-            self.changed
-                .has((!is_group).then_some(key.0), &need.limit.name)
+        let mut refusing = Vec::new();
+        let mut refuse = |need: &Need<'_>| {
+            if need.is_refused {
+                refusing.push((LimitId::of(key.0, need), need.resource.clone()));
+            }
+        };
+        let (changed, tallies) = (&self.changed, &mut self.tallies);
+        // Until something is refused, both states are one.
+        let is_one = self.counterfactual.is_none();
+        let mut decided = request.judge(demand, deciding, |need| {
+            if is_one {
+                refuse(&need);
+            }
+            // Only candidates are measured.
+            let is_quota = need.kind == LimitKind::ResourceQuota;
+            if changed.has(is_quota.then_some(key.0), need.limit) {
+                tallies.ask(key.0, &need);
+            }
         });
-        self.tallies.ask(key.0, of_candidates);
         if self.left_out.has_no(key, &entry.event, &self.recorded) {
             self.outcome.left_out += 1;
             return Decision::LeftOut;
         }
-        let state = self.counterfactual.as_ref().unwrap_or(demand);
-        let Err(refusal) = request.decide(state, deciding) else {
+        if let Some(state) = &self.counterfactual {
+            decided = request.judge(state, deciding, |need| refuse(&need));
+        }
+        let Err(cause) = decided else {
             self.outcome.granted += 1;
             self.left_out.grant(key);
             return Decision::Granted;
         };
-        let mut refusing = request.needs(state, deciding);
-        refusing.retain(|need| need.is_refused);
-        let mut limits: Vec<_> = refusing
-            .iter()
-            .map(|need| Refusing {
-                kind: need.limit.kind,
-                name: need.limit.name.clone(),
-                resource: Some(need.resource.clone()),
-            })
-            .collect();
-        if limits.is_empty() {
-            let limit = refused_by(&refusal);
-            limits.extend(limit.map(|limit| Refusing {
-                kind: limit.kind,
-                name: limit.name,
-                resource: None,
-            }));
-        }
-        limits.dedup();
         self.outcome.refused += 1;
-        self.tallies.refuse(key.0, &refusing, entry.time);
+        self.tallies.refuse(&refusing, entry.time);
         if self.outcome.refusals.len() < REFUSALS_MAX
             && let Some(reservation) = request.reservation(entry, &self.recorded)
         {
+            let limits = refusing.into_iter();
+            let limits = limits.map(|(limit, resource)| limit.refusing(Some(resource)));
+            let mut limits: Vec<_> = limits.collect();
+            if limits.is_empty() {
+                limits.extend(refused_by(&cause).map(|(kind, name)| Refusing {
+                    kind,
+                    name: name.clone(),
+                    resource: None,
+                }));
+            }
+            limits.dedup();
             self.outcome.refusals.push(Refused {
                 sequence: entry.sequence,
                 time: entry.time,
@@ -510,6 +584,6 @@ impl PastDenial {
             object: None,
             ttl: None,
         };
-        PastRequest::denied(self.time, request, &self.principal)
+        PastRequest::denied(request, &self.principal)
     }
 }

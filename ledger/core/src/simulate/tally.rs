@@ -2,13 +2,19 @@
 
 use std::collections::BTreeMap;
 
+use hashbrown::HashMap;
+
 use serde::Serialize;
 
+use super::Refusing;
 use crate::{decide::Need, event::Sequence, state::LimitNow};
 use quota_semantics::{Name, Timestamp, admission::LimitKind, quantity::Quantity};
 
 /// The most different amounts that are kept of one limit, the largest ones.
 const AMOUNTS_MAX: usize = 4096;
+
+/// The most that are kept of all limits; then those of each limit do not grow any more.
+const AMOUNTS_OF_ALL_MAX: usize = 1 << 20;
 
 /// A limit on one resource, and what it would have done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -50,7 +56,7 @@ pub struct LimitOutcome {
 }
 
 /// A quota or group in a namespace, or a group.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct LimitId {
     namespace: Option<Name>,
     name: Name,
@@ -74,19 +80,37 @@ impl LimitId {
         }
     }
 
-    fn of(namespace: &Name, need: &Need) -> Self {
-        let limit = &need.limit;
+    pub(super) fn of(namespace: &Name, need: &Need<'_>) -> Self {
         Self {
-            namespace: limit.is_own.then(|| namespace.clone()),
-            name: limit.name.clone(),
-            is_group: limit.kind == LimitKind::ClusterResourceQuota,
+            namespace: need.is_own.then(|| namespace.clone()),
+            name: need.limit.clone(),
+            is_group: need.kind == LimitKind::ClusterResourceQuota,
+        }
+    }
+
+    const fn kind(&self) -> LimitKind {
+        match self.is_group {
+            true => LimitKind::ClusterResourceQuota,
+            false => LimitKind::ResourceQuota,
+        }
+    }
+
+    pub(super) fn refusing(self, resource: Option<Name>) -> Refusing {
+        Refusing {
+            kind: self.kind(),
+            name: self.name,
+            resource,
         }
     }
 }
 
 /// All limits that are measured, or refuse something.
 #[derive(Debug, Default)]
-pub(super) struct Tallies(BTreeMap<LimitId, BTreeMap<Name, Tally>>);
+pub(super) struct Tallies {
+    limits: HashMap<LimitId, BTreeMap<Name, Tally>>,
+    /// How many amounts are kept of them.
+    amounts: usize,
+}
 
 #[derive(Debug, Default)]
 struct Tally {
@@ -100,20 +124,23 @@ struct Tally {
 }
 
 impl Tallies {
-    /// A recorded grant needs amounts.
-    pub(super) fn ask<'n>(&mut self, namespace: &Name, needs: impl Iterator<Item = &'n Need>) {
-        for need in needs {
-            let tallies = self.0.entry(LimitId::of(namespace, need)).or_default();
-            let tally = tallies.entry(need.resource.clone()).or_default();
-            tally.needs.add(&need.total);
-        }
+    fn of(&mut self, limit: LimitId, resource: &Name) -> &mut Tally {
+        let tallies = self.limits.entry(limit).or_default();
+        tallies.entry(resource.clone()).or_default()
     }
 
-    /// A recorded grant is refused.
-    pub(super) fn refuse(&mut self, namespace: &Name, needs: &[Need], time: Timestamp) {
-        for need in needs {
-            let tallies = self.0.entry(LimitId::of(namespace, need)).or_default();
-            let tally = tallies.entry(need.resource.clone()).or_default();
+    /// A recorded grant needs an amount.
+    pub(super) fn ask(&mut self, namespace: &Name, need: &Need<'_>) {
+        let mut amounts = self.amounts;
+        let tally = self.of(LimitId::of(namespace, need), need.resource);
+        tally.needs.add(&need.total, &mut amounts);
+        self.amounts = amounts;
+    }
+
+    /// A recorded grant is refused by these limits.
+    pub(super) fn refuse(&mut self, refusing: &[(LimitId, Name)], time: Timestamp) {
+        for (limit, resource) in refusing {
+            let tally = self.of(limit.clone(), resource);
             tally.refused += 1;
             tally.first_refused.get_or_insert(time);
         }
@@ -129,7 +156,7 @@ impl Tallies {
     ) {
         let Some(levels) = levels else {
             for tally in self
-                .0
+                .limits
                 .get_mut(&id)
                 .into_iter()
                 .flat_map(BTreeMap::values_mut)
@@ -138,7 +165,7 @@ impl Tallies {
             }
             return;
         };
-        let tallies = self.0.entry(id).or_default();
+        let tallies = self.limits.entry(id).or_default();
         for (resource, hard, taken) in levels.iter() {
             if !tallies.contains_key(resource) {
                 tallies.insert(resource.clone(), Tally::default());
@@ -151,7 +178,9 @@ impl Tallies {
     }
 
     pub(super) fn finish(self, to: Timestamp) -> Vec<LimitOutcome> {
-        let limits = self.0.into_iter().flat_map(|(id, tallies)| {
+        let mut limits: Vec<_> = self.limits.into_iter().collect();
+        limits.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        let limits = limits.into_iter().flat_map(|(id, tallies)| {
             let tallies = tallies.into_iter();
             tallies.map(move |(resource, tally)| tally.finish(&id, resource, to))
         });
@@ -195,10 +224,7 @@ impl Tally {
             None => amount,
         };
         LimitOutcome {
-            kind: match id.is_group {
-                true => LimitKind::ClusterResourceQuota,
-                false => LimitKind::ResourceQuota,
-            },
+            kind: id.kind(),
             namespace: id.namespace.clone(),
             name: id.name.clone(),
             resource,
@@ -237,7 +263,8 @@ struct Needs {
 }
 
 impl Needs {
-    fn add(&mut self, amount: &Quantity) {
+    /// `kept` counts the amounts that are kept of all limits.
+    fn add(&mut self, amount: &Quantity, kept: &mut usize) {
         self.all += 1;
         if self
             .dropped
@@ -250,10 +277,13 @@ impl Needs {
             Some(count) => *count += 1,
             None => {
                 self.counts.insert(amount.clone(), 1);
+                *kept += 1;
             }
         }
-        if self.counts.len() > AMOUNTS_MAX {
+        let is_full = self.counts.len() > 1 && *kept > AMOUNTS_OF_ALL_MAX;
+        if self.counts.len() > AMOUNTS_MAX || is_full {
             self.dropped = self.counts.pop_first().map(|(amount, _)| amount);
+            *kept -= 1;
         }
     }
 
@@ -279,7 +309,7 @@ mod tests {
         let mut needs = Needs::default();
         assert_eq!(needs.largest(0), Quantity::default());
         for amount in 1..=200 {
-            needs.add(&Quantity::from_units(amount));
+            needs.add(&Quantity::from_units(amount), &mut 0);
         }
         assert_eq!(needs.largest(0), Quantity::from_units(200));
         assert_eq!(needs.largest(needs.all / 100), Quantity::from_units(198));
@@ -289,16 +319,25 @@ mod tests {
 
     #[test]
     fn of_very_many_amounts_the_largest_are_kept() {
-        let mut needs = Needs::default();
+        let (mut needs, mut kept) = (Needs::default(), 0);
         let most = AMOUNTS_MAX as i64 * 3;
         for amount in 0..most {
-            needs.add(&Quantity::from_units(amount * 7919 % most));
+            needs.add(&Quantity::from_units(amount * 7919 % most), &mut kept);
         }
+        assert_eq!(kept, AMOUNTS_MAX);
         assert_eq!(needs.counts.len(), AMOUNTS_MAX);
         assert_eq!(needs.largest(0), Quantity::from_units(most - 1));
         assert_eq!(needs.largest(99), Quantity::from_units(most - 100));
         // What is not kept is no more than this.
         let dropped = needs.dropped.clone().unwrap();
         assert_eq!(needs.largest(needs.all - 1), dropped);
+        // Beside very many others, it is the largest one.
+        let (mut needs, mut kept) = (Needs::default(), AMOUNTS_OF_ALL_MAX);
+        for amount in [3, 1, 5, 4] {
+            needs.add(&Quantity::from_units(amount), &mut kept);
+        }
+        assert_eq!((needs.counts.len(), kept), (1, AMOUNTS_OF_ALL_MAX + 1));
+        assert_eq!(needs.largest(0), Quantity::from_units(5));
+        assert_eq!(needs.largest(1), Quantity::from_units(4));
     }
 }

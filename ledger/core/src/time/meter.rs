@@ -136,7 +136,16 @@ pub struct Meter {
     period: Period,
     since: Moment,
     level: Option<Level>,
+    /// Up to when each amount of the level is part of its integral: an amount is integrated once it changes.
+    integrated: Integrated,
     measure: Measure,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Integrated {
+    used: Timestamp,
+    reserved: Timestamp,
+    hard: Timestamp,
 }
 
 /// What one number was over a period. Integrals are in units times nanoseconds: see [`unit_hours`](super::unit_hours).
@@ -175,6 +184,11 @@ impl Meter {
                 sequence: 0,
             },
             level: None,
+            integrated: Integrated {
+                used: period.from,
+                reserved: period.from,
+                hard: period.from,
+            },
             measure: Measure {
                 nanoseconds: 0,
                 used: Quantity::ZERO,
@@ -198,8 +212,32 @@ impl Meter {
         }
         self.hold(at.time);
         let time = at.time.max(self.period.from);
+        self.integrate(time, level.as_ref());
         self.since = Moment { time, ..at };
         self.level = level;
+    }
+
+    /// Integrates the amounts that are others from now on.
+    fn integrate(&mut self, now: Timestamp, next: Option<&Level>) {
+        let (last, measure) = (self.level.as_ref(), &mut self.measure);
+        let amount =
+            |of: fn(&Level) -> &Quantity, integral: &mut Quantity, since: &mut Timestamp| {
+                if last.map(of) == next.map(of) {
+                    return;
+                }
+                if let Some(last) = last {
+                    integrate(integral, of(last), nanoseconds(*since, now));
+                }
+                *since = now;
+            };
+        let since = &mut self.integrated;
+        amount(|level| &level.used, &mut measure.used, &mut since.used);
+        amount(
+            |level| &level.reserved,
+            &mut measure.reserved,
+            &mut since.reserved,
+        );
+        amount(|level| &level.hard, &mut measure.hard, &mut since.hard);
     }
 
     /// The present level.
@@ -218,9 +256,6 @@ impl Meter {
         };
         let measure = &mut self.measure;
         measure.nanoseconds += nanoseconds;
-        integrate(&mut measure.used, &level.used, nanoseconds);
-        integrate(&mut measure.reserved, &level.reserved, nanoseconds);
-        integrate(&mut measure.hard, &level.hard, nanoseconds);
         if level.limits > 0 {
             measure.limited += nanoseconds;
         }
@@ -242,6 +277,7 @@ impl Meter {
     #[must_use]
     pub fn finish(mut self) -> Measure {
         self.hold(self.period.to);
+        self.integrate(self.period.to, None);
         self.measure.last = self.level;
         self.measure
     }

@@ -69,9 +69,25 @@ pub(super) struct Rows {
     resources: Option<BTreeSet<Name>>,
     /// Whether each known namespace counts, and the row in which it does, if rows are made of namespaces.
     members: HashMap<Name, Option<Option<RowKey>>>,
-    rows: BTreeMap<RowKey, Vec<(Name, Open)>>,
-    total: Vec<(Name, Open)>,
+    rows: BTreeMap<RowKey, Resources>,
+    total: Resources,
+    cells: Vec<Open>,
+    /// Where the numbers of the tracker count, by their slots.
+    places: Vec<Place>,
+    /// Grows whenever a namespace counts elsewhere.
+    assignment: u64,
     at: Moment,
+}
+
+/// The cells of a row, by resource.
+type Resources = BTreeMap<Name, usize>;
+
+/// The cells in which a number counts, as of an assignment.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    assignment: u64,
+    row: Option<usize>,
+    total: Option<usize>,
 }
 
 /// One resource of a row, before the end of the period.
@@ -99,7 +115,10 @@ impl Rows {
             resources,
             members: HashMap::default(),
             rows: BTreeMap::new(),
-            total: Vec::new(),
+            total: BTreeMap::new(),
+            cells: Vec::new(),
+            places: Vec::new(),
+            assignment: 1,
             at: Moment {
                 time: period.from,
                 sequence: 0,
@@ -156,6 +175,7 @@ impl Rows {
         if before == place {
             return;
         }
+        self.assignment += 1;
         let levels = tracker.into_iter().flat_map(|it| it.levels_of(name));
         for (resource, level) in levels {
             if self.shows(resource) {
@@ -173,12 +193,18 @@ impl Rows {
         after: Option<&Level>,
     ) {
         let Some(row) = place else { return };
-        if let Some(row) = row {
-            self.shift(row, resource, before, after);
+        let place = Place {
+            row: row.as_ref().map(|key| self.cell(key, resource)),
+            total: Some(self.total(resource)),
+            ..Place::default()
+        };
+        self.shift_at(place, before, after);
+    }
+
+    fn shift_at(&mut self, place: Place, before: Option<&Level>, after: Option<&Level>) {
+        for cell in place.row.into_iter().chain(place.total) {
+            self.cells[cell].shift(self.at, before, after);
         }
-        let (period, at) = (self.period, self.at);
-        let open = cell(&mut self.total, resource, period);
-        open.shift(at, before, after);
     }
 
     /// Whether it was decided where a namespace counts.
@@ -208,9 +234,22 @@ impl Rows {
         if !self.shows(resource) {
             return;
         }
-        let (period, at) = (self.period, self.at);
-        let open = cell(row(&mut self.rows, key), resource, period);
-        open.shift(at, before, after);
+        let cell = self.cell(key, resource);
+        self.cells[cell].shift(self.at, before, after);
+    }
+
+    /// The cell of a row.
+    fn cell(&mut self, key: &RowKey, resource: &Name) -> usize {
+        if !self.rows.contains_key(key) {
+            self.rows.insert(key.clone(), BTreeMap::new());
+        }
+        let row = self.rows.get_mut(key).expect("it was inserted");
+        cell(row, &mut self.cells, resource, self.period)
+    }
+
+    /// The cell of the total.
+    fn total(&mut self, resource: &Name) -> usize {
+        cell(&mut self.total, &mut self.cells, resource, self.period)
     }
 
     /// Counts a request that asked for these resources in the row of its namespace, in the given ones, and in the
@@ -231,53 +270,43 @@ impl Rows {
             .filter(|name| self.shows(name))
             .cloned()
             .collect();
-        let period = self.period;
         for resource in &asked {
-            *counter(cell(&mut self.total, resource, period)) += 1;
+            let total = self.total(resource);
+            *counter(&mut self.cells[total]) += 1;
             for key in keys.iter().chain(&place) {
-                let cells = row(&mut self.rows, key);
                 // Groups show what they limit.
-                let is_new = !cells.iter().any(|(name, _)| name == resource);
+                let row = self.rows.get(key);
+                let is_new = row.is_none_or(|row| !row.contains_key(resource));
                 if is_new && matches!(key, RowKey::Group(_)) {
                     continue;
                 }
-                *counter(cell(cells, resource, period)) += 1;
+                let cell = self.cell(key, resource);
+                *counter(&mut self.cells[cell]) += 1;
             }
         }
     }
 
     pub(super) fn finish(self) -> (Vec<Row>, Row) {
-        let finish = |(key, cells): (RowKey, Vec<(Name, Open)>)| {
-            let close = |(name, open): (Name, Open)| (name, open.finish());
+        let mut cells: Vec<_> = self.cells.into_iter().map(Some).collect();
+        let mut finish = |(key, row): (RowKey, Resources)| {
+            let close = |(name, cell): (Name, usize)| Some((name, cells[cell].take()?.finish()));
             Row {
                 key,
-                resources: cells.into_iter().map(close).collect(),
+                resources: row.into_iter().filter_map(close).collect(),
             }
         };
-        let rows = self.rows.into_iter().map(finish).collect();
+        let rows = self.rows.into_iter().map(&mut finish).collect();
         (rows, finish((RowKey::Total, self.total)))
     }
 }
 
-fn row<'r>(
-    rows: &'r mut BTreeMap<RowKey, Vec<(Name, Open)>>,
-    key: &RowKey,
-) -> &'r mut Vec<(Name, Open)> {
-    if !rows.contains_key(key) {
-        rows.insert(key.clone(), Vec::new());
+fn cell(row: &mut Resources, cells: &mut Vec<Open>, resource: &Name, period: Period) -> usize {
+    if let Some(&cell) = row.get(resource) {
+        return cell;
     }
-    rows.get_mut(key).expect("it was inserted")
-}
-
-fn cell<'c>(cells: &'c mut Vec<(Name, Open)>, resource: &Name, period: Period) -> &'c mut Open {
-    let at = match cells.binary_search_by(|(name, _)| name.cmp(resource)) {
-        Ok(at) => at,
-        Err(at) => {
-            cells.insert(at, (resource.clone(), Open::new(period)));
-            at
-        }
-    };
-    &mut cells[at].1
+    cells.push(Open::new(period));
+    row.insert(resource.clone(), cells.len() - 1);
+    cells.len() - 1
 }
 
 impl Open {
@@ -318,26 +347,47 @@ impl Open {
 impl Changes for Rows {
     fn change(
         &mut self,
-        _: usize,
+        slot: usize,
         key: &Key,
         at: Moment,
         before: Option<&Level>,
         after: Option<&Level>,
     ) {
         self.at = at;
-        let resource = &key.resource;
-        match &key.subject {
+        if self.places.len() <= slot {
+            self.places.resize(slot + 1, Place::default());
+        }
+        let mut place = self.places[slot];
+        if place.assignment != self.assignment {
+            place = self.place(key);
+            self.places[slot] = place;
+        }
+        self.shift_at(place, before, after);
+    }
+}
+
+impl Rows {
+    /// Where a number counts now.
+    fn place(&mut self, Key { subject, resource }: &Key) -> Place {
+        let mut place = Place {
+            assignment: self.assignment,
+            ..Place::default()
+        };
+        if !self.shows(resource) {
+            return place;
+        }
+        match subject {
             Subject::Namespace(name) => {
-                if !self.shows(resource) {
-                    return;
+                if let Some(row) = self.members.get(name).cloned().flatten() {
+                    place.row = row.map(|key| self.cell(&key, resource));
+                    place.total = Some(self.total(resource));
                 }
-                let place = self.members.get(name).cloned().flatten();
-                self.shift_member(place.as_ref(), resource, before, after);
             }
             Subject::Group(name) => {
-                self.shift(&RowKey::Group(name.clone()), resource, before, after);
+                place.row = Some(self.cell(&RowKey::Group(name.clone()), resource));
             }
             Subject::Quota { .. } => {}
         }
+        place
     }
 }

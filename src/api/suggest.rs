@@ -22,9 +22,9 @@ use super::{
 use crate::{
     auth::Reader,
     denials::Query,
+    fairness::{Permit, Turn},
     history,
     label_selector::LabelSelector,
-    large::{Permit, Turn},
 };
 
 /// The largest headroom, in percent.

@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     clock::now,
-    large::{BYTES_PER_AMOUNT, Permit, Turn, make_sized},
+    fairness::{BYTES_PER_AMOUNT, Permit, Turn, make_sized},
     routes::RouteState,
     server::warn,
     writer::{For, Unavailable},

@@ -33,7 +33,7 @@ use super::{
 };
 use crate::{
     api::{groups, render},
-    large::{BYTES_PER_AMOUNT, Turn},
+    fairness::{BYTES_PER_AMOUNT, Turn},
     problem::Problem,
     routes::RouteState,
     writer::DecisionContext,

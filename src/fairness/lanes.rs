@@ -269,7 +269,7 @@ mod tests {
         let tenants: Vec<_> = (0..20)
             .map(|number| of(&format!("tenant {number}")))
             .collect();
-        let fill = |lanes: &mut Lanes, jobs| {
+        let fill = |lanes: &mut Lanes<()>, jobs| {
             let room = |tenant| while push(lanes, tenant, jobs) {};
             tenants.iter().for_each(room);
         };

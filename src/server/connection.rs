@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use axum::Router;
 use tokio::{
     io::Interest,
     net::TcpStream,
@@ -29,7 +30,6 @@ use super::{
 use crate::{
     metrics::{self, Limit},
     peer::Peer,
-    router::Router,
 };
 
 /// The beginning of every HTTP/2 connection, which no HTTP/1 request has (RFC 9113, section 3.4).

@@ -1,16 +1,18 @@
 //! The data that all requests of a connection share, in either version of HTTP.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{convert::Infallible, net::IpAddr, sync::Arc};
 
+use axum::{Router, routing::future::RouteFuture};
 use hyper::{Request, body::Incoming};
 use quota_service::hosts::LocalHost;
+use tower::Service as _;
 
 use super::{
     Options,
-    guard::{self, Bounds, Guarded, RouteBounds},
+    guard::{Bounds, TurnedAway},
     timed::Clock,
 };
-use crate::{peer::Peer, router::Router};
+use crate::peer::Peer;
 
 /// Largest head of a request, in bytes.
 pub(super) const HEAD_BYTES_MAX: usize = 16 * 1024;
@@ -27,22 +29,23 @@ pub(super) struct RequestContext {
 
 impl RequestContext {
     /// The limits for sequential requests.
-    pub(super) fn bounds(&self) -> Arc<Bounds> {
+    pub(super) fn bounds(&self, turned_away: Option<TurnedAway>) -> Arc<Bounds> {
         Arc::new(Bounds {
             options: self.options.clone(),
             clock: Clock::new(self.options.request_timeout),
             host: LocalHost::new(self.local),
+            peer: self.peer.clone(),
+            turned_away,
         })
     }
 
-    /// Whether a 503 to this request may bear `Retry-After`.
-    pub(super) fn retry_after(&self, request: &Request<Incoming>) -> bool {
-        let found = self.router.find(request.method(), request.uri().path());
-        RouteBounds::of(&found, &self.options).retry_after
-    }
-
     /// Answers one request.
-    pub(super) fn answer(&self, request: Request<Incoming>, bounds: &Arc<Bounds>) -> Guarded {
-        guard::answer(&self.router, &self.peer, bounds, request)
+    pub(super) fn answer(
+        &self,
+        mut request: Request<Incoming>,
+        bounds: Arc<Bounds>,
+    ) -> RouteFuture<Infallible> {
+        request.extensions_mut().insert(bounds);
+        self.router.clone().call(request)
     }
 }

@@ -1,7 +1,6 @@
 //! HTTP/1.1 on one connection: one request after the other.
 
 use std::{
-    convert::Infallible,
     future::{Future, pending},
     pin::Pin,
     sync::LazyLock,
@@ -9,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures::FutureExt as _;
+use futures::TryFutureExt as _;
 use hyper::{
     Request,
     body::{Body as _, Incoming},
@@ -51,14 +50,16 @@ pub(super) async fn serve<S, F>(
     let shorter = timeouts.shorter();
     let phase = Phase::new();
     let stream = Timed::new(stream, is_gone, began, phase.clone(), timeouts);
-    let bounds = requests.bounds();
+    let bounds = requests.bounds(None);
     let service = service_fn(move |request: Request<Incoming>| {
         phase.busy();
         let phase = phase.clone();
-        requests.answer(request, &bounds).map(move |response| {
-            phase.answer(response.body().size_hint().exact().is_none());
-            Ok::<_, Infallible>(response.map(|body| ResponseBody::new(body, phase, shorter)))
-        })
+        requests
+            .answer(request, bounds.clone())
+            .map_ok(move |response| {
+                phase.answer(response.body().size_hint().exact().is_none());
+                response.map(|body| ResponseBody::new(body, phase, shorter))
+            })
     });
     let connection = http1::Builder::new()
         // Makes hyper poll the stream between two requests, since the stream has the timers.

@@ -2,7 +2,7 @@
 
 use std::{
     convert::Infallible,
-    future::{Future, ready},
+    future::Future,
     net::SocketAddr,
     pin::Pin,
     sync::Arc,
@@ -10,13 +10,9 @@ use std::{
     time::Duration,
 };
 
-use axum::{
-    body::Body,
-    response::{IntoResponse as _, Response},
-};
+use axum::{body::Body, response::Response};
 use bytes::Bytes;
-use futures::{FutureExt as _, future::Either};
-use http::header;
+use futures::TryFutureExt as _;
 use hyper::{
     Request,
     body::{Body as HttpBody, Frame, Incoming, SizeHint},
@@ -35,10 +31,7 @@ use tokio::{
 use super::{
     context::{HEAD_BYTES_MAX, RequestContext},
     ends::{Drain, Ends},
-};
-use crate::{
-    metrics::{self, Limit},
-    problem::{Problem, Reason},
+    guard::TurnedAway,
 };
 
 /// Most concurrent requests of one connection. By default an API server has at most this many in flight (Go's clients
@@ -115,30 +108,12 @@ where
 
 fn answer(
     request: Request<Incoming>,
-    held: Result<Held, Refused>,
+    held: Result<Held, TurnedAway>,
     requests: &RequestContext,
 ) -> impl Future<Output = Result<Response<TrackedBody>, Infallible>> + Send + use<> {
-    let answered = match &held {
-        Ok(_) => Either::Left(requests.answer(request, &requests.bounds())),
-        Err(Refused::TooMany) => Either::Right(ready(too_many(requests.retry_after(&request)))),
-        Err(Refused::Invalid) => Either::Right(ready(invalid())),
-    };
-    answered.map(|response| Ok(response.map(|body| TrackedBody::new(body, held.ok()))))
-}
-
-fn invalid() -> Response {
-    let detail = "the certificate of this connection is no longer valid";
-    Problem::new(Reason::Unauthorized, detail).into_response()
-}
-
-fn too_many(retry_after: bool) -> Response {
-    metrics::limit_reached(Limit::Connections);
-    let detail = "too many requests are being answered";
-    let mut response = Problem::new(Reason::Overloaded, detail).into_response();
-    if !retry_after {
-        response.headers_mut().remove(header::RETRY_AFTER);
-    }
-    response
+    let bounds = requests.bounds(held.as_ref().err().copied());
+    let answered = requests.answer(request, bounds);
+    answered.map_ok(|response| response.map(|body| TrackedBody::new(body, held.ok())))
 }
 
 /// The requests of a connection that are being answered.
@@ -152,14 +127,6 @@ struct Requests {
     idle_since: Instant,
     /// Whether further requests are refused, since the caller's certificate is no longer valid.
     refuses: bool,
-}
-
-/// Why a request is not answered.
-enum Refused {
-    /// There is no slot for it.
-    TooMany,
-    /// The caller's certificate is no longer valid.
-    Invalid,
 }
 
 impl Default for Requests {
@@ -179,17 +146,17 @@ impl Open {
     }
 
     /// Begins a request, unless it is to be refused.
-    fn enter(&self, slots: &Arc<Semaphore>) -> Result<Held, Refused> {
+    fn enter(&self, slots: &Arc<Semaphore>) -> Result<Held, TurnedAway> {
         let mut requests = self.0.lock();
         if requests.refuses {
-            return Err(Refused::Invalid);
+            return Err(TurnedAway::Invalid);
         }
         let slot = match requests.open {
             // The first request uses the slot of the connection.
             0 => None,
             _ => {
                 let slot = slots.clone().try_acquire_owned();
-                Some(slot.map_err(|_| Refused::TooMany)?)
+                Some(slot.map_err(|_| TurnedAway::TooMany)?)
             }
         };
         requests.open += 1;

@@ -23,6 +23,7 @@ mod tests;
 
 use std::{future::pending, io, net::SocketAddr, sync::Arc, time::Duration};
 
+use axum::Router;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpSocket, TcpStream},
@@ -35,6 +36,7 @@ use tokio_util::sync::CancellationToken;
 pub use body_budget::BodyBudget;
 use context::RequestContext;
 use ends::Ends;
+pub(crate) use guard::{Bounds, Guarded};
 use problem::turned_away;
 pub use quota_service::hosts::Hosts;
 use tls::Tls;
@@ -45,7 +47,6 @@ use crate::{
     config::Config,
     metrics::{self, Limit, Listener},
     peer::Peer,
-    router::Router,
 };
 
 /// The limits of a listener.

@@ -108,10 +108,7 @@ fn waiting() -> (Router, Arc<Semaphore>) {
         "hello"
     });
     let never = get("/never", || async { "hello" }).without_retry_after();
-    (
-        Router::new([get("/", || async { "hello" }), never, wait]),
-        gate,
-    )
+    (open([get("/", || async { "hello" }), never, wait]), gate)
 }
 
 fn hello() -> (StatusCode, String) {
@@ -321,7 +318,7 @@ async fn a_connection_that_idles_or_never_begins_is_given_up() {
 #[tokio::test]
 async fn an_answer_that_is_not_taken_is_given_up() {
     const HUGE: usize = 8 << 20;
-    let router = Router::new([get("/", || async { vec![b'x'; HUGE] })]);
+    let router = open([get("/", || async { vec![b'x'; HUGE] })]);
     let bounds = Options {
         keep_alive: SHORT,
         request_timeout: 4 * SHORT,
@@ -368,7 +365,7 @@ async fn an_answer_that_lasts_outlasts_the_time_of_others_as_long_as_it_is_taken
         request_timeout: SHORT,
         ..options()
     };
-    let mut connection = Connection::new(Router::new([watch]), bounds).await;
+    let mut connection = Connection::new(open([watch]), bounds).await;
     let request = Request::get("https://x/watch").body(Empty::new()).unwrap();
     let answer = within(connection.requests.send_request(request))
         .await
@@ -401,7 +398,7 @@ async fn an_answer_that_is_not_taken_ends_alone() {
     };
     let budget = bounds.budget.clone();
     let full = format!("{budget:?}");
-    let connection = Connection::new(Router::new([watch, large]), bounds).await;
+    let connection = Connection::new(open([watch, large]), bounds).await;
     let mut client = connection.requests.clone();
     let mut ask = async |path: &str| {
         let request = Request::get(format!("https://x{path}")).body(Empty::new());

@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use super::*;
-use crate::server::http2;
+use crate::server::connection;
 
 /// The local address of connections.
 const LOCAL: Ipv4Addr = Ipv4Addr::new(10, 1, 2, 3);
@@ -86,15 +86,22 @@ fn serve(stream: DuplexStream, router: Router, options: Options) -> Serving {
         local: Some(LOCAL.into()),
         router,
         options: Arc::new(options),
+        slots: slots.clone(),
     };
-    let (held, ends) = (slots.clone(), stop.clone());
+    let ends = stop.clone();
     let gone = invalid.clone();
     let served = tokio::spawn(async move {
         let ends = Ends {
             stop: ends,
             invalid: gone.notified(),
         };
-        http2::serve(stream, requests, held, ends).await;
+        let connection = connection::Connection {
+            stream,
+            is_gone: |_| false,
+            is_http2: true,
+            began: Instant::now(),
+        };
+        connection::serve(connection, requests, ends).await;
     });
     (slots, stop, invalid, served)
 }

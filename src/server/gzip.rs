@@ -2,6 +2,7 @@
 //!
 //! Only bodies of known length are compressed, since streamed data has to arrive as it is produced. A body is
 //! compressed as a whole, so that the response has a known length again, and the limits of such responses apply.
+//! tower-http's compression would stream it: of unknown length, no budget would count it and no timeout would end it.
 
 use std::io::{self, Write as _};
 

@@ -1,7 +1,7 @@
 //! The requests of an HTTP/2 connection: concurrent, each with its own slot and timeout.
 
 use std::{
-    future::{Future, pending},
+    future::Future,
     net::SocketAddr,
     pin::Pin,
     sync::Arc,
@@ -80,15 +80,12 @@ impl Open {
             let deadline = {
                 let requests = self.0.lock();
                 match requests.open {
-                    0 => requests.idle_since + time,
+                    0 if is_http2() => requests.idle_since + time,
                     _ => Instant::now() + time,
                 }
             };
             if deadline <= Instant::now() {
-                match is_http2() {
-                    true => return,
-                    false => return pending().await,
-                }
+                return;
             }
             sleep_until(deadline).await;
         }

@@ -31,7 +31,7 @@ use crate::{
     maintenance::{Maintenance, Quotas},
     metrics::{Listener, Metrics},
     reload::{Followed, follow},
-    router::Router,
+    router::{Rules, router},
     routes::Route,
     server::{Bound, Hosts, Options, descriptors, tls::Tls},
     shutdown::{self, Signals},
@@ -134,7 +134,7 @@ pub(crate) async fn serve(
         Some(cluster) => Some(serve_nodes(&config, cluster, routes(), &signals, &stop)?),
         None => None,
     };
-    let router = Router::new(routes())
+    let rules = Rules::default()
         .with_authenticator(authenticator.clone())
         .with_refusals(kube::refused)
         .in_cluster(cluster.clone());
@@ -142,9 +142,10 @@ pub(crate) async fn serve(
     let served = supervisor::spawn(
         "the listener of the API",
         stop.clone(),
-        api.serve(router, options, tls, stop.clone()),
+        api.serve(router(routes(), rules), options, tls, stop.clone()),
     );
-    let hook = Router::new(routes::of_webhook(hook)).in_cluster(cluster.clone());
+    let rules = Rules::default().in_cluster(cluster.clone());
+    let hook = (routes::of_webhook(hook), rules);
     let webhook = start_webhook(&config, hook, authenticator, &signals, stop.clone())?;
     draining.pass();
     let (admission, webhook) = webhook.unzip();
@@ -290,7 +291,7 @@ fn serve_nodes(
         }
     };
     let bound = bind("cluster.listen", address)?;
-    let router = Router::new(routes).for_nodes_of(cluster.clone());
+    let router = router(routes, Rules::default().for_nodes_of(cluster.clone()));
     let options = Options::new(Listener::Peers, config);
     Ok(supervisor::spawn(
         "the listener for other nodes",
@@ -315,7 +316,10 @@ fn start_admin(
         false => options,
     };
     let served = bound.serve(
-        Router::new(routes::of_admin(render(metrics), readiness.clone())),
+        router(
+            routes::of_admin(render(metrics), readiness.clone()),
+            Rules::default(),
+        ),
         options,
         None,
         closing.clone(),
@@ -391,7 +395,7 @@ fn secure(config: &Config, signals: &Signals) -> Result<(Authenticator, Option<T
 /// Serves the webhook over TLS, if it has an address. Follows changes of the certificate files.
 fn start_webhook(
     config: &Config,
-    router: Router,
+    (routes, rules): (Vec<Route>, Rules),
     authenticator: Authenticator,
     signals: &Signals,
     stop: CancellationToken,
@@ -404,13 +408,13 @@ fn start_webhook(
     let bound = bind("admission.listen", address)?;
     let address = bound.address();
     let options = Options::new(Listener::Admission, config).draining_on(signals.stop.clone());
-    let router = match config.tls.client_ca {
+    let rules = match config.tls.client_ca {
         // Each caller has shown a certificate.
-        Some(_) => router,
+        Some(_) => rules,
         // Audit events release capacity, so they are taken from nobody who is not known.
-        None => router.with_authenticator_at(audit::ROUTE, authenticator.or_nobody()),
+        None => rules.with_authenticator_at(audit::ROUTE, authenticator.or_nobody()),
     };
-    let served = bound.serve(router, options, Some(tls), stop.clone());
+    let served = bound.serve(router(routes, rules), options, Some(tls), stop.clone());
     let served = supervisor::spawn("the listener of the webhook", stop, served);
     Ok(Some((address, served)))
 }

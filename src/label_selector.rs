@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use quota_semantics::syntax;
 
-use crate::large::BYTES_PER_AMOUNT;
+use crate::fairness::BYTES_PER_AMOUNT;
 
 /// Most requirements of a selector, and most values in its sets.
 const REQUIREMENTS_MAX: usize = 100;

@@ -26,7 +26,7 @@ use std::{
 
 use axum::{
     body::{Body, HttpBody as _},
-    extract::{FromRef, Request, State},
+    extract::{Request, State},
     response::{IntoResponse as _, Response},
 };
 use bytes::Bytes;
@@ -60,7 +60,7 @@ use crate::{
     metrics::{self, Decision, Operation},
     problem::{Problem, Reason},
     request_headers::media_type,
-    routes::{BodyLimit, Route, RouteState, post},
+    routes::{BodyLimit, Route, post},
     unread,
     whole_body::{is_not_kept, not_arrived},
     writer::{DecisionContext, For, Ledger, Unavailable},
@@ -102,12 +102,6 @@ pub struct Rules {
 /// The webhook. Cheap to clone.
 #[derive(Clone)]
 pub struct Hook(Arc<Shared>);
-
-impl FromRef<RouteState<Hook>> for Hook {
-    fn from_ref(placed: &RouteState<Self>) -> Self {
-        placed.state.clone()
-    }
-}
 
 struct Shared {
     ledger: Ledger,

@@ -9,6 +9,7 @@ use quota_journal::{Batch, Durable, Error, Journal};
 use quota_semantics::{quota::spec::Spec, uid::Uid};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tower::ServiceExt as _;
 
 use super::*;
 use crate::{
@@ -16,7 +17,7 @@ use crate::{
     intake::sources::NoSources,
     metrics::Listener,
     peer::Peer,
-    router::Router,
+    router,
     routes::with_state,
     server::{BodyBudget, Options, serve_stream},
     writer::{self, Threads, Watermark},
@@ -75,9 +76,9 @@ fn rules() -> Rules {
     }
 }
 
-fn router(ledger: &Ledger) -> Router {
+fn router(ledger: &Ledger) -> axum::Router {
     let hook = Hook::new(ledger.clone(), Arc::new(NoSources), rules());
-    Router::new(with_state(routes(), &hook))
+    router::router(with_state(routes(), &hook), router::Rules::default())
 }
 
 /// An error would let the object in wherever the webhook's `failurePolicy` is `Ignore`.
@@ -205,7 +206,7 @@ async fn a_leader_that_is_cut_off_does_not_take_a_namespace_for_unlimited() {
             .header(header::CONTENT_TYPE, "application/json")
             .body(body)
             .unwrap();
-        router.call(request).await.status()
+        router.clone().oneshot(request).await.unwrap().status()
     };
     // The second one cannot be understood.
     for object in [POD, "7"] {

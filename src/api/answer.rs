@@ -12,7 +12,7 @@ use quota_semantics::in_microseconds;
 use serde::Serialize;
 
 use super::problem::Problem;
-use crate::large::Turn;
+use crate::fairness::Turn;
 
 /// Initial capacity for an answer about one reservation; it grows for a longer one.
 pub(super) const ANSWER_BYTES: usize = 512;

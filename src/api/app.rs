@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeMap, ops::Deref, sync::Arc};
 
-use axum::extract::FromRef;
 use quota_core::state::Head;
 use quota_journal::{FileReader, Reader};
 use tokio_util::sync::CancellationToken;
@@ -18,7 +17,6 @@ use crate::{
     config::Config,
     history::History,
     intake::payload,
-    routes::RouteState,
     watches::{WatchLimits, Watches},
     writer::Ledger,
 };
@@ -95,12 +93,6 @@ impl Parts {
 /// The state of the API. Cheap to clone.
 #[derive(Clone)]
 pub struct App(Arc<Parts>);
-
-impl FromRef<RouteState<App>> for App {
-    fn from_ref(placed: &RouteState<Self>) -> Self {
-        placed.state.clone()
-    }
-}
 
 impl App {
     /// Assembles the components.

@@ -29,7 +29,7 @@ use crate::{
     auth::{Principal, Role},
     clock,
     denials::Denials,
-    large::{self, AMOUNTS_AT_ONCE, Permit, Turn},
+    fairness::{AMOUNTS_AT_ONCE, BYTES_PER_AMOUNT, Permit, Turn, make_sized},
     metrics::{self, AuthRefusal},
     writer::{DecisionContext, For},
 };
@@ -68,10 +68,10 @@ pub(super) async fn reserve(
     let results = measured(Operation::ReserveBatch, async {
         app.may_grant()?;
         let (parsing, parsed_for) = (app.clone(), principal.clone());
-        let amounts = text.len() / large::BYTES_PER_AMOUNT;
+        let amounts = text.len() / BYTES_PER_AMOUNT;
         let read = move |_: &Turn| requests(&parsing, &parsed_for, &text);
         // Nothing is decided yet. A waiting call holds its body in memory, so the number of waiting calls is bounded.
-        match large::make_sized(&actor.principal, amounts, read).await?? {
+        match make_sized(&actor.principal, amounts, read).await?? {
             Requests::Together(requests) => {
                 together(&app, actor.clone(), &principal, requests).await
             }

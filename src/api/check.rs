@@ -27,7 +27,7 @@ use super::{
 use crate::{
     auth::Principal,
     clock,
-    large::{self, AMOUNTS_AT_ONCE, BYTES_PER_AMOUNT, Turn},
+    fairness::{AMOUNTS_AT_ONCE, BYTES_PER_AMOUNT, Turn, make_sized},
     server::warn,
     writer::{DecisionContext, For},
 };
@@ -105,7 +105,7 @@ pub(super) async fn check(
         let (reading, place) = (app.clone(), namespace.clone());
         let amounts = text.len() / BYTES_PER_AMOUNT;
         let read = move |_: &Turn| Question::read(&reading, &place, &text);
-        let question = large::make_sized(&actor.principal, amounts, read).await??;
+        let question = make_sized(&actor.principal, amounts, read).await??;
         let by = caller::by(&actor, &principal, &namespace);
         let amounts = app.ledger.peek(|state| question.amounts(state));
         let (decided, head) = if amounts <= AMOUNTS_AT_ONCE {
@@ -136,7 +136,7 @@ pub(super) async fn check(
         Ok((checked, pods, head)) => {
             let amounts = amounts_of(&checked);
             let make = move |turn: &Turn| respond(turn, &app, checked, pods, head);
-            let made = large::make_sized(&actor.principal, amounts, make).await;
+            let made = make_sized(&actor.principal, amounts, make).await;
             made.unwrap_or_else(Problem::into_response)
         }
         Err(problem) => problem.into_response(),

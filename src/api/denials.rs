@@ -12,7 +12,7 @@ use super::{
 use crate::{
     auth::Reader,
     denials::{Query, StoredDenial},
-    large::{BYTES_PER_AMOUNT, Permit, Turn},
+    fairness::{BYTES_PER_AMOUNT, Permit, Turn},
 };
 
 /// `GET /v1/namespaces/{namespace}/denials`: the latest first.

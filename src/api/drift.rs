@@ -20,8 +20,8 @@ use super::{
 };
 use crate::{
     clock::now,
+    fairness::{BYTES_PER_AMOUNT, Permit, Turn},
     intake::payload::Listed,
-    large::{BYTES_PER_AMOUNT, Permit, Turn},
 };
 
 /// Most objects of one call.

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     auth::Principal,
-    large::{BYTES_PER_AMOUNT, Permit, Turn},
+    fairness::{BYTES_PER_AMOUNT, Permit, Turn},
 };
 
 #[derive(Debug, Default, Deserialize)]

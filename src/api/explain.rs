@@ -9,7 +9,7 @@ use quota_core::{
 use quota_semantics::{Name, Timestamp, quantity::Quantity, uid::Uid};
 use serde::Deserialize;
 
-use crate::{auth::Reader, large::Turn};
+use crate::{auth::Reader, fairness::Turn};
 
 use super::{
     App, Caller, answer,

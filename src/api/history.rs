@@ -14,7 +14,7 @@ use serde::Deserialize;
 use super::{App, problem::Problem, readers::Reading};
 use crate::{
     auth::{self, Principal, Role},
-    cpu_throttle,
+    fairness::throttle,
 };
 
 /// Most entries that one request reads; matching entries may lie further on.
@@ -204,7 +204,7 @@ fn scan<T>(
         if !entries.all(|entry| search.look_at(entry)) {
             break;
         }
-        cpu_throttle::pause();
+        throttle::pause();
     }
     Ok(search.so_far)
 }
@@ -233,7 +233,7 @@ fn scan_back<T>(
             if !entries.all(|entry| search.look_at(entry)) {
                 return Ok(search.so_far);
             }
-            cpu_throttle::pause();
+            throttle::pause();
         }
         end = before.saturating_sub(1);
     }
@@ -260,7 +260,7 @@ fn window(
             bytes -= dropped.map_or(0, |it: StoredBatch| it.batch.payload.len());
             is_whole = false;
         }
-        cpu_throttle::pause();
+        throttle::pause();
     }
     Ok((batches, is_whole))
 }

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     auth::Reader,
-    large::{Permit, Turn},
+    fairness::{Permit, Turn},
 };
 
 /// Table places that are scanned while the state is locked once.

@@ -31,8 +31,8 @@ use super::{
 use crate::{
     auth::{Principal, Reader},
     clock,
+    fairness::{Permit, Turn},
     label_selector::LabelSelector,
-    large::{Permit, Turn},
 };
 
 /// Limits that are read while the state is locked once; a namespace without limits counts as one.

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     clock,
-    large::{Permit, Turn},
+    fairness::{Permit, Turn},
 };
 
 /// The moment that a query refers to; none for now.

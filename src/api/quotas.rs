@@ -33,8 +33,8 @@ use super::{
 };
 use crate::{
     auth::Reader,
+    fairness::{BYTES_PER_AMOUNT, Permit, Turn, make_sized},
     label_selector::LabelSelector,
-    large::{BYTES_PER_AMOUNT, Permit, Turn, make_sized},
     server::warn,
     writer::{DecisionContext, For},
 };

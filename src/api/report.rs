@@ -30,8 +30,8 @@ use crate::{
     auth::{Principal, Role},
     clock,
     denials::{Query, StoredDenial},
+    fairness::{Permit, Turn},
     label_selector::LabelSelector,
-    large::{Permit, Turn},
     metrics::{self, AuthRefusal},
 };
 

@@ -34,7 +34,7 @@ use crate::{
     auth::Principal,
     clock,
     denials::Denials,
-    large::{self, AMOUNTS_AT_ONCE, BYTES_PER_AMOUNT, Turn},
+    fairness::{AMOUNTS_AT_ONCE, BYTES_PER_AMOUNT, Turn, make_sized},
     log_limiter::{LogLimiter, shortened},
     metrics,
     server::warn,
@@ -155,7 +155,7 @@ pub(super) async fn create(
         let (reading, place) = (app.clone(), namespace.clone());
         let amounts = text.len() / BYTES_PER_AMOUNT;
         let read = move |_: &Turn| read(&reading, &text, &place);
-        let request = large::make_sized(&actor.principal, amounts, read).await??;
+        let request = make_sized(&actor.principal, amounts, read).await??;
         let denials = app.ledger.denials().cloned();
         let principal = actor.principal.clone();
         let decide = move |context: &mut DecisionContext<'_>, request: &_| {

@@ -25,8 +25,8 @@ use super::{
 use crate::{
     clock,
     config::Period,
+    fairness::{Permit, Turn},
     history::POINTS_MAX,
-    large::{Permit, Turn},
 };
 
 /// Parts of a period if no step is requested.

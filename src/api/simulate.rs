@@ -25,8 +25,8 @@ use super::{
 use crate::{
     auth::{Principal, Role},
     denials::{Denials, Query},
+    fairness::{BYTES_PER_AMOUNT, Permit, Turn, make_sized},
     history::{Question, Unsimulated},
-    large::{BYTES_PER_AMOUNT, Permit, Turn, make_sized},
     metrics::{self, AuthRefusal},
 };
 

@@ -22,8 +22,8 @@ use super::{
 use crate::{
     auth::Reader,
     denials::Query,
+    fairness::{Permit, Turn},
     label_selector::LabelSelector,
-    large::{Permit, Turn},
 };
 
 /// The largest headroom, in percent.

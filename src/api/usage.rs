@@ -9,7 +9,7 @@ use quota_semantics::{Name, admission::LimitKind, resource::ResourceList};
 
 use crate::{
     auth::{Principal, Role},
-    large::Turn,
+    fairness::Turn,
 };
 
 use super::{

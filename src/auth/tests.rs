@@ -4,20 +4,27 @@ mod watches;
 
 use std::{fs, sync::Arc};
 
-use axum::body::Body;
+use axum::{Router, body::Body};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::BodyExt as _;
 use quota_semantics::{Span, Timestamp};
 use serde_json::Value;
 use tempfile::TempDir;
+use tower::ServiceExt as _;
 
 use super::{
     register::{Credential, Register},
     *,
 };
 use crate::{
-    clock::now, config::schema, daemon::routes::specs, metrics::AuthRefusal, peer::Peer,
-    reload::Followed as _, router::Router, routes::Route,
+    clock::now,
+    config::schema,
+    daemon::routes::specs,
+    metrics::AuthRefusal,
+    peer::Peer,
+    reload::Followed as _,
+    router::{Rules, router},
+    routes::Route,
 };
 
 fn token(principal: &str, roles: &[Role], namespaces: &[&str]) -> Issued {
@@ -170,11 +177,16 @@ impl Setup {
 
     /// Every route of the table; each responds with the caller's name.
     fn router(&self) -> Router {
-        everything().with_authenticator(self.authenticator.clone())
+        everything(&self.authenticator)
     }
 }
 
-fn everything() -> Router {
+/// A response of a router.
+async fn call(router: &Router, request: Request<Body>) -> Response<Body> {
+    router.clone().oneshot(request).await.unwrap()
+}
+
+fn everything(authenticator: &Authenticator) -> Router {
     let name = |principal: Principal, headers: HeaderMap| async move {
         assert!(
             headers.get(header::AUTHORIZATION).is_none(),
@@ -184,7 +196,9 @@ fn everything() -> Router {
     };
     let specs = specs().into_iter();
     let of_callers = specs.filter(|spec| spec.access != Access::Public);
-    Router::new(of_callers.map(|spec| Route::of(spec, name)))
+    let routes = of_callers.map(|spec| Route::of(spec, name));
+    let rules = Rules::default().with_authenticator(authenticator.clone());
+    router(routes, rules)
 }
 
 fn request(method: &str, path: &str, token: Option<&Issued>) -> Request<Body> {
@@ -212,26 +226,26 @@ async fn certificates_are_known_by_the_names_of_the_connection() {
     let mut file = File::default();
     file.certificates.push(certificate("bridge.svc", "bridge"));
     let setup = Setup::new(&file);
-    let call = async |names: &[&str]| {
+    let named = async |names: &[&str]| {
         let mut request = request("GET", "/v1/quotas", None);
         request.extensions_mut().insert(Peer {
             address: ([127, 0, 0, 1], 1).into(),
             names: names.iter().map(|name| (*name).to_owned()).collect(),
         });
-        setup.router().call(request).await
+        call(&setup.router(), request).await
     };
-    assert_eq!(text(call(&["x", "bridge.svc"]).await).await, "bridge");
-    assert_eq!(call(&["x"]).await.status(), StatusCode::UNAUTHORIZED);
+    assert_eq!(text(named(&["x", "bridge.svc"]).await).await, "bridge");
+    assert_eq!(named(&["x"]).await.status(), StatusCode::UNAUTHORIZED);
 }
 
 #[tokio::test]
 async fn without_a_file_everybody_may_do_everything() {
     let (authenticator, follower) = Authenticator::load(&schema::Auth::default()).unwrap();
     assert!(follower.is_none());
-    let router = everything().with_authenticator(authenticator);
+    let router = everything(&authenticator);
     let stranger = token("ci", &[Role::Read], &["*"]);
     for (path, issued) in [("/v1/quotas", None), ("/v1/quotas", Some(&stranger))] {
-        let response = router.call(request("GET", path, issued)).await;
+        let response = call(&router, request("GET", path, issued)).await;
         assert_eq!(text(response).await, "anonymous");
     }
 }

@@ -20,7 +20,7 @@ use crate::{
     foreign_page::is_foreign_page,
     metrics,
     problem::{Problem, Reason, Undecided},
-    routes::{BodyLimit, Handle, ResponseFuture, RouteState, Spec},
+    routes::{BodyLimit, Handle, ResponseFuture, Spec},
     whole_body::whole_or_broken,
 };
 
@@ -37,19 +37,6 @@ const OVER: f64 = 0.9;
 /// How long a new leader may take to catch up with its sources before requests are refused for that reason: NATS
 /// servers take 4 to 9 seconds to elect a leader of the event stream.
 const CATCH_UP: Duration = Duration::from_secs(10);
-
-/// The handler that answers one request on this node.
-#[derive(Clone)]
-struct Handler {
-    handle: Handle<()>,
-    placed: RouteState<()>,
-}
-
-impl Handler {
-    fn call(&self, request: Request) -> ResponseFuture {
-        (self.handle)(request, self.placed)
-    }
-}
 
 /// The node that has to answer a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,25 +78,20 @@ impl Cluster {
         &self,
         spec: &Spec,
         request: Request,
-        placed: RouteState<()>,
         handle: &Handle<()>,
     ) -> ResponseFuture {
-        let handler = || Handler {
-            handle: handle.clone(),
-            placed,
-        };
         match whose(spec) {
-            ServedBy::ThisNode => handle(request, placed),
-            ServedBy::Replica => Box::pin(self.clone().read(request, handler())),
-            ServedBy::Leader if !is_kept(spec, &request) => handle(request, placed),
+            ServedBy::ThisNode => handle(request, ()),
+            ServedBy::Replica => Box::pin(self.clone().read(request, handle.clone())),
+            ServedBy::Leader if !is_kept(spec, &request) => handle(request, ()),
             ServedBy::Leader => {
                 let is_idempotent = spec.is_idempotent && !is_conditional(&request);
-                Box::pin(self.clone().write(is_idempotent, request, handler()))
+                Box::pin(self.clone().write(is_idempotent, request, handle.clone()))
             }
         }
     }
 
-    async fn read(self, request: Request, handler: Handler) -> Response {
+    async fn read(self, request: Request, handle: Handle<()>) -> Response {
         // No read has a use for a body. Kept while this node catches up, an unread one would be memory that nothing
         // counts: HTTP/2 receives as much of a body as the window has room for.
         let (mut parts, _) = request.into_parts();
@@ -153,32 +135,30 @@ impl Cluster {
             };
             return Problem::new(Reason::Behind, detail).into_response();
         };
-        let mut response = handler
-            .call(Request::from_parts(parts, Body::empty()))
-            .await;
+        let mut response = handle(Request::from_parts(parts, Body::empty()), ()).await;
         if let Ok(age) = HeaderValue::try_from(format!("{}ms", age.as_millis())) {
             response.headers_mut().insert("replica-age", age);
         }
         response
     }
 
-    async fn write(self, is_idempotent: bool, request: Request, handler: Handler) -> Response {
+    async fn write(self, is_idempotent: bool, request: Request, handle: Handle<()>) -> Response {
         // The leader cannot check this: the address in the request is not its own.
         if is_foreign_page(request.uri(), request.headers()) {
-            return handler.call(request).await;
+            return handle(request, ()).await;
         }
         let (parts, body) = request.into_parts();
         let body = match whole_or_broken(body).await {
             Ok(body) => body,
             Err(broken) => match broken.resumed() {
                 // This node answers by what the handler can keep, whether it leads or not.
-                Ok(body) => return handler.call(Request::from_parts(parts, body)).await,
+                Ok(body) => return handle(Request::from_parts(parts, body), ()).await,
                 // If the body exceeded a limit, the listener answers with that.
                 Err(problem) => return problem.into_response(),
             },
         };
         let is_forwarded = parts.extensions.get::<FromNode>().is_some();
-        let here = || handler.call(with_body(&parts, body.clone()));
+        let here = || handle(with_body(&parts, body.clone()), ());
         if is_forwarded {
             let mut response = here().await;
             if let Some(undecided) = self.undecided(&response) {

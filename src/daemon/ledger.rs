@@ -12,8 +12,9 @@ use super::rules::policy;
 use crate::{
     clock::now,
     config::{Config, WatermarkSource},
-    cpu_throttle, denials,
+    denials,
     exit::{Exit, Failure},
+    fairness::throttle,
     fatal,
     intake::nats,
     maintenance::Maintenance,
@@ -50,7 +51,7 @@ impl Writer {
 pub(super) async fn open(config: &Arc<Config>, stop: CancellationToken) -> Result<Opened, Failure> {
     let recovering = config.clone();
     let recovered =
-        tokio::task::spawn_blocking(move || recover(&recovering, cpu_throttle::until(stop)));
+        tokio::task::spawn_blocking(move || recover(&recovering, throttle::until(stop)));
     let recovered = recovered.await.context("recovery failed")?;
     let recovered = recovered.map_err(|error| {
         let exit = exit_of(&error);

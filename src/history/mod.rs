@@ -27,7 +27,7 @@ use quota_semantics::Timestamp;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::{
-    large::{AMOUNTS_AT_ONCE, Permit, Turn},
+    fairness::{AMOUNTS_AT_ONCE, Permit, Turn},
     metrics::{self, Limit},
     problem::{Problem, Reason},
 };

@@ -26,8 +26,8 @@ use quota_semantics::{Span, Timestamp, object::Footprint, uid::Uid};
 
 use super::{Error, History};
 use crate::{
+    fairness::{AMOUNTS_AT_ONCE, Permit, Turn},
     intake::payload,
-    large::{AMOUNTS_AT_ONCE, Permit, Turn},
 };
 
 const SECOND: Span = Span::from_seconds(1);

@@ -23,7 +23,7 @@ use crate::{
     api::groups::{Copied, MEMBERS_MAX, hide_names},
     auth::{Principal, Role},
     clock::now,
-    large::{NAMES_AT_ONCE, Permit, Turn},
+    fairness::{NAMES_AT_ONCE, Permit, Turn},
     routes::Target,
 };
 

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     api::groups,
     auth::Reader,
-    large::{BYTES_PER_AMOUNT, Turn},
+    fairness::{BYTES_PER_AMOUNT, Turn},
 };
 
 /// Groups and members of them that are copied while the state is locked once.

@@ -20,7 +20,7 @@ use crate::{
     auth::Reader,
     clock::now,
     denials::Query,
-    large::{NAMES_AT_ONCE, Turn},
+    fairness::{NAMES_AT_ONCE, Turn},
     routes::Target,
 };
 

@@ -51,7 +51,7 @@ mod write;
 
 use std::sync::Arc;
 
-use axum::extract::{FromRef, FromRequestParts};
+use axum::extract::FromRequestParts;
 use http::request::Parts;
 use quota_core::{
     event::{Actor, Sequence},
@@ -65,7 +65,6 @@ use self::{changes::Changes, object::Object, resource::View, status::Failure};
 use crate::{
     auth::Principal,
     config::Config,
-    routes::RouteState,
     watches::{WatchLimits, Watches},
     writer::Ledger,
 };
@@ -105,12 +104,6 @@ impl From<&Config> for Limits {
 /// The state of this API. Cheap to clone.
 #[derive(Clone)]
 pub struct Kube(Arc<Shared>);
-
-impl FromRef<RouteState<Kube>> for Kube {
-    fn from_ref(placed: &RouteState<Self>) -> Self {
-        placed.state.clone()
-    }
-}
 
 struct Shared {
     ledger: Ledger,

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     auth::Reader,
-    large::{NAMES_AT_ONCE, Turn},
+    fairness::{NAMES_AT_ONCE, Turn},
     routes::Target,
 };
 

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     clock::now,
-    large::{BYTES_PER_AMOUNT, Permit, Turn},
+    fairness::{BYTES_PER_AMOUNT, Permit, Turn},
 };
 
 /// Most amounts in one list, counting limits and the reservations' amounts for them; the rest is left for `continue`.

@@ -9,7 +9,7 @@ use super::{
     field_selector::FieldSelector,
     status::{Failure, Result},
 };
-use crate::{label_selector::LabelSelector, large::BYTES_PER_AMOUNT, unread};
+use crate::{fairness::BYTES_PER_AMOUNT, label_selector::LabelSelector, unread};
 
 /// Longer names of field managers are refused, as Kubernetes does.
 const MANAGER_MAX_BYTES: usize = 128;

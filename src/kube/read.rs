@@ -27,7 +27,7 @@ use crate::{
     api::groups::Copied,
     auth::Reader,
     clock::now,
-    large::{Permit, Turn, make_sized},
+    fairness::{Permit, Turn, make_sized},
     writer::Unavailable,
 };
 

@@ -28,7 +28,7 @@ use super::{
 use crate::{
     auth::Reader,
     clock::now,
-    large::{Permit, Turn},
+    fairness::{Permit, Turn},
     unread::in_plain_words,
     writer::For,
 };

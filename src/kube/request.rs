@@ -29,8 +29,7 @@ use super::{
 };
 use crate::{
     clock::now,
-    large::{BYTES_PER_AMOUNT, Permit, Turn, make_sized},
-    routes::RouteState,
+    fairness::{BYTES_PER_AMOUNT, Permit, Turn, make_sized},
     server::warn,
     writer::{For, Unavailable},
 };
@@ -66,12 +65,12 @@ pub(super) struct Request {
     dry_run: bool,
 }
 
-impl FromRequestParts<RouteState<Kube>> for Request {
+impl FromRequestParts<Kube> for Request {
     type Rejection = Response;
 
     async fn from_request_parts(
         parts: &mut Parts,
-        state: &RouteState<Kube>,
+        state: &Kube,
     ) -> std::result::Result<Self, Response> {
         let parameters = Parameters::from_request_parts(parts, state).await?;
         Self::new(parameters, &parts.headers).map_err(Failure::into_response)

@@ -33,9 +33,9 @@ use super::{
 };
 use crate::{
     api::{groups, render},
-    large::{BYTES_PER_AMOUNT, Turn},
+    fairness::{BYTES_PER_AMOUNT, Turn},
     problem::Problem,
-    routes::RouteState,
+    routes::path_parameters,
     writer::DecisionContext,
 };
 
@@ -50,18 +50,13 @@ pub(super) struct Key {
     pub(super) name: Name,
 }
 
-impl<S: Send + Sync> FromRequestParts<RouteState<S>> for Key {
+impl<S: Send + Sync> FromRequestParts<S> for Key {
     type Rejection = Problem;
 
-    async fn from_request_parts(
-        parts: &mut Parts,
-        state: &RouteState<S>,
-    ) -> std::result::Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> std::result::Result<Self, Problem> {
         let is_core = parts.uri.path().starts_with("/api/");
-        let names = (0..state.places.count).map(|index| state.name(index, parts.uri.path()));
-        let mut names = names
-            .collect::<std::result::Result<Vec<_>, Problem>>()?
-            .into_iter();
+        let found = path_parameters(parts)?;
+        let mut names = found.iter().map(|(_, name)| Name::from(name));
         let (kind, namespace) = match is_core {
             true => (Kind::Quota, names.next().unwrap_or_default()),
             false => (Kind::Group, Name::default()),

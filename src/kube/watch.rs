@@ -39,7 +39,7 @@ use super::{
     table::{self, Attachment},
 };
 use crate::{
-    large::{BYTES_PER_AMOUNT, Permit, Turn},
+    fairness::{BYTES_PER_AMOUNT, Permit, Turn},
     watches::Slot,
 };
 

@@ -1,8 +1,8 @@
 //! The route table: each route is declared once, with all its properties.
 //!
 //! Every area of the API (`/v1`, Kubernetes' paths, the webhook, the page, the admin listener) has a function
-//! `routes()` that returns its part of the table. The [`Router`](crate::router::Router), the access check, the limits
-//! of bodies, the metrics' `route` label, the index page and the tables in the docs are derived from it.
+//! `routes()` that returns its part of the table. Axum's [router](crate::router::router), the access check, the limits of
+//! bodies, the metrics' `route` label, the index page and the tables in the docs are derived from it.
 
 mod target;
 
@@ -19,8 +19,8 @@ use axum::{
 };
 use http::Method;
 
-pub(crate) use target::{FixedLengths, PathParameters};
-pub use target::{RouteState, Target};
+pub use target::Target;
+pub(crate) use target::path_parameters;
 
 use crate::{auth::Access, problem::Problem};
 
@@ -85,7 +85,7 @@ pub enum BodyLimit {
 pub type ResponseFuture = Pin<Box<dyn Future<Output = Response> + Send>>;
 
 /// The handler of a route, which needs a state of type `S`.
-pub(crate) type Handle<S> = Arc<dyn Fn(Request, RouteState<S>) -> ResponseFuture + Send + Sync>;
+pub(crate) type Handle<S> = Arc<dyn Fn(Request, S) -> ResponseFuture + Send + Sync>;
 
 /// A route and its handler, which needs a state of type `S`.
 pub struct Route<S = ()> {
@@ -98,7 +98,7 @@ macro_rules! methods {
         $(#[$about])*
         pub fn $name<T, S: 'static, H>(path: &'static str, access: Access, handler: H) -> Route<S>
         where
-            H: Handler<T, RouteState<S>, Future = ResponseFuture>,
+            H: Handler<T, S, Future = ResponseFuture>,
         {
             Route::new(Method::$method, path, access, handler)
         }
@@ -121,7 +121,7 @@ methods! {
 impl<S: 'static> Route<S> {
     fn new<T, H>(method: Method, path: &'static str, access: Access, handler: H) -> Self
     where
-        H: Handler<T, RouteState<S>, Future = ResponseFuture>,
+        H: Handler<T, S, Future = ResponseFuture>,
     {
         let spec = Spec {
             method,
@@ -140,7 +140,7 @@ impl<S: 'static> Route<S> {
     /// A route with another handler than the one in the table.
     pub fn of<T, H>(spec: Spec, handler: H) -> Self
     where
-        H: Handler<T, RouteState<S>, Future = ResponseFuture>,
+        H: Handler<T, S, Future = ResponseFuture>,
     {
         let handle = Arc::new(move |request, state| handler.clone().call(request, state));
         Self { spec, handle }
@@ -228,9 +228,9 @@ impl<S: 'static> Route<S> {
         check: impl Fn(&Request) -> Result<(), Problem> + Send + Sync + 'static,
     ) -> Self {
         let Self { spec, handle } = self;
-        let checked = move |request: Request, placed: RouteState<S>| -> ResponseFuture {
+        let checked = move |request: Request, state: S| -> ResponseFuture {
             match check(&request) {
-                Ok(()) => handle(request, placed),
+                Ok(()) => handle(request, state),
                 Err(problem) => Box::pin(ready(problem.into_response())),
             }
         };
@@ -254,10 +254,7 @@ impl<S: Clone + Send + Sync + 'static> Route<S> {
         let Self { spec, handle } = self;
         Route {
             spec,
-            handle: Arc::new(move |request, RouteState { places, state: () }| {
-                let state = state.clone();
-                handle(request, RouteState { places, state })
-            }),
+            handle: Arc::new(move |request, ()| handle(request, state.clone())),
         }
     }
 }

@@ -1,4 +1,5 @@
 //! A memory budget for bodies: limits the bytes of bodies that a listener holds at once, for any number of callers.
+//! tower-http's limits are per body.
 
 use std::{
     collections::BTreeMap,

@@ -12,14 +12,14 @@ use std::{
 
 use axum::{
     body::{Body, HttpBody as _},
+    extract::Request,
     response::{IntoResponse as _, Response},
 };
 use futures::{
     FutureExt as _,
     future::{BoxFuture, CatchUnwind},
 };
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Version, header};
-use hyper::body::Incoming;
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header};
 use quota_semantics::Name;
 use quota_service::{hosts::LocalHost, traces};
 use tracing::{Instrument as _, Span, instrument::Instrumented};
@@ -39,44 +39,72 @@ use crate::{
     peer::Peer,
     problem::{Problem, Reason},
     request_headers,
-    router::{Found, PendingResponse, Router},
+    router::{Endpoint, PendingResponse},
     routes::BodyLimit,
 };
 
 /// The name for a body without content coding.
 const IDENTITY: &str = "identity";
 
-/// The limits for the requests of a connection.
-pub(super) struct Bounds {
+/// What a listener knows of a request before its route is known. An extension of each request.
+pub(crate) struct Bounds {
     pub(super) options: Arc<Options>,
     pub(super) clock: Clock,
     pub(super) host: LocalHost,
+    pub(super) peer: Peer,
+    /// Set if the request is not to be answered.
+    pub(super) turned_away: Option<TurnedAway>,
+}
+
+/// Why a request is not answered, whatever its route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TurnedAway {
+    /// There is no slot for it.
+    TooMany,
+    /// The caller's certificate is no longer valid.
+    Invalid,
+}
+
+impl TurnedAway {
+    fn response(self) -> Response {
+        let (reason, detail) = match self {
+            Self::TooMany => {
+                metrics::limit_reached(Limit::Connections);
+                (Reason::Overloaded, "too many requests are being answered")
+            }
+            Self::Invalid => {
+                let detail = "the certificate of this connection is no longer valid";
+                (Reason::Unauthorized, detail)
+            }
+        };
+        Problem::new(reason, detail).into_response()
+    }
 }
 
 /// The limits for the requests of a route.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RouteBounds {
+struct RouteBounds {
     /// The label in metrics.
     label: &'static str,
     lengths: Lengths,
     /// Whether a 503 may bear `Retry-After`.
-    pub(super) retry_after: bool,
+    retry_after: bool,
 }
 
 impl RouteBounds {
-    pub(super) fn of(found: &Found<'_>, options: &Options) -> Self {
+    fn of(endpoint: &Endpoint, options: &Options) -> Self {
         let lengths = |kept: u64, dropped: u64| Lengths {
             kept,
             most: kept.saturating_add(dropped),
         };
         Self {
-            label: found.label(),
-            lengths: match found.body() {
+            label: endpoint.label(),
+            lengths: match endpoint.body() {
                 BodyLimit::Request => lengths(options.body_bytes, 0),
                 BodyLimit::Events => lengths(options.events_body_bytes, 0),
                 BodyLimit::Fixed { kept, dropped } => lengths(kept, dropped),
             },
-            retry_after: options.retry_after && found.retry_after(),
+            retry_after: options.retry_after && endpoint.retry_after(),
         }
     }
 }
@@ -101,7 +129,7 @@ struct StartedRequest {
 }
 
 impl StartedRequest {
-    fn now(request: &Request<Incoming>, route: &RouteBounds) -> Self {
+    fn now(request: &Request, route: &RouteBounds) -> Self {
         let (method, route) = (request.method().clone(), route.label);
         let id = request_id(request.headers());
         // Below the default level, since a span costs as much as a decision. Failures are logged with the id in any
@@ -135,7 +163,7 @@ impl StartedRequest {
 ///
 /// Not an `async` function: of one, each step would hold its own copy of what it awaits, and all of it is moved several
 /// times with each request.
-pub(super) struct Guarded {
+pub(crate) struct Guarded {
     bounds: Arc<Bounds>,
     route: RouteBounds,
     started: StartedRequest,
@@ -277,53 +305,45 @@ impl Handling {
     }
 }
 
-/// Answers a request. Every request passes through here. All steps that need not wait run at once.
-pub(super) fn answer(
-    router: &Router,
-    peer: &Peer,
-    bounds: &Arc<Bounds>,
-    request: Request<Incoming>,
-) -> Guarded {
-    let options = &bounds.options;
-    let hosts = options.hosts.as_ref();
-    let host = hosts.map_or(Ok(()), |hosts| hosts.check(&request, &bounds.host));
-    let found = match &host {
-        Ok(()) => router.find(request.method(), request.uri().path()),
-        Err(_) => router.nothing(),
-    };
-    let route = RouteBounds::of(&found, options);
-    let started = StartedRequest::now(&request, &route);
-    let span = started.span.clone();
-    let handled = || match handled(options, &route, host, found, peer, request) {
-        Ok((answered, progress)) => {
-            let principal = answered.principal().cloned();
-            let handling = Handling {
-                answered: AssertUnwindSafe(answered.in_current_span()).catch_unwind(),
-                progress,
-            };
-            (Step::Handling(handling), principal)
+impl Bounds {
+    /// Answers a request of a route. Every request passes through here. All steps that need not wait run at once.
+    pub(crate) fn answer(self: Arc<Self>, endpoint: &Endpoint, request: Request) -> Guarded {
+        let route = RouteBounds::of(endpoint, &self.options);
+        let started = StartedRequest::now(&request, &route);
+        let span = started.span.clone();
+        let handled = || match handled(&self, &route, endpoint, request) {
+            Ok((answered, progress)) => {
+                let principal = answered.principal().cloned();
+                let handling = Handling {
+                    answered: AssertUnwindSafe(answered.in_current_span()).catch_unwind(),
+                    progress,
+                };
+                (Step::Handling(handling), principal)
+            }
+            Err(response) => (Step::Refused(Some(response)), None),
+        };
+        let (step, principal) = span.in_scope(handled);
+        Guarded {
+            bounds: self,
+            route,
+            started,
+            principal,
+            step,
         }
-        Err(response) => (Step::Refused(Some(response)), None),
-    };
-    let (step, principal) = span.in_scope(handled);
-    Guarded {
-        bounds: bounds.clone(),
-        route,
-        started,
-        principal,
-        step,
     }
 }
 
 /// Passes a request to its handler, unless its announced body is too large or encoded, or it is for another host.
 fn handled(
-    options: &Options,
+    bounds: &Bounds,
     route: &RouteBounds,
-    host: Result<(), String>,
-    found: Found<'_>,
-    peer: &Peer,
-    request: Request<Incoming>,
+    endpoint: &Endpoint,
+    request: Request,
 ) -> Result<(PendingResponse, Progress), Box<Response>> {
+    let options = &bounds.options;
+    if let Some(turned_away) = bounds.turned_away {
+        return Err(Box::new(turned_away.response()));
+    }
     // A body whose announced length is too large is refused before a byte is read, and before a caller that waits for
     // 100 Continue sends one.
     if request.body().size_hint().lower() > route.lengths.most {
@@ -334,11 +354,14 @@ fn handled(
     {
         return Err(Box::new(encoded(coding)));
     }
-    host.map_err(|host| Box::new(misdirected(&host)))?;
+    if let Some(hosts) = &options.hosts {
+        let checked = hosts.check(&request, &bounds.host);
+        checked.map_err(|host| Box::new(misdirected(&host)))?;
+    }
     let (parts, body) = request.into_parts();
     let (body, progress) = Bounded::new(body, route.lengths, options.body_timeout, &options.budget);
     let request = Request::from_parts(parts, Body::new(body));
-    let answered = catch_unwind(AssertUnwindSafe(|| found.answer(request, peer)));
+    let answered = catch_unwind(AssertUnwindSafe(|| endpoint.answer(request, &bounds.peer)));
     let answered = answered.map_err(|_| Box::new(panicked()))?;
     // The handler has not run yet, so the body is unread.
     if let Some(principal) = answered.principal() {

@@ -2,6 +2,7 @@
 //!
 //! Only bodies of known length are compressed, since streamed data has to arrive as it is produced. A body is
 //! compressed as a whole, so that the response has a known length again, and the limits of such responses apply.
+//! tower-http's compression would stream it: of unknown length, no budget would count it and no timeout would end it.
 
 use std::io::{self, Write as _};
 
@@ -14,7 +15,7 @@ use flate2::{Compression, write::GzEncoder};
 use http::{HeaderMap, HeaderValue, header};
 
 use crate::whole_body::whole_body;
-use crate::{cpu_throttle, problem::Problem, request_headers};
+use crate::{fairness::throttle, problem::Problem, request_headers};
 
 /// Shorter bodies fit into one packet without compression.
 const BYTES_MIN: u64 = 1024;
@@ -90,7 +91,7 @@ fn zip(bytes: &Bytes) -> io::Result<Vec<u8>> {
         encoder.write_all(step)?;
         // Only a body of one step is compressed on this thread, which serves other requests.
         if bytes.len() > BYTES_AT_ONCE {
-            cpu_throttle::pause();
+            throttle::pause();
         }
     }
     encoder.finish()

@@ -1,19 +1,16 @@
 //! HTTP listeners: accept connections, enforce limits, drain.
 //!
 //! `axum::serve` has no timeouts and no limits (a half-sent head or body holds a connection forever), so this module
-//! has its own accept loop.
+//! has its own accept loop around hyper-util's server.
 
 mod body;
 mod body_budget;
 mod connection;
-mod context;
 pub mod descriptors;
-mod ends;
 mod guard;
 mod gzip;
-mod http1;
-mod http2;
 mod problem;
+mod streams;
 mod timed;
 pub mod tls;
 mod warnings;
@@ -23,6 +20,7 @@ mod tests;
 
 use std::{future::pending, io, net::SocketAddr, sync::Arc, time::Duration};
 
+use axum::Router;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpSocket, TcpStream},
@@ -33,8 +31,8 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 pub use body_budget::BodyBudget;
-use context::RequestContext;
-use ends::Ends;
+use connection::{Connection, Ends, RequestContext};
+pub(crate) use guard::{Bounds, Guarded};
 use problem::turned_away;
 pub use quota_service::hosts::Hosts;
 use tls::Tls;
@@ -45,7 +43,6 @@ use crate::{
     config::Config,
     metrics::{self, Limit, Listener},
     peer::Peer,
-    router::Router,
 };
 
 /// The limits of a listener.
@@ -181,7 +178,7 @@ impl Bound {
             let (slots, stop) = (slots.clone(), stop.clone());
             connections.spawn(async move {
                 let _held = (slot, counted);
-                connection::serve(stream, peer, router, options, tls.as_ref(), slots, stop).await;
+                connection::accept(stream, peer, router, options, tls.as_ref(), slots, stop).await;
             });
             while connections.try_join_next().is_some() {}
         }
@@ -199,13 +196,20 @@ where
         peer,
         local: None,
         router,
+        slots: Arc::new(Semaphore::new(options.connections)),
         options: Arc::new(options),
+    };
+    let connection = Connection {
+        stream,
+        is_gone: |_| false,
+        is_http2: false,
+        began: Instant::now(),
     };
     let ends = Ends {
         stop: CancellationToken::new(),
         invalid: pending(),
     };
-    http1::serve(stream, |_| false, Instant::now(), requests, ends).await;
+    connection::serve(connection, requests, ends).await;
 }
 
 /// The next connection; none when the listener stops.

@@ -17,7 +17,8 @@ use tokio::{
 use super::*;
 use crate::{
     auth::Access::Public,
-    routes::{self, BodyLimit, ResponseFuture, Route, RouteState},
+    router::Rules,
+    routes::{self, BodyLimit, ResponseFuture, Route},
 };
 
 /// Ends a test that would hang; not part of the assertions.
@@ -112,9 +113,14 @@ async fn one_answer(stream: &mut TcpStream) -> String {
 /// A public route.
 fn get<T, H>(path: &'static str, handler: H) -> Route
 where
-    H: Handler<T, RouteState<()>, Future = ResponseFuture>,
+    H: Handler<T, (), Future = ResponseFuture>,
 {
     routes::get(path, Public, handler)
+}
+
+/// A router that is open to everybody.
+pub(super) fn open(routes: impl IntoIterator<Item = Route>) -> Router {
+    crate::router::router(routes, Rules::default())
 }
 
 fn lengths() -> Vec<Route> {
@@ -130,7 +136,7 @@ fn lengths() -> Vec<Route> {
 }
 
 fn length_of() -> Router {
-    Router::new(lengths())
+    open(lengths())
 }
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: x\r\n\r\n";
@@ -152,7 +158,7 @@ fn on_demand() -> (Router, mpsc::Receiver<oneshot::Sender<()>>) {
         let _ = gone.await;
         "done"
     });
-    (Router::new([answer]), asks)
+    (open([answer]), asks)
 }
 
 #[tokio::test]
@@ -218,7 +224,7 @@ async fn a_panic_is_answered() {
             panic!("as wanted")
         }
     });
-    let router = Router::new(lengths().into_iter().chain([panics]));
+    let router = open(lengths().into_iter().chain([panics]));
     let server = Server::start(router, options(), None);
     let answer = server
         .exchange("GET /panic HTTP/1.1\r\nhost: x\r\n\r\n")
@@ -231,7 +237,7 @@ async fn a_panic_is_answered() {
 
 #[tokio::test]
 async fn a_request_that_takes_too_long_is_answered() {
-    let router = || Router::new([get("/", pending::<()>)]);
+    let router = || open([get("/", pending::<()>)]);
     let short = Options {
         request_timeout: SHORT,
         ..options()

@@ -1,4 +1,4 @@
-//! A stream that drops a peer that keeps it waiting.
+//! A stream that drops an HTTP/1 peer that keeps it waiting. Of HTTP/2, it bounds the time of the preface alone.
 //!
 //! hyper has one timer for the head of a request, which also runs while a connection idles between two requests. This
 //! stream distinguishes the two, and also drops a peer that takes no bytes. (If the beginning of a head was sent along
@@ -48,12 +48,17 @@ const BUSY: u8 = 1;
 const IDLE: u8 = 2;
 /// Waits for this server, for long enough to check whether the peer is still there.
 const LOOK: u8 = 3;
+/// HTTP/2, in which requests are concurrent: they have deadlines of their own.
+const HTTP2: u8 = 4;
+
+/// The beginning of every HTTP/2 connection, which no HTTP/1 request has (RFC 9113, section 3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 impl Phase {
-    /// A new connection, which waits for its first request.
-    pub(super) fn new() -> Self {
+    /// A new connection, which waits for its first request, unless it is known to be of HTTP/2.
+    pub(super) fn new(is_http2: bool) -> Self {
         Self(Arc::new(Shared {
-            phase: AtomicU8::new(HEAD),
+            phase: AtomicU8::new(if is_http2 { HTTP2 } else { HEAD }),
             lasts: AtomicBool::new(false),
         }))
     }
@@ -64,6 +69,11 @@ impl Phase {
 
     fn set(&self, phase: u8) {
         self.0.phase.store(phase, Ordering::Relaxed);
+    }
+
+    /// Returns true once the preface of HTTP/2 has arrived.
+    pub(super) fn is_http2(&self) -> bool {
+        self.get() == HTTP2
     }
 
     /// A head has arrived.
@@ -165,6 +175,8 @@ pub(super) struct Timed<S> {
     is_gone: fn(&S) -> bool,
     phase: Phase,
     timeouts: Timeouts,
+    /// What is missing of the preface of HTTP/2; empty once the version is known.
+    preface: &'static [u8],
     /// The phase that `deadline` belongs to.
     seen: u8,
     /// Until when the peer may keep the server waiting; none while it does not.
@@ -193,6 +205,7 @@ impl<S> Timed<S> {
             is_gone,
             phase,
             timeouts,
+            preface: PREFACE,
             seen: HEAD,
             deadline: Some(began + timeouts.head),
             reading,
@@ -219,6 +232,20 @@ impl<S> Timed<S> {
         self.reading.poll(cx, deadline)
     }
 
+    /// Notes the first bytes of the connection, which tell the version.
+    fn note_version(&mut self, bytes: &[u8]) {
+        let length = bytes.len().min(self.preface.len());
+        let (expected, rest) = self.preface.split_at(length);
+        if length == 0 || expected != &bytes[..length] {
+            self.preface = &[];
+            return;
+        }
+        self.preface = rest;
+        if rest.is_empty() {
+            self.phase.set(HTTP2);
+        }
+    }
+
     /// Whether the peer was to be checked, and is gone.
     fn has_lost_peer(&self) -> bool {
         if self.phase.get() != LOOK {
@@ -237,6 +264,9 @@ impl<S> Timed<S> {
         if result.is_ready() {
             self.writing = None;
             return result;
+        }
+        if self.phase.is_http2() {
+            return Poll::Pending;
         }
         let Timeouts { idle, answer, .. } = self.timeouts;
         let writing = self.writing.get_or_insert_with(|| Box::pin(sleep(idle)));
@@ -269,13 +299,16 @@ impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
         let before = buffer.filled().len();
         let result = Pin::new(&mut self.stream).poll_read(cx, buffer);
         if result.is_ready() {
+            if !self.preface.is_empty() && phase == HEAD {
+                self.note_version(&buffer.filled()[before..]);
+            }
             if phase == IDLE && buffer.filled().len() > before {
                 self.phase.set(HEAD);
                 self.enter(HEAD);
             }
             return result;
         }
-        if matches!(phase, BUSY | LOOK) {
+        if matches!(phase, BUSY | LOOK | HTTP2) {
             return Poll::Pending;
         }
         ready!(self.poll_deadline(cx));

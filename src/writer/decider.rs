@@ -13,16 +13,15 @@ use quota_ledger::group_commit::{DUE_AT_ONCE, GroupCommit, SealedBatch};
 use quota_replication::jetstream::WallClock;
 
 use super::{
-    Answer, DecisionContext, Options, Watermark,
+    Answer, DecisionContext, Job, Options, Watermark,
     inbox::{Gate, Inbox, WakeCondition},
-    lanes::Waiting,
     linger::Linger,
     marks::Marked,
     syncer::Syncer,
 };
 use crate::{
     clock::now,
-    cpu_throttle::Meter,
+    fairness::{Queued, throttle::Meter},
     metrics::{self, Limit, StateLock},
 };
 
@@ -55,7 +54,7 @@ pub(super) struct Batching {
 pub(super) struct Decider<J> {
     inbox: Arc<Inbox>,
     /// Jobs that were taken from the inbox and are not decided yet.
-    taken: VecDeque<Waiting>,
+    taken: VecDeque<Queued<Job>>,
     syncer: Arc<Syncer<J>>,
     state: Arc<RwLock<State>>,
     watermark: Arc<Watermark>,
@@ -205,7 +204,7 @@ impl<J: Journal> Decider<J> {
         };
         let mut meter = JobMeter::start();
         let mut has_put_back = false;
-        while let Some(Waiting { turn, job }) = self.taken.pop_front() {
+        while let Some(Queued { lane, job }) = self.taken.pop_front() {
             let mut context = DecisionContext {
                 transaction: self.group_commit.transaction(&mut state, now),
                 policy,
@@ -214,7 +213,7 @@ impl<J: Journal> Decider<J> {
             let answer = job(&mut context);
             let closes = context.closes;
             let expensive = meter.took();
-            if let (Some(took), Some(principal)) = (expensive, turn.principal()) {
+            if let (Some(took), Some(principal)) = (expensive, lane.principal()) {
                 self.inbox.charge(principal, took);
             }
             if !self.group_commit.decided(answer, closes) {

@@ -17,12 +17,8 @@ use quota_ledger::group_commit::SealedBatch;
 use quota_semantics::Name;
 use tokio::sync::watch;
 
-use super::{
-    Answer, Job, Unavailable,
-    lanes::{self, Lanes, Turn},
-    linger::Idle,
-};
-use crate::pacing::ACTIVITY;
+use super::{Answer, Job, Unavailable, linger::Idle};
+use crate::fairness::{ACTIVITY, Lane, Lanes, Queued};
 
 pub(super) use gate::Gate;
 
@@ -41,7 +37,7 @@ pub(super) struct Inbox {
 }
 
 struct Waiting {
-    jobs: Lanes,
+    jobs: Lanes<Job>,
     /// The next batch for the syncer.
     batch: Option<SealedBatch<Answer>>,
     /// Since when the syncer has been idle; none while it is busy.
@@ -182,10 +178,10 @@ impl Inbox {
     /// Accepts jobs that are to be decided one after the other: all of them, or none.
     pub(super) fn push(
         &self,
-        turn: &Turn,
+        lane: &Lane,
         jobs: impl IntoIterator<Item = Job, IntoIter: ExactSizeIterator>,
     ) -> Result<(), Unavailable> {
-        ACTIVITY.note(turn.principal(), Instant::now());
+        ACTIVITY.note(lane.principal(), Instant::now());
         let mut waiting = self.waiting.lock();
         if waiting.closed || waiting.ended {
             return Err(Unavailable::Stopped);
@@ -194,12 +190,12 @@ impl Inbox {
             return Err(Unavailable::NotLeader);
         }
         let jobs = jobs.into_iter();
-        if !waiting.jobs.have_room(turn, jobs.len(), self.capacity) {
+        if !waiting.jobs.have_room(lane, jobs.len(), self.capacity) {
             return Err(Unavailable::Overloaded);
         }
         for job in jobs {
-            let turn = turn.clone();
-            waiting.jobs.push(lanes::Waiting { turn, job });
+            let lane = lane.clone();
+            waiting.jobs.push(Queued { lane, job });
         }
         self.wake_decider(waiting);
         Ok(())
@@ -207,7 +203,7 @@ impl Inbox {
 
     /// Puts back jobs that were taken and not decided: jobs that arrived meanwhile may have precedence. If the gate was
     /// barred meanwhile, they are dropped.
-    pub(super) fn put_back(&self, taken: &mut VecDeque<lanes::Waiting>) {
+    pub(super) fn put_back(&self, taken: &mut VecDeque<Queued<Job>>) {
         let mut waiting = self.waiting.lock();
         if waiting.must_not_decide() {
             drop(waiting);
@@ -304,7 +300,7 @@ impl Inbox {
         wants: WakeCondition,
         longest: Duration,
         most: usize,
-        taken: &mut VecDeque<lanes::Waiting>,
+        taken: &mut VecDeque<Queued<Job>>,
     ) -> Option<Woken> {
         let mut waiting = self.waiting.lock();
         waiting.end_delays(Instant::now());

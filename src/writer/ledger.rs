@@ -26,11 +26,11 @@ use super::{
     Batch, DecisionContext, Job, Recent, Unavailable, Watermark,
     inbox::{Gate, Inbox},
     job::{Handed, job, while_held},
-    lanes::Turn,
 };
 use crate::{
     denials::Denials,
     enforcement::Enforcement,
+    fairness::Lane,
     metrics::{self, StateLock},
 };
 
@@ -136,8 +136,8 @@ impl Ledger {
         R: Send + 'static,
         D: FnOnce(&mut DecisionContext<'_>) -> R + Send + 'static,
     {
-        let turn = self.turn(whom);
-        let decided = self.decide_at(turn, |context| Some(decision(context)));
+        let lane = self.lane(whom);
+        let decided = self.decide_at(lane, |context| Some(decision(context)));
         decided.map_ok(|(result, _)| result)
     }
 
@@ -158,7 +158,7 @@ impl Ledger {
         R: Send + 'static,
         D: FnOnce(&mut DecisionContext<'_>, &S) -> R + Send + 'static,
     {
-        let decided = self.decide_at(self.turn(whom), while_held(&subject, decision));
+        let decided = self.decide_at(self.lane(whom), while_held(&subject, decision));
         decided.map_ok(move |(result, _)| {
             drop(subject);
             result
@@ -185,8 +185,8 @@ impl Ledger {
         let decisions = decisions.into_iter();
         let jobs = decisions.map(|decision| job(while_held(&subject, decision)));
         let (jobs, answered): (Vec<_>, Vec<_>) = jobs.unzip();
-        let turn = self.turn(For::Principal(principal));
-        let handed = turn.and_then(|turn| self.push(&turn, jobs));
+        let lane = self.lane(For::Principal(principal));
+        let handed = lane.and_then(|lane| self.push(&lane, jobs));
         let inbox = self.inbox.clone();
         async move {
             let _held = subject;
@@ -213,30 +213,30 @@ impl Ledger {
         })
     }
 
-    fn turn(&self, whom: For<'_>) -> Result<Turn, Unavailable> {
+    fn lane(&self, whom: For<'_>) -> Result<Lane, Unavailable> {
         match whom {
-            For::System => self.unless_disk_low().map(|()| Turn::First),
-            For::Principal(name) => self.unless_disk_low().map(|()| Turn::Of(name.clone())),
-            For::Always(name) => Ok(Turn::Of(name.clone())),
+            For::System => self.unless_disk_low().map(|()| Lane::First),
+            For::Principal(name) => self.unless_disk_low().map(|()| Lane::Of(name.clone())),
+            For::Always(name) => Ok(Lane::Of(name.clone())),
         }
     }
 
     /// Makes a decision, and answers with the position of the ledger when the decision became durable. The decision
     /// returns nothing if it is not made, since nobody waits for it any more.
     ///
-    /// The decision is handed in at once, unless it has no turn: a future that held it would be moved about with it.
+    /// The decision is handed in at once, unless it is refused: a future that held it would be moved about with it.
     fn decide_at<R, D>(
         &self,
-        turn: Result<Turn, Unavailable>,
+        lane: Result<Lane, Unavailable>,
         decision: D,
     ) -> impl Future<Output = Result<(R, Durable), Unavailable>> + Send + use<R, D>
     where
         R: Send + 'static,
         D: FnOnce(&mut DecisionContext<'_>) -> Option<R> + Send + 'static,
     {
-        let handed = turn.and_then(|turn| {
+        let handed = lane.and_then(|lane| {
             let (job, answered) = job(decision);
-            self.push(&turn, [job]).map(|()| answered)
+            self.push(&lane, [job]).map(|()| answered)
         });
         let inbox = self.inbox.clone();
         let decided = Handed { handed, inbox };
@@ -250,10 +250,10 @@ impl Ledger {
 
     fn push(
         &self,
-        turn: &Turn,
+        lane: &Lane,
         jobs: impl IntoIterator<Item = Job, IntoIter: ExactSizeIterator>,
     ) -> Result<(), Unavailable> {
-        self.inbox.push(turn, jobs).inspect_err(|refused| {
+        self.inbox.push(lane, jobs).inspect_err(|refused| {
             if *refused == Unavailable::Overloaded {
                 metrics::limit_reached(metrics::Limit::Queue);
             }
@@ -361,7 +361,7 @@ impl Ledger {
         if !self.decides() {
             return self.image_of_follower();
         }
-        self.decide_at(Ok(Turn::First), |context| {
+        self.decide_at(Ok(Lane::First), |context| {
             context.closes = true;
             Some(context.transaction.state().image())
         })

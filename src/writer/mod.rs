@@ -6,7 +6,6 @@
 mod decider;
 mod inbox;
 mod job;
-mod lanes;
 mod ledger;
 mod linger;
 mod marks;

@@ -31,16 +31,17 @@ use quotad::{
     config::Config,
     intake::sources::Sources,
     recovery::recover,
-    router::Router,
+    router::{self, router},
     routes::with_state,
     writer::{self, Ledger, Threads, Watermark},
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tower::ServiceExt as _;
 
 pub(crate) struct World {
     pub(crate) ledger: Ledger,
-    pub(crate) router: Router,
+    pub(crate) router: axum::Router,
     rules: Rules,
     version: AtomicU64,
     /// While it is shut, nothing becomes durable.
@@ -199,14 +200,17 @@ impl World {
         )
         .unwrap();
         Self {
-            router: Router::new(with_state(
-                admission::routes(),
-                &Hook::new(
-                    ledger.clone(),
-                    Arc::new(Watermarked(ledger.clone())),
-                    rules.clone(),
+            router: router(
+                with_state(
+                    admission::routes(),
+                    &Hook::new(
+                        ledger.clone(),
+                        Arc::new(Watermarked(ledger.clone())),
+                        rules.clone(),
+                    ),
                 ),
-            )),
+                router::Rules::default(),
+            ),
             ledger,
             rules,
             version: AtomicU64::new(1000),
@@ -308,7 +312,7 @@ impl World {
             .header(header::CONTENT_TYPE, media_type)
             .body(Body::from(body))
             .unwrap();
-        let answer = self.router.call(request).await;
+        let answer = self.router.clone().oneshot(request).await.unwrap();
         let status = answer.status();
         let retry_after = answer.headers().contains_key(header::RETRY_AFTER);
         let body = answer.into_body().collect().await.unwrap().to_bytes();

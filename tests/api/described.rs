@@ -44,6 +44,22 @@ fn validator(reference: &str) -> &'static Validator {
     })
 }
 
+/// The route of a path, as described: of several, the one with the fewest variable parts.
+pub(crate) fn route(path: &str) -> Option<String> {
+    let parts: Vec<_> = path.split('/').collect();
+    let fits = |route: &&String| {
+        let mut own = route.split('/').zip(&parts);
+        let fits =
+            |(own, part): (&str, &&str)| own == *part || own.starts_with('{') && !part.is_empty();
+        route.split('/').count() == parts.len() && own.all(fits)
+    };
+    let routes = DESCRIPTION["paths"].as_object().unwrap().keys();
+    routes
+        .filter(fits)
+        .min_by_key(|route| route.matches('{').count())
+        .cloned()
+}
+
 /// Demands that an answer to a call of this route is as described.
 pub(crate) fn check(method: &str, route: &str, status: u16, content_type: &str, body: &[u8]) {
     let method = match method {

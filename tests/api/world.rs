@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use axum::body::Body;
+use axum::{Router, body::Body};
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt as _;
 use quota_core::{decide::Policy, state::State};
@@ -18,13 +18,14 @@ use quotad::{
     auth::Principal,
     config::Config,
     intake::payload,
-    router::Router,
+    router::{Rules, router},
     routes::with_state,
     writer::{self, Ledger, Threads, Watermark},
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
 
 use crate::described;
 
@@ -127,7 +128,7 @@ impl World {
         change(&mut parts);
         let app = App::new(parts);
         Self {
-            router: Router::new(with_state(api::routes(), &app)),
+            router: router(with_state(api::routes(), &app), Rules::default()),
             ledger,
             sources,
             stop,
@@ -137,7 +138,7 @@ impl World {
     }
 
     pub(crate) async fn send(&self, request: Request<Body>) -> http::Response<Body> {
-        self.router.call(request).await
+        self.router.clone().oneshot(request).await.unwrap()
     }
 
     /// Calls with headers and a body of any kind.
@@ -165,13 +166,13 @@ impl World {
     async fn answer(&self, request: Request<Body>) -> Reply {
         let verb = request.method().clone();
         let method = verb.as_str();
-        let route = self.router.find(&verb, request.uri().path()).label();
+        let route = described::route(request.uri().path());
         let (head, body) = self.send(request).await.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         let content_type = head.headers.get("content-type");
         let content_type = content_type.map_or("", |value| value.to_str().unwrap());
-        if route != "_other_" {
-            described::check(method, route, head.status.as_u16(), content_type, &body);
+        if let Some(route) = route {
+            described::check(method, &route, head.status.as_u16(), content_type, &body);
         }
         let reply = Reply {
             status: head.status.as_u16(),

@@ -25,7 +25,7 @@ use quotad::{
     config::Config,
     kube::{self, Kube, Limits},
     metrics::Listener,
-    router::Router,
+    router::{Rules, router},
     routes::with_state,
     server::{Bound, Options},
     watches::WatchLimits,
@@ -34,6 +34,7 @@ use quotad::{
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
 
 /// Forgets every batch at once.
 struct Nowhere(Durable);
@@ -61,7 +62,7 @@ pub(crate) const LIMITS: Limits = Limits {
 /// A served ledger.
 pub(crate) struct Server {
     ledger: Ledger,
-    router: Router,
+    router: axum::Router,
     pub(crate) address: std::net::SocketAddr,
     runtime: tokio::runtime::Runtime,
     stop: CancellationToken,
@@ -117,8 +118,8 @@ impl Server {
             let bound = Bound::bind(([127, 0, 0, 1], 0).into()).unwrap();
             let address = bound.address();
             let kube = Kube::start(kube_ledger, limits, kube_stop.clone());
-            let router =
-                Router::new(with_state(kube::routes(), &kube)).with_refusals(kube::refused);
+            let rules = Rules::default().with_refusals(kube::refused);
+            let router = router(with_state(kube::routes(), &kube), rules);
             let mut config = Config::default();
             // The widest lists take seconds beside other tests.
             config.limits.request_timeout = Period::from_millis(60_000);
@@ -265,7 +266,7 @@ impl Server {
         let mut request = request.body(Body::empty()).unwrap();
         request.extensions_mut().insert(who.clone());
         let answer = self.runtime.block_on(async {
-            let response = self.router.call(request).await;
+            let response = self.router.clone().oneshot(request).await.unwrap();
             assert_eq!(response.status(), 200, "{path}");
             response.into_body().collect().await.unwrap().to_bytes()
         });

@@ -19,7 +19,7 @@ use quota_semantics::{
 };
 
 use super::super::{answer, render};
-use crate::{auth::Reader, enforcement::Enforcement, large::BYTES_PER_AMOUNT};
+use crate::{auth::Reader, enforcement::Enforcement, fairness::BYTES_PER_AMOUNT};
 
 /// Most members that one answer lists.
 pub const MEMBERS_MAX: usize = 1000;

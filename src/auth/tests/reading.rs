@@ -110,7 +110,7 @@ async fn a_changed_file_is_taken_into_force_and_a_bad_one_is_not() {
     let mut setup = Setup::new(&file(&[&old]));
     let router = setup.router();
     let status = async |issued| {
-        let response = router.call(request("GET", "/v1/quotas", Some(issued)));
+        let response = call(&router, request("GET", "/v1/quotas", Some(issued)));
         response.await.status().as_u16()
     };
     assert_eq!((status(&old).await, status(&new).await), (200, 401));

@@ -47,7 +47,7 @@ async fn each_role_may_call_what_the_table_says_and_nothing_else() {
                     (&everywhere[index], true),
                     (&in_team[index], *team_suffices),
                 ] {
-                    let response = router.call(request(method, uri, Some(issued)));
+                    let response = call(&router, request(method, uri, Some(issued)));
                     let status = response.await.status();
                     let expected = match has_role && reaches {
                         true => StatusCode::OK,
@@ -60,7 +60,7 @@ async fn each_role_may_call_what_the_table_says_and_nothing_else() {
                     );
                 }
             }
-            let response = router.call(request(method, uri, None)).await;
+            let response = call(&router, request(method, uri, None)).await;
             assert_eq!(
                 response.status(),
                 StatusCode::UNAUTHORIZED,
@@ -86,13 +86,13 @@ fn the_table_says_where() {
 async fn what_is_not_in_the_table_nobody_may_do() {
     let root = token("root", &Role::ALL, &["*"]);
     let setup = Setup::new(&file(&[&root]));
-    let call = async |method: &str, path: &str| {
+    let status = async |method: &str, path: &str| {
         let request = request(method, path, Some(&root));
-        setup.router().call(request).await.status()
+        call(&setup.router(), request).await.status()
     };
-    assert_eq!(call("PATCH", "/v1/quotas").await, StatusCode::FORBIDDEN);
-    assert_eq!(call("HEAD", "/v1/quotas").await, StatusCode::OK);
-    assert_eq!(call("GET", "/nowhere").await, StatusCode::NOT_FOUND);
+    assert_eq!(status("PATCH", "/v1/quotas").await, StatusCode::FORBIDDEN);
+    assert_eq!(status("HEAD", "/v1/quotas").await, StatusCode::OK);
+    assert_eq!(status("GET", "/nowhere").await, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]
@@ -102,12 +102,12 @@ async fn refusals_are_problems() {
     expired.record.expires = Some(Timestamp::EPOCH);
     let stranger = token("ci", &[Role::Read], &["*"]);
     let setup = Setup::new(&file(&[&team, &expired]));
-    let call = async |issued: Option<&Issued>, method: &str, path: &str| {
-        setup.router().call(request(method, path, issued)).await
+    let called = async |issued: Option<&Issued>, method: &str, path: &str| {
+        call(&setup.router(), request(method, path, issued)).await
     };
     let mut bodies = Vec::new();
     for issued in [None, Some(&expired), Some(&stranger)] {
-        let response = call(issued, "GET", "/v1/quotas").await;
+        let response = called(issued, "GET", "/v1/quotas").await;
         assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
         assert_eq!(
             response.headers()["www-authenticate"],
@@ -144,7 +144,7 @@ async fn refusals_are_problems() {
         ),
         ("PATCH", "/v1/quotas", "nobody may PATCH /v1/quotas"),
     ] {
-        let response = call(Some(&team), method, path).await;
+        let response = called(Some(&team), method, path).await;
         assert_eq!(response.status(), StatusCode::FORBIDDEN);
         let problem = json(response).await;
         assert_eq!(problem["reason"], "Forbidden");
@@ -156,11 +156,11 @@ async fn refusals_are_problems() {
 async fn kubernetes_clients_are_told_in_their_words() {
     let team = token("ci", &[Role::Read], &["team-*"]);
     let setup = Setup::new(&file(&[&team]));
-    let call = async |issued: Option<&Issued>, method: &str, path: &str| {
-        json(setup.router().call(request(method, path, issued)).await).await
+    let called = async |issued: Option<&Issued>, method: &str, path: &str| {
+        json(call(&setup.router(), request(method, path, issued)).await).await
     };
     let path = "/api/v1/namespaces/other/resourcequotas";
-    let status = call(None, "GET", path).await;
+    let status = called(None, "GET", path).await;
     let expected = serde_json::json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
         "message": "Unauthorized", "reason": "Unauthorized", "code": 401,
@@ -205,12 +205,12 @@ async fn kubernetes_clients_are_told_in_their_words() {
             format!("forbidden: {cannot} post path \"/version\""),
         ),
     ] {
-        let status = call(Some(&team), method, path).await;
+        let status = called(Some(&team), method, path).await;
         assert_eq!(status["message"], message);
         assert_eq!(status["reason"], "Forbidden");
         assert_eq!(status["code"], 403);
     }
-    let status = call(
+    let status = called(
         Some(&team),
         "DELETE",
         "/api/v1/namespaces/other/resourcequotas/q",

@@ -9,11 +9,9 @@ async fn a_watch_ends_with_the_rights_of_its_caller() {
         || async { Body::from_stream(futures::stream::pending::<Result<String, axum::Error>>()) };
     let watch = async |setup: &Setup| {
         let access = Access::Role(&[Role::Read], Scope::Query);
-        let router = Router::new([get("/v1/watch", access, endless)]);
-        let router = router.with_authenticator(setup.authenticator.clone());
-        let response = router
-            .call(request("GET", "/v1/watch", Some(&issued)))
-            .await;
+        let rules = Rules::default().with_authenticator(setup.authenticator.clone());
+        let router = router([get("/v1/watch", access, endless)], rules);
+        let response = call(&router, request("GET", "/v1/watch", Some(&issued))).await;
         assert_eq!(response.status(), StatusCode::OK);
         response
     };

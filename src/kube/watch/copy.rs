@@ -19,7 +19,7 @@ use super::{
     },
     events::Purpose,
 };
-use crate::large::BYTES_PER_AMOUNT;
+use crate::fairness::BYTES_PER_AMOUNT;
 
 /// Changes, and amounts, that are read while the state is locked once.
 const CHANGES_AT_ONCE: usize = 100;

@@ -27,7 +27,7 @@ use super::super::{
     status::{Failure, Result},
     table::{self, Attachment},
 };
-use crate::{api::groups, clock::now, large::Turn};
+use crate::{api::groups, clock::now, fairness::Turn};
 
 /// Objects whose last sent version is kept. Other objects may be sent again unchanged.
 const SENT_MAX: usize = 1 << 14;

@@ -203,7 +203,7 @@ async fn the_bodies_of_requests_share_a_budget() {
 #[tokio::test]
 async fn answers_that_nobody_takes_share_the_budget() {
     const HUGE: usize = 32 << 20;
-    let router = Router::new([
+    let router = open([
         get("/", || async { vec![b'x'; HUGE] }),
         get("/never", || async { vec![b'x'; HUGE] }).without_retry_after(),
         get("/small", || async { "hello" }),

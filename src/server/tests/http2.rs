@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use super::*;
-use crate::server::http2;
+use crate::server::connection;
 
 /// The local address of connections.
 const LOCAL: Ipv4Addr = Ipv4Addr::new(10, 1, 2, 3);
@@ -86,15 +86,22 @@ fn serve(stream: DuplexStream, router: Router, options: Options) -> Serving {
         local: Some(LOCAL.into()),
         router,
         options: Arc::new(options),
+        slots: slots.clone(),
     };
-    let (held, ends) = (slots.clone(), stop.clone());
+    let ends = stop.clone();
     let gone = invalid.clone();
     let served = tokio::spawn(async move {
         let ends = Ends {
             stop: ends,
             invalid: gone.notified(),
         };
-        http2::serve(stream, requests, held, ends).await;
+        let connection = connection::Connection {
+            stream,
+            is_gone: |_| false,
+            is_http2: true,
+            began: Instant::now(),
+        };
+        connection::serve(connection, requests, ends).await;
     });
     (slots, stop, invalid, served)
 }
@@ -108,10 +115,7 @@ fn waiting() -> (Router, Arc<Semaphore>) {
         "hello"
     });
     let never = get("/never", || async { "hello" }).without_retry_after();
-    (
-        Router::new([get("/", || async { "hello" }), never, wait]),
-        gate,
-    )
+    (open([get("/", || async { "hello" }), never, wait]), gate)
 }
 
 fn hello() -> (StatusCode, String) {
@@ -321,7 +325,7 @@ async fn a_connection_that_idles_or_never_begins_is_given_up() {
 #[tokio::test]
 async fn an_answer_that_is_not_taken_is_given_up() {
     const HUGE: usize = 8 << 20;
-    let router = Router::new([get("/", || async { vec![b'x'; HUGE] })]);
+    let router = open([get("/", || async { vec![b'x'; HUGE] })]);
     let bounds = Options {
         keep_alive: SHORT,
         request_timeout: 4 * SHORT,
@@ -368,7 +372,7 @@ async fn an_answer_that_lasts_outlasts_the_time_of_others_as_long_as_it_is_taken
         request_timeout: SHORT,
         ..options()
     };
-    let mut connection = Connection::new(Router::new([watch]), bounds).await;
+    let mut connection = Connection::new(open([watch]), bounds).await;
     let request = Request::get("https://x/watch").body(Empty::new()).unwrap();
     let answer = within(connection.requests.send_request(request))
         .await
@@ -401,7 +405,7 @@ async fn an_answer_that_is_not_taken_ends_alone() {
     };
     let budget = bounds.budget.clone();
     let full = format!("{budget:?}");
-    let connection = Connection::new(Router::new([watch, large]), bounds).await;
+    let connection = Connection::new(open([watch, large]), bounds).await;
     let mut client = connection.requests.clone();
     let mut ask = async |path: &str| {
         let request = Request::get(format!("https://x{path}")).body(Empty::new());

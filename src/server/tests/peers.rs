@@ -30,7 +30,7 @@ async fn a_peer_that_goes_while_it_is_answered_is_noticed_though_it_has_sent_mor
         header_timeout: SHORT,
         ..options()
     };
-    let server = Server::start(Router::new([silent]), options, None);
+    let server = Server::start(open([silent]), options, None);
     let mut stream = server.connect().await;
     stream.write_all(GET.repeat(3).as_bytes()).await.unwrap();
     // The head of the response has begun.
@@ -57,7 +57,7 @@ async fn a_peer_that_goes_while_it_is_answered_is_noticed_though_not_all_that_it
         header_timeout: SHORT,
         ..options()
     };
-    let server = Server::start(Router::new([slow]), options, None);
+    let server = Server::start(open([slow]), options, None);
     let mut stream = server.connect().await;
     // More than is read ahead, less than the kernel's buffers hold.
     stream.write_all(GET.repeat(2000).as_bytes()).await.unwrap();
@@ -85,7 +85,7 @@ async fn a_peer_that_waits_for_the_rest_of_an_answer_is_kept() {
         header_timeout: SHORT,
         ..options()
     };
-    let server = Server::start(Router::new([late]), options, None);
+    let server = Server::start(open([late]), options, None);
     let mut stream = server.connect().await;
     stream.write_all(LAST_GET.as_bytes()).await.unwrap();
     // It was woken to check the peer.
@@ -112,7 +112,7 @@ async fn a_peer_that_takes_no_bytes_is_given_up() {
         keep_alive: SHORT,
         ..options()
     };
-    let server = Server::start(Router::new([endless]), options, None);
+    let server = Server::start(open([endless]), options, None);
     let mut stream = server.connect().await;
     stream.write_all(GET.as_bytes()).await.unwrap();
     assert_eq!(within(endings.recv()).await, Some(()));
@@ -143,7 +143,7 @@ async fn a_peer_that_takes_an_answer_bit_by_bit_is_given_up() {
         budget: BodyBudget::new(1 << 30),
         ..options()
     };
-    let server = Server::start(Router::new([large]), options, None);
+    let server = Server::start(open([large]), options, None);
     let mut stream = server.connect().await;
     stream.write_all(GET.as_bytes()).await.unwrap();
     let mut pace = interval(Duration::from_millis(1));
@@ -170,7 +170,7 @@ async fn a_peer_that_takes_a_watch_bit_by_bit_is_kept() {
         request_timeout: SHORT,
         ..options()
     };
-    let server = Server::start(Router::new([watch]), options, None);
+    let server = Server::start(open([watch]), options, None);
     let mut stream = server.connect().await;
     stream.write_all(GET.as_bytes()).await.unwrap();
     let mut pace = interval(Duration::from_millis(1));

@@ -17,9 +17,8 @@ use crate::{
     auth::Access,
     peer::Peer,
     reload::follow,
-    router::Router,
     routes,
-    server::tests::{Server, options},
+    server::tests::{Server, open, options},
 };
 
 fn signed(issuer: &Issuer<'_, KeyPair>, common: &str, names: Vec<SanType>) -> Pair {
@@ -97,7 +96,7 @@ impl Setup {
     fn start(tls: Tls) -> Server {
         let names = |Extension(peer): Extension<Peer>| async move { peer.names.join(" ") };
         let names = routes::get("/", Access::Public, names);
-        Server::start(Router::new([names]), options(), Some(tls))
+        Server::start(open([names]), options(), Some(tls))
     }
 
     /// Calls with this certificate; returns the response's body and the server's certificate.

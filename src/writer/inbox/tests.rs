@@ -13,7 +13,7 @@ fn job() -> Job {
 }
 
 fn push(inbox: &Inbox) -> Result<(), Unavailable> {
-    inbox.push(&Turn::First, [job()])
+    inbox.push(&Lane::First, [job()])
 }
 
 fn batch() -> SealedBatch<Answer> {
@@ -181,8 +181,8 @@ fn a_batch_that_lingers_waits_for_many_jobs_or_its_time() {
 fn no_more_are_taken_than_there_is_room_for() {
     let inbox = Inbox::new(8, Gate::Open);
     (0..5).for_each(|_| push(&inbox).unwrap());
-    let mut taken = VecDeque::from([lanes::Waiting {
-        turn: Turn::First,
+    let mut taken = VecDeque::from([Queued {
+        lane: Lane::First,
         job: job(),
     }]);
     let woken = inbox.wait(JOBS, LONG, 3, &mut taken).unwrap();

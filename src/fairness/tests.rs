@@ -1,8 +1,13 @@
 //! Large answers on real threads.
 
-use std::sync::Arc;
+use std::{sync::Arc, thread};
 
-use super::*;
+use quota_semantics::Name;
+
+use super::{
+    pool::{ANSWERS, WAITING, WATCHES},
+    *,
+};
 
 fn permit(principal: &str) -> Permit {
     Permit::to_change(&principal.into())
@@ -29,7 +34,7 @@ async fn who_has_gone_leaves_nothing_and_who_has_many_waits() {
         let permit = permit("crowd");
         permit.make(usize::MAX, move |_| wait.recv()).await
     });
-    while !ANSWERS.queue.lock().served.contains(&name) {
+    while !ANSWERS.queue.lock().is_held(&name) {
         tokio::task::yield_now().await;
     }
     let held = Arc::new(());
@@ -96,7 +101,7 @@ async fn many_watches_keep_no_list_of_their_principal_waiting() {
         let permit = Permit::to_watch(&"watcher".into());
         permit.make(usize::MAX, move |_| wait.recv()).await
     });
-    while !WATCHES.queue.lock().served.contains(&name) {
+    while !WATCHES.queue.lock().is_held(&name) {
         tokio::task::yield_now().await;
     }
     let watches = (0..2 * WAITING).map(|_| {

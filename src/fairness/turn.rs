@@ -13,12 +13,13 @@ use std::{
 use quota_semantics::Name;
 use serde::Serialize;
 
-use super::{Kind, Pool};
-use crate::{
-    cpu_throttle::{self, Meter},
-    metrics,
-    pacing::{ACTIVITY, LONGEST},
+use super::{
+    ACTIVITY,
+    accounts::LONGEST,
+    pool::{Kind, Pool},
+    throttle::{self, Meter},
 };
+use crate::metrics;
 
 /// Bytes that are written between two checks of the time.
 const STEP_BYTES: usize = 4096;
@@ -73,7 +74,7 @@ impl Turn {
         let Some(served) = &self.0 else { return };
         let is_in_vain = {
             let served = &mut *served.borrow_mut();
-            cpu_throttle::pause_for(|| {
+            throttle::pause_for(|| {
                 let (pool, principal) = (served.pool, &served.principal);
                 let wait = pool.charge(principal, served.meter.lap());
                 let wait = wait.min(LONGEST.saturating_sub(served.delayed));

@@ -3,18 +3,15 @@
 //!
 //! Few threads serve connections. An answer that occupies one of them for a tenth of a second delays all requests
 //! behind it. So large answers are made here, with a pause after each step. A principal uses at most a third of a
-//! processor for its answers, and while others are active at most as much as its [account](crate::pacing) allows. So a
-//! flood of such requests delays only itself. A single long answer is delayed by at most
-//! [`LONGEST`](crate::pacing::LONGEST) in total, so that it can be completed.
-
-mod job;
-mod queue;
-#[cfg(test)]
-mod tests;
-mod turn;
+//! processor for its answers, and while others are active at most as much as its [account](super::accounts) allows. So
+//! a flood of such requests delays only itself. A single long answer is delayed by at most
+//! [`LONGEST`](super::accounts::LONGEST) in total, so that it can be completed.
 
 use std::{
-    sync::LazyLock,
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -23,14 +20,11 @@ use parking_lot::{Condvar, Mutex};
 use quota_semantics::Name;
 use tokio::sync::oneshot;
 
+use super::{ACTIVITY, Turn, Turns};
 use crate::{
     metrics,
-    pacing::ACTIVITY,
     problem::{Problem, Reason},
 };
-use job::{CancelOnDrop, Job, Waiting};
-use queue::{Next, Queue};
-pub(crate) use turn::Turn;
 
 /// Answers with at most this many amounts are made at once: that takes less than a millisecond.
 pub(crate) const AMOUNTS_AT_ONCE: usize = 1000;
@@ -42,7 +36,7 @@ pub(crate) const NAMES_AT_ONCE: usize = 2 * AMOUNTS_AT_ONCE;
 pub(crate) const BYTES_PER_AMOUNT: usize = 64;
 
 /// How many answers may wait for the turn of one principal before further reads are refused.
-const WAITING: usize = 16;
+pub(super) const WAITING: usize = 16;
 
 /// Threads per processor. They sleep for most of the time.
 const THREADS_PER_PROCESSOR: usize = 2;
@@ -55,7 +49,7 @@ const NICE: i32 = 10;
 
 /// The kinds of answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     /// Answers with many amounts.
     Answers,
     /// The lines of watches. They have turns of their own: many watches keep no list of their principal waiting.
@@ -65,7 +59,7 @@ enum Kind {
     Past,
 }
 
-static ANSWERS: LazyLock<Pool> = LazyLock::new(|| {
+pub(super) static ANSWERS: LazyLock<Pool> = LazyLock::new(|| {
     Pool::start(
         &ANSWERS,
         Kind::Answers,
@@ -73,7 +67,7 @@ static ANSWERS: LazyLock<Pool> = LazyLock::new(|| {
     )
 });
 
-static WATCHES: LazyLock<Pool> =
+pub(super) static WATCHES: LazyLock<Pool> =
     LazyLock::new(|| Pool::start(&WATCHES, Kind::Watches, processors()));
 
 static PAST: LazyLock<Pool> = LazyLock::new(|| Pool::start(&PAST, Kind::Past, PAST_AT_ONCE));
@@ -185,9 +179,45 @@ impl Permit {
     }
 }
 
-struct Pool {
-    kind: Kind,
-    queue: Mutex<Queue>,
+/// The work that makes an answer.
+type Job = Box<dyn FnOnce(&Turn) + Send>;
+
+/// A job that waits for its turn, and can be cancelled.
+#[derive(Clone)]
+pub(super) struct Waiting {
+    job: Arc<Mutex<Option<Job>>>,
+    is_cancelled: Arc<AtomicBool>,
+}
+
+impl Waiting {
+    fn new(job: impl FnOnce(&Turn) + Send + 'static) -> Self {
+        let job: Job = Box::new(job);
+        Self {
+            job: Arc::new(Mutex::new(Some(job))),
+            is_cancelled: Arc::default(),
+        }
+    }
+
+    /// Takes the job, unless it was cancelled.
+    fn take(&self) -> Option<Job> {
+        self.job.lock().take()
+    }
+}
+
+/// Cancels a job and frees its memory when its request is answered or dropped.
+struct CancelOnDrop(Waiting);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.is_cancelled.store(true, Ordering::Relaxed);
+        drop(self.0.take());
+    }
+}
+
+/// Threads that make answers of one kind.
+pub(super) struct Pool {
+    pub(super) kind: Kind,
+    pub(super) queue: Mutex<Turns<Waiting>>,
     ready: Condvar,
     threads: usize,
 }
@@ -214,23 +244,22 @@ impl Pool {
         let _ = rustix::process::setpriority_process(None, NICE);
         let mut queue = self.queue.lock();
         loop {
-            let (principal, waiting) = match queue.take(Instant::now()) {
-                Next::Job(principal, waiting) => (principal, waiting),
-                Next::In(longest) => {
-                    self.ready.wait_for(&mut queue, longest);
-                    continue;
+            queue.end_delays(Instant::now());
+            let Some((principal, waiting)) = queue.pop_and_hold(Instant::now()) else {
+                match queue.next_ready() {
+                    Some(at) => {
+                        self.ready.wait_until(&mut queue, at);
+                    }
+                    None => self.ready.wait(&mut queue),
                 }
-                Next::Nothing => {
-                    self.ready.wait(&mut queue);
-                    continue;
-                }
+                continue;
             };
             drop(queue);
             if let Some(job) = waiting.take() {
                 self.serve(&principal, &waiting, job);
             }
             queue = self.queue.lock();
-            if queue.done(&principal) {
+            if queue.release(&principal) {
                 self.ready.notify_one();
             }
         }
@@ -240,19 +269,20 @@ impl Pool {
         if self.kind == Kind::Answers {
             metrics::large_answer();
         }
-        let turn = Turn::begin(self, principal, waiting.is_cancelled());
+        let turn = Turn::begin(self, principal, waiting.is_cancelled.clone());
         job(&turn);
         turn.end();
     }
 
     /// Charges a principal for the processor time of its answer. Returns how long it has to wait now.
-    fn charge(&self, principal: &Name, work: Duration) -> Duration {
+    pub(super) fn charge(&self, principal: &Name, work: Duration) -> Duration {
         if self.kind == Kind::Past {
             return Duration::ZERO;
         }
         let now = Instant::now();
         let mut queue = self.queue.lock();
-        queue.accounts.charge(principal, work, &ACTIVITY, now);
-        queue.wait_of(principal, now)
+        queue.charge(principal, work, now);
+        let until = queue.waits_until(principal, now);
+        until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now))
     }
 }

@@ -1,8 +1,7 @@
-//! HTTP/2 on one connection: concurrent requests, each with its own slot and timeout.
+//! The requests of an HTTP/2 connection: concurrent, each with its own slot and timeout.
 
 use std::{
-    convert::Infallible,
-    future::{Future, ready},
+    future::Future,
     net::SocketAddr,
     pin::Pin,
     sync::Arc,
@@ -10,140 +9,26 @@ use std::{
     time::Duration,
 };
 
-use axum::{
-    body::Body,
-    response::{IntoResponse as _, Response},
-};
+use axum::body::Body;
 use bytes::Bytes;
-use futures::{FutureExt as _, future::Either};
-use http::header;
 use hyper::{
-    Request,
-    body::{Body as HttpBody, Frame, Incoming, SizeHint},
+    body::{Body as HttpBody, Frame, SizeHint},
     rt::Executor,
-    server::conn::http2,
-    service::{HttpService, service_fn},
 };
-use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
     sync::{OwnedSemaphorePermit, Semaphore, oneshot},
     time::{Instant, sleep_until},
 };
 
-use super::{
-    context::{HEAD_BYTES_MAX, RequestContext},
-    ends::{Drain, Ends},
-};
-use crate::{
-    metrics::{self, Limit},
-    problem::{Problem, Reason},
-};
-
-/// Most concurrent requests of one connection. By default an API server has at most this many in flight (Go's clients
-/// open more connections then).
-const STREAMS_MAX: u32 = 128;
+use super::guard::TurnedAway;
 
 /// Most bytes of a response of known length that may wait for the peer after the request is done.
 const SMALL: usize = 1024;
 
-/// How long a peer may take to answer a ping.
-const PONG: Duration = Duration::from_secs(10);
-
-/// Serves the requests of a stream to its end. Each request after a connection's first takes one of `slots`, as each
-/// connection does.
-pub(super) async fn serve<S, F>(
-    stream: S,
-    requests: RequestContext,
-    slots: Arc<Semaphore>,
-    ends: Ends<F>,
-) where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    F: Future<Output = ()>,
-{
-    let (address, options) = (requests.peer.address, requests.options.clone());
-    let open = Open::default();
-    let service = {
-        let open = open.clone();
-        service_fn(move |request| answer(request, open.enter(&slots), &requests))
-    };
-    let ends = Ends {
-        stop: ends.stop,
-        // The peer may begin requests until it has answered the ping that follows GOAWAY.
-        invalid: {
-            let (open, invalid) = (open.clone(), ends.invalid);
-            async move {
-                invalid.await;
-                open.refuse();
-            }
-        },
-    };
-    let streams = Streams {
-        idle: options.keep_alive,
-        longest: options.request_timeout + options.keep_alive,
-        address,
-    };
-    let idle = streams.idle;
-    let mut builder = http2::Builder::new(streams);
-    builder
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(STREAMS_MAX)
-        .max_header_list_size(HEAD_BYTES_MAX as u32)
-        .keep_alive_interval(options.keep_alive)
-        .keep_alive_timeout(PONG);
-    let connection = builder.serve_connection(TokioIo::new(stream), service);
-    let given_up = async {
-        open.idle_for(idle).await;
-        ("idle", PONG)
-    };
-    ends.serve(connection, address, options.request_timeout, given_up)
-        .await;
-}
-
-impl<S, V> Drain for http2::Connection<TokioIo<S>, V, Streams>
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-    V: HttpService<Incoming, ResBody = TrackedBody>,
-    V::Future: Send + 'static,
-    V::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    fn drain(self: Pin<&mut Self>) {
-        self.graceful_shutdown();
-    }
-}
-
-fn answer(
-    request: Request<Incoming>,
-    held: Result<Held, Refused>,
-    requests: &RequestContext,
-) -> impl Future<Output = Result<Response<TrackedBody>, Infallible>> + Send + use<> {
-    let answered = match &held {
-        Ok(_) => Either::Left(requests.answer(request, &requests.bounds())),
-        Err(Refused::TooMany) => Either::Right(ready(too_many(requests.retry_after(&request)))),
-        Err(Refused::Invalid) => Either::Right(ready(invalid())),
-    };
-    answered.map(|response| Ok(response.map(|body| TrackedBody::new(body, held.ok()))))
-}
-
-fn invalid() -> Response {
-    let detail = "the certificate of this connection is no longer valid";
-    Problem::new(Reason::Unauthorized, detail).into_response()
-}
-
-fn too_many(retry_after: bool) -> Response {
-    metrics::limit_reached(Limit::Connections);
-    let detail = "too many requests are being answered";
-    let mut response = Problem::new(Reason::Overloaded, detail).into_response();
-    if !retry_after {
-        response.headers_mut().remove(header::RETRY_AFTER);
-    }
-    response
-}
-
 /// The requests of a connection that are being answered.
 #[derive(Clone, Default)]
-struct Open(Arc<Mutex<Requests>>);
+pub(super) struct Open(Arc<Mutex<Requests>>);
 
 struct Requests {
     /// The number of these requests.
@@ -152,14 +37,6 @@ struct Requests {
     idle_since: Instant,
     /// Whether further requests are refused, since the caller's certificate is no longer valid.
     refuses: bool,
-}
-
-/// Why a request is not answered.
-enum Refused {
-    /// There is no slot for it.
-    TooMany,
-    /// The caller's certificate is no longer valid.
-    Invalid,
 }
 
 impl Default for Requests {
@@ -174,22 +51,22 @@ impl Default for Requests {
 
 impl Open {
     /// Refuses further requests.
-    fn refuse(&self) {
+    pub(super) fn refuse(&self) {
         self.0.lock().refuses = true;
     }
 
     /// Begins a request, unless it is to be refused.
-    fn enter(&self, slots: &Arc<Semaphore>) -> Result<Held, Refused> {
+    pub(super) fn enter(&self, slots: &Arc<Semaphore>) -> Result<Held, TurnedAway> {
         let mut requests = self.0.lock();
         if requests.refuses {
-            return Err(Refused::Invalid);
+            return Err(TurnedAway::Invalid);
         }
         let slot = match requests.open {
             // The first request uses the slot of the connection.
             0 => None,
             _ => {
                 let slot = slots.clone().try_acquire_owned();
-                Some(slot.map_err(|_| Refused::TooMany)?)
+                Some(slot.map_err(|_| TurnedAway::TooMany)?)
             }
         };
         requests.open += 1;
@@ -197,13 +74,13 @@ impl Open {
         Ok(Held { open, slot })
     }
 
-    /// Ends when the connection has had no request for this time.
-    async fn idle_for(&self, time: Duration) {
+    /// Ends when an HTTP/2 connection has had no request for this time. Of HTTP/1, the stream has the timer.
+    pub(super) async fn idle_for(&self, time: Duration, is_http2: impl Fn() -> bool) {
         loop {
             let deadline = {
                 let requests = self.0.lock();
                 match requests.open {
-                    0 => requests.idle_since + time,
+                    0 if is_http2() => requests.idle_since + time,
                     _ => Instant::now() + time,
                 }
             };
@@ -216,7 +93,7 @@ impl Open {
 }
 
 /// A request that is being answered.
-struct Held {
+pub(super) struct Held {
     open: Open,
     #[expect(dead_code, reason = "held for as long as the request lasts")]
     slot: Option<OwnedSemaphorePermit>,
@@ -249,12 +126,12 @@ tokio::task_local! {
 
 /// Answers each stream in a task of its own, while its peer takes the response: otherwise only this stream ends.
 #[derive(Clone)]
-struct Streams {
+pub(super) struct Streams {
     /// How long the peer of a long-lived response may take no bytes.
-    idle: Duration,
+    pub(super) idle: Duration,
     /// The timeout of a request, until the peer has taken the response.
-    longest: Duration,
-    address: SocketAddr,
+    pub(super) longest: Duration,
+    pub(super) address: SocketAddr,
 }
 
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
@@ -297,7 +174,7 @@ impl Streams {
 
 /// A response's body; its request is done when the body is taken. hyper takes all available bytes at once, whether the
 /// peer has room or not: so the next piece waits until the previous one is in transit, unless the response is small.
-struct TrackedBody {
+pub(super) struct TrackedBody {
     body: Body,
     /// Where the stream's condition is recorded, if its response is long-lived.
     waiting: Option<Arc<Mutex<Waiting>>>,
@@ -319,7 +196,7 @@ impl AsRef<[u8]> for Piece {
 }
 
 impl TrackedBody {
-    fn new(body: Body, held: Option<Held>) -> Self {
+    pub(super) fn new(body: Body, held: Option<Held>) -> Self {
         let lasts = body.size_hint().exact().is_none();
         let body = Self {
             body,

@@ -8,6 +8,7 @@ import subprocess
 import time
 import unittest
 from datetime import datetime
+from pathlib import Path
 from urllib.parse import unquote
 
 from playwright.sync_api import expect
@@ -136,6 +137,18 @@ class OfARealCluster(unittest.TestCase):
         expect(limits).to_contain_text("87%")
         expect(page.get_by_role("img", name="pods in red: used from")).to_have_accessible_name(re.compile("hard from 8 to 8$"))
         looked_at(page, "group")
+        # Each number opens the objects behind it, in all namespaces, and the entry that set the limit.
+        limits.get_by_role("button", name="used 7 of pods: what makes it").click()
+        dialog = page.get_by_role("dialog", name="What makes pods in group red")
+        parts = dialog.locator("tbody tr")
+        expect(parts).to_have_count(3)
+        self.assertEqual([row.split() for row in parts.all_inner_texts()], [
+            [name, namespace, "widgets.example.com", amount, share, f"#{sequence}"]
+            for (name, namespace, amount, share), sequence in zip(
+                [("z", "a", "4", "57%"), ("x", "a", "2", "28%"), ("y", "b", "1", "14%")], [before + 1, before - 1, before])])
+        expect(dialog).to_contain_text("The limit was set by entry #")
+        looked_at(page, "group-explained")
+        page.keyboard.press("Escape")
         page.goto(f"{daemon.url}/ui#/group/red?sequence={before}")
         expect(limits).to_contain_text("37%")
         page.goto(f"{daemon.url}/ui#/group/red")
@@ -711,6 +724,35 @@ class AnotherLimit(unittest.TestCase):
         expect(trial).to_have_count(0)
         self.assertFalse(page.complaints)
 
+    def test_another_limit_of_a_group_is_tried_as_well(self):
+        daemon = Daemon("--reservations.max_ttl=2h")
+        self.addCleanup(daemon.close)
+        selector = {"labels": {"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["a", "b"]}]}}
+        daemon.call("PUT", "/v1/groups/both", {"selector": selector, "hard": {"pods": "10"}, "soft": {"pods": "1"}})
+        for number in range(4):
+            daemon.call("POST", f"/v1/namespaces/{'ab'[number % 2]}/reservations", {
+                "reservedBy": {"kind": "Pod", "apiVersion": "v1", "name": f"web-{number}", "uid": f"web-{number}"},
+                "reserved": {"pods": "1"}, "ttl": "2h"})
+        page = browser.page(daemon, "#/group/both?span=1h")
+        self.addCleanup(page.context.close)
+        page.get_by_role("button", name="Try another limit").click()
+        trial = page.locator(".trial")
+        verdict = trial.get_by_role("status")
+        expect(verdict).to_contain_text("10 would have refused none of 4 grants. The peak was 4; the least limit that refuses none is 4.")
+        page.get_by_role("textbox", name="Limit to try").fill("2")
+        expect(verdict).to_contain_text("2 would have refused 2 of 4 grants, the first at")
+        page.get_by_role("slider", name="Another limit of pods").press("ArrowUp")
+        expect(verdict).to_contain_text("3 would have refused 1 of 4 grants")
+        looked_at(page, "limit-of-group-tried")
+        # What is copied is a whole manifest: it can be applied.
+        trial.get_by_text("Manifest", exact=True).click()
+        manifest = Path(daemon.directory.name) / "both.yaml"
+        manifest.write_text(trial.locator("pre").inner_text())
+        subprocess.run([os.environ.get("QUOTACTL", ROOT / "target/debug/quotactl"), "--server", daemon.url, "apply", "-f", manifest],
+                       check=True, capture_output=True)
+        group = daemon.call("GET", "/v1/groups/both")
+        self.assertEqual((group["hard"], group["soft"], group["selector"]), ({"pods": "3"}, {"pods": "1"}, selector))
+
 
 class Reports(unittest.TestCase):
     def test_what_was_consumed_is_shown_and_saved(self):
@@ -730,6 +772,15 @@ class Reports(unittest.TestCase):
         expect(rows.nth(0).get_by_role("img")).to_have_accessible_name(re.compile(r"^7\d% of all$"))
         expect(rows.nth(0).get_by_role("cell").nth(2)).to_have_text(re.compile(r"^7\d%$"))
         expect(page.locator(".timebar")).to_have_count(0)
+        # Over time: the parts add up to the whole, the rows above each other.
+        columns = page.locator(".stack .column")
+        expect(columns).to_have_count(12)
+        expect(columns.last.locator("span")).to_have_count(2)
+        expect(columns.locator("span")).to_have_count(2)
+        share = columns.last.evaluate("(it) => { const [b, a] = [...it.children].map((part) => part.getBoundingClientRect().height); return b / (a + b); }")
+        self.assertAlmostEqual(share, 0.75, delta=0.06)
+        expect(page.locator(".stack ~ .legend li")).to_have_text(["b", "a"])
+        expect(page.get_by_role("img", name="Unit-hours of pods over the period:")).to_be_visible()
         looked_at(page, "report")
         page.get_by_label("Resource").select_option("requests.memory")
         expect(rows.nth(0).get_by_role("img")).to_have_accessible_name(re.compile(r"^(49|5\d)% of all$"))

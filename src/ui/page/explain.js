@@ -1,10 +1,10 @@
-// Explains a number: the objects and reservations behind it by workload, each with the entry that caused it, and the entry
-// that set its limit.
+// Explains a number of a namespace or group: the objects and reservations behind it by workload, each with the entry that
+// caused it, and the entry that set its limit.
 
 import { html, useState } from "./vendor/htm-preact.js";
 import { ask, of, pages, useAnswer } from "./api.js";
 import { By } from "./entries.js";
-import { Amount, Dialog, EntryLink, State, Table, Time } from "./parts.js";
+import { Amount, Dialog, EntryLink, NamespaceLink, State, Table, Time } from "./parts.js";
 import { number, percent } from "./quantity.js";
 
 const STEP = 500;
@@ -19,7 +19,7 @@ function workloads(parts) {
   const found = new Map();
   for (const part of parts) {
     const name = part.name.replace(GENERATED, "");
-    const key = [part.kind, part.resource, name || part.uid].join(" ");
+    const key = [part.namespace, part.kind, part.resource, name || part.uid].join(" ");
     const workload = found.get(key) ?? { key, name, parts: [], amount: 0 };
     workload.parts.push(part);
     workload.amount += number(part.amount);
@@ -28,12 +28,13 @@ function workloads(parts) {
   return [...found.values()].sort((a, b) => b.amount - a.amount);
 }
 
-/** The objects and reservations behind a number, as a table. */
-export function Parts({ namespace, quota, resource, context, label }) {
+/** The objects and reservations behind a number of a namespace, or of a group in all its namespaces, as a table. */
+export function Parts({ namespace, group, quota, resource, context, label }) {
   const [count, setCount] = useState(STEP);
   const [opened, open] = useState(null);
   const { moment, version, route } = context;
-  const question = [of(namespace, "explain"), { resource, quota, ...moment, count }];
+  const path = group ? `v1/groups/${encodeURIComponent(group)}/explain` : of(namespace, "explain");
+  const question = [path, { resource, quota, ...moment, count }];
   const work = (path, { query: { count, ...query }, signal }) => pages(path, { query, signal }, count);
   const answer = useAnswer(question, version, work);
   const items = answer.data?.items ?? [];
@@ -41,13 +42,14 @@ export function Parts({ namespace, quota, resource, context, label }) {
   const least = Math.max(0, ...items.map(({ amount }) => number(amount)));
   const row = (key, name, part, amount, entry) => html`<tr key=${key}>
     <th scope="row">${name}</th>
+    ${group && html`<td><${NamespaceLink} name=${part.namespace} route=${route} /></td>`}
     <td>${part.kind === "reservation" && html`<span class="badge reserved">reserved</span> `}${part.resource}</td>
     <td class="right"><${Amount} of=${amount} resource=${resource} least=${least} /></td>
     <td class="right number">${whole > 0 ? percent(number(amount) / whole) : "–"}</td>
     <td>${entry}</td></tr>`;
-  const single = (part, inside) => row(part.kind + part.uid,
+  const single = (part, inside) => row([part.namespace, part.kind, part.uid].join(" "),
     html`<span class=${inside ? "inside" : ""} title=${part.uid}>${part.name || part.uid}</span>`, part, part.amount,
-    html`<${EntryLink} sequence=${part.sequence} route=${route} namespace=${namespace} />
+    html`<${EntryLink} sequence=${part.sequence} route=${route} namespace=${part.namespace ?? namespace} />
       ${part.expirationTime && html` <span class="quiet">until <${Time} of=${part.expirationTime} date=${false} /></span>`}`);
   const several = ({ key, name, parts, amount }) => [
     row(key, html`<button type="button" class="link" aria-expanded=${opened === key} onClick=${() => open(opened === key ? null : key)}>${name}
@@ -55,34 +57,37 @@ export function Parts({ namespace, quota, resource, context, label }) {
     opened === key && parts.map((part) => single(part, true)),
   ];
   return html`<${State} answer=${answer} nothing=${answer.data && !items.length && `Nothing counts for ${resource}.`}>
-    <${Table} label=${label} columns=${["Object", "Kind", ">Amount", ">Share", "Entry"]}>
+    <${Table} label=${label} columns=${["Object", ...(group ? ["Namespace"] : []), "Kind", ">Amount", ">Share", "Entry"]}>
       ${workloads(items).map((workload) => workload.parts.length > 1 ? several(workload) : single(workload.parts[0]))}
     <//>
     ${answer.data?.continue && html`<p class="foot"><span>the largest ${items.length}</span>
       <button type="button" onClick=${() => setCount(count + STEP * 4)}>Show more</button></p>`}
+    ${answer.data?.namespacesOmitted > 0 && html`<p class="quiet">without the ${answer.data.namespacesOmitted} namespaces that take least</p>`}
   <//>`;
 }
 
-/** The newest entry that set a quota, up to the displayed moment; none if it is not found. */
-async function setting(namespace, { query: { quota, from }, signal }) {
+/** The newest entry that set a quota or group, up to the displayed moment; none if it is not found. */
+async function setting(namespace, { query: { type, name, from }, signal }) {
   let answer;
   for (let requests = 0; requests < REQUESTS && (!answer || answer.continue); requests += 1) {
     answer = await ask("v1/entries", { query: { order: "desc", namespace, ...(answer ? { continue: answer.continue } : { from }) }, signal });
-    const found = answer.items.find(({ event }) => event.type === "QuotaSet" && event.name === quota);
+    const found = answer.items.find(({ event }) => event.type === type && event.name === name);
     if (found) return found;
   }
   return null;
 }
 
 /** The same table in a dialog, and the entry that set the limit. */
-export function Explanation({ namespace, quota, figure, context, close }) {
-  const set = useAnswer(quota && figure.kind !== "ClusterResourceQuota" ? [namespace, { quota, from: context.sequence }] : null, 0, setting);
+export function Explanation({ namespace, group, quota, figure, context, close }) {
+  // Entries about groups are not of the namespace.
+  const limit = group ? { type: "GroupSet", name: group } : quota && figure.kind !== "ClusterResourceQuota" && { type: "QuotaSet", name: quota };
+  const set = useAnswer(limit ? [namespace, { ...limit, from: context.sequence }] : null, 0, setting);
   const amount = (of) => html`<b><${Amount} of=${of} resource=${figure.resource} least=${figure.hard && number(figure.hard)} /></b>`;
-  return html`<${Dialog} title=${`What makes ${figure.resource}${quota ? ` in ${quota}` : ""}`} close=${close}>
+  return html`<${Dialog} title=${`What makes ${figure.resource}${group ? ` in group ${group}` : quota ? ` in ${quota}` : ""}`} close=${close}>
     <p>Used ${amount(figure.used ?? "0")}, reserved ${amount(figure.reserved ?? "0")}${figure.hard && html`, hard ${amount(figure.hard)}`}.</p>
     ${set.data && html`<p class="set">The limit was set by entry <${EntryLink} sequence=${set.data.sequence} route=${context.route}
       namespace=${namespace} />, <${Time} of=${set.data.time} />, <${By} entry=${set.data} />.</p>`}
-    <${Parts} namespace=${namespace} quota=${quota} resource=${figure.resource} context=${context}
+    <${Parts} namespace=${namespace} group=${group} quota=${quota} resource=${figure.resource} context=${context}
       label=${`Parts of ${figure.resource}`} />
   <//>`;
 }

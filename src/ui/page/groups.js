@@ -126,11 +126,13 @@ export function Group({ context }) {
   // These numbers are available for the present only.
   const about = useAnswer(until ? null : [path, {}], version);
   const [chosen, choose] = useState(null);
+  const [explained, explain] = useState(null);
   const limits = [...(answer.data?.resources ?? [])].sort((a, b) => share(b) - share(a));
   const least = leastBytes(limits);
   const members = answer.data?.namespaces ?? [];
   const columns = ["Resource", "-Bar", ">Taken", ">Used", ">Reserved", ">For others", ">Hard", ">Available"];
   const amount = (figure, of) => html`<td class="right"><${Amount} of=${of ?? "0"} resource=${figure.resource} least=${least} /></td>`;
+  const opens = (figure, of, name) => html`<td class="right"><${Figure} figure=${figure} of=${of ?? "0"} name=${name} least=${least} explain=${explain} /></td>`;
   if (answer.error?.status === 404) {
     return html`<main id="main"><h1>${route.target}</h1><div class="card"><${UnknownGroup} context=${context} /></div></main>`;
   }
@@ -142,15 +144,15 @@ export function Group({ context }) {
             <th scope="row">${figure.resource}</th>
             <td class="bars">${about.data && !about.data.each && html`<${Bar} figure=${figure} />`}</td>
             <td class="right number share ${level(share(figure))}">${percent(share(figure))}</td>
-            ${amount(figure, figure.used)}${amount(figure, figure.reserved)}${amount(figure, figure.guaranteedToOthers)}
-            ${amount(figure, figure.hard)}
+            ${opens(figure, figure.used, "used")}${opens(figure, figure.reserved, "reserved")}${amount(figure, figure.guaranteedToOthers)}
+            ${opens(figure, figure.hard, "hard")}
             <td class="right ${number(figure.available) < 0 ? "over share" : ""}"><${Amount} of=${figure.available} resource=${figure.resource} least=${least} /></td>
           </tr>`)}
         <//>
       <//>
     <//>
     ${limits.length > 0 && html`<${Section} title="History" id="history">
-      <${History} path=${`${path}/usage/history`} name=${route.target} quotas=${[{ name: "", resources: limits }]}
+      <${History} path=${`${path}/usage/history`} name=${route.target} quotas=${[{ name: "", resources: limits }]} group=${about.data && !about.data.each && route.target}
         chosen=${chosen ?? ["", limits[0].resource]} choose=${choose} context=${context} /><//>`}
     <div class="columns main-first"><div>
     <${Section} title="Namespaces" id="members" folds>
@@ -167,5 +169,6 @@ export function Group({ context }) {
     <//></div><div>
     ${about.data && html`<${About} group=${about.data} route=${route} />`}
     </div></div>
+    ${explained && html`<${Explanation} group=${route.target} figure=${explained} context=${context} close=${() => explain(null)} />`}
   </div></main>`;
 }

@@ -202,8 +202,8 @@ function Plot({ drawn, label, choose, zoom, look, over: above }) {
 }
 
 /** The history of limits up to the displayed moment: of the quotas of a namespace, or of a group, which has one list of
- *  limits without a name. */
-export function History({ path, name, quotas, chosen, choose, context }) {
+ *  limits without a name. Another limit can be tried of a quota, and of the group that is named. */
+export function History({ path, name, group, quotas, chosen, choose, context }) {
   const [candidate, tryLimit] = useState(null);
   const { span, until, version, showAt } = context;
   const [zoomed, zoom] = useState(null);
@@ -261,12 +261,12 @@ export function History({ path, name, quotas, chosen, choose, context }) {
       ${all.length > 1 && html`<option value=${JSON.stringify(ALL)}>all, in percent</option>`}</select></label>
       <span class="steps"><button type="button" onClick=${closer}>Zoom in</button>
         <button type="button" disabled=${!zoomed} onClick=${() => zoom(null)}>Whole span</button>
-        ${quota && present && !until && candidate === null && html`<button type="button" onClick=${() => tryLimit(present)}>Try another limit</button>`}
+        ${(quota || group) && present && !until && candidate === null && html`<button type="button" onClick=${() => tryLimit(present)}>Try another limit</button>`}
         <button type="button" class="touch" disabled=${!looked} onClick=${() => showAt(new Date(looked * 1000))}>Show this moment</button></span>
       <span class="quiet mouse">click: show that moment; drag: zoom</span></div>
     <${State} answer=${answer}>
       <${Plot} drawn=${drawn.current} label=${label} zoom=${zoomTo} look=${look} choose=${(seconds) => showAt(new Date(seconds * 1000))} over=${candidateLine} />
-      ${candidate !== null && html`<${Trial} namespace=${name} quota=${quota} resource=${resource} from=${tried.current} hard=${candidate} change=${tryLimit} />`}
+      ${candidate !== null && html`<${Trial} of=${quota ? { namespace: name, quota } : { group }} resource=${resource} from=${tried.current} hard=${candidate} change=${tryLimit} />`}
       ${moved.length > 0 && html`<ul class="moved">${moved.slice(-5).map(([time, before, after]) => html`<li>
         <button type="button" class="link" onClick=${() => showAt(new Date(time * 1000))}>${local(new Date(time * 1000))}</button>:
         limit ${before === null ? "set to" : after === null ? "removed, was" : `from ${show(before, resource)} to`} <b>${show(after ?? before, resource)}</b></li>`)}</ul>`}

@@ -20,14 +20,26 @@ export function quantity(value, resource) {
   return value % 1 === 0 ? String(value) : `${Math.round(value * 1000)}m`;
 }
 
-/** The manifest of a quota with another limit, as YAML; what is neither name nor limit is written as JSON, which YAML is. */
-function manifest({ metadata, spec }, resource, hard) {
-  const { hard: limits, ...rest } = spec;
-  const lines = Object.entries({ ...limits, [resource]: hard }).map(([name, amount]) => `    ${name}: "${amount}"`);
-  const others = Object.entries(rest).map(([name, value]) => `  ${name}: ${JSON.stringify(value)}`);
-  return ["apiVersion: v1", "kind: ResourceQuota", "metadata:", `  name: ${metadata.name}`, `  namespace: ${metadata.namespace}`,
-    "spec:", "  hard:", ...lines, ...others, ""].join("\n");
+/** The annotations of a group that say how it limits. */
+const EXTENSION = /^quota-ledger\.io\//;
+
+/** A quota or group with another limit, as far as it is written by people. */
+function changed({ metadata: { name, namespace, annotations = {} }, spec }, resource, hard) {
+  const quota = { ...(spec.quota ?? spec), hard: { ...(spec.quota ?? spec).hard, [resource]: hard } };
+  if (!spec.quota) return { apiVersion: "v1", kind: "ResourceQuota", metadata: { name, namespace }, spec: quota };
+  const kept = Object.entries(annotations).filter(([key]) => EXTENSION.test(key));
+  return { apiVersion: "quota.openshift.io/v1", kind: "ClusterResourceQuota", metadata: { name, ...(kept.length && { annotations: Object.fromEntries(kept) }) },
+    spec: { selector: spec.selector, quota } };
 }
+
+/** A word as YAML. */
+const word = (text) => /^[a-z][\w./-]*$/i.test(text) && !/^(true|false|null|yes|no|on|off|y|n)$/i.test(text) ? text : JSON.stringify(text);
+
+/** The lines of an object as YAML: the amounts are quoted, and lists are JSON, which YAML is. */
+const yaml = (object, indent = "", isQuoted = false) => Object.entries(object).flatMap(([key, value]) =>
+  value && typeof value === "object" && !Array.isArray(value) && Object.keys(value).length
+    ? [`${indent}${word(key)}:`, ...yaml(value, `${indent}  `, key === "hard")]
+    : [`${indent}${word(key)}: ${typeof value === "string" && !isQuoted ? word(value) : JSON.stringify(value)}`]);
 
 /** The line of a limit over a plot. `scale` places it, and reads where it is dropped. */
 export function Line({ scale, value, resource, change, label }) {
@@ -51,11 +63,11 @@ export function Line({ scale, value, resource, change, label }) {
 }
 
 /** What a limit would have done, in words. */
-function Outcome({ answer, quota, resource, hard }) {
+function Outcome({ answer, name, kind, resource, hard }) {
   if (answer.error) return html`<p class="problem" role="alert">${answer.error.message}</p>`;
   if (!answer.data || answer.stale) return html`<p class="quiet" role="status">Deciding the past again …</p>`;
   const { limits, denialsGranted } = answer.data;
-  const limit = limits.find((limit) => limit.name === quota && limit.resource === resource);
+  const limit = limits.find((limit) => limit.kind === kind && limit.name === name && limit.resource === resource);
   const amount = (of) => html`<b>${show(number(of), resource)}</b>`;
   if (!limit) return html`<p role="status">Nothing of it was asked for in this span.</p>`;
   return html`<p role="status" class=${limit.refused ? "problem" : ""}>${limit.refused
@@ -66,8 +78,9 @@ function Outcome({ answer, quota, resource, hard }) {
 }
 
 /** The number of a limit that is tried, and what it would have done from a moment on. */
-export function Trial({ namespace, quota, resource, from, hard, change }) {
-  const current = useAnswer([of(namespace, `quotas/${encodeURIComponent(quota)}`), {}], 0);
+export function Trial({ of: { namespace, quota, group }, resource, from, hard, change }) {
+  const current = useAnswer([group ? `apis/quota.openshift.io/v1/clusterresourcequotas/${encodeURIComponent(group)}`
+    : of(namespace, `quotas/${encodeURIComponent(quota)}`), {}], 0);
   const [tried, tryIt] = useState(hard);
   const [copied, copy] = useState(false);
   useEffect(() => {
@@ -75,11 +88,10 @@ export function Trial({ namespace, quota, resource, from, hard, change }) {
     const timer = setTimeout(() => tryIt(hard), PAUSE);
     return () => clearTimeout(timer);
   }, [hard]);
-  const text = current.data && manifest(current.data, resource, hard);
+  const text = current.data && [...yaml(changed(current.data, resource, hard)), ""].join("\n");
   const work = async (path, { query: { hard, from }, signal }) => {
-    const { metadata, spec } = current.data;
-    const limits = { apiVersion: "v1", kind: "ResourceQuota", metadata: { name: metadata.name, namespace }, spec: { ...spec, hard: { ...spec.hard, [resource]: hard } } };
-    const answer = await send(path, { method: "POST", type: "application/json", body: JSON.stringify({ from, quotas: [limits] }), signal });
+    const limits = { [group ? "groups" : "quotas"]: [changed(current.data, resource, hard)] };
+    const answer = await send(path, { method: "POST", type: "application/json", body: JSON.stringify({ from, ...limits }), signal });
     return answer.json();
   };
   const isAmount = Number.isFinite(number(tried)) && tried !== "";
@@ -91,7 +103,7 @@ export function Trial({ namespace, quota, resource, from, hard, change }) {
       <button type="button" onClick=${() => change(null)}>Close</button></div>
     ${current.error ? html`<p class="problem" role="alert">${current.error.message}</p>`
       : !isAmount ? html`<p class="problem" role="alert">That is not an amount.</p>`
-      : html`<${Outcome} answer=${answer} quota=${quota} resource=${resource} hard=${tried} />`}
+      : html`<${Outcome} answer=${answer} name=${group ?? quota} kind=${group ? "ClusterResourceQuota" : "ResourceQuota"} resource=${resource} hard=${tried} />`}
     ${text && html`<details><summary>Manifest</summary><pre tabindex="0">${text}</pre></details>`}
   </div>`;
 }

@@ -1,13 +1,19 @@
 // What was consumed in a period: exact, by namespace, group, label, kind or workload.
 
 import { html, useMemo, useState } from "./vendor/htm-preact.js";
-import { send, useAnswer } from "./api.js";
-import { Amount, EntryLink, NamespaceLink, Section, State, Table, Time, duration } from "./parts.js";
+import { ask, send, useAnswer } from "./api.js";
+import { Amount, EntryLink, NamespaceLink, Section, State, Table, Time, duration, local } from "./parts.js";
 import { isBytes, number, percent, show } from "./quantity.js";
 import { change } from "./route.js";
 
 const DAY = 24 * 3600e3;
 const STEP = 100;
+/** Most parts of the period in the plot, and their lengths. */
+const PARTS = 15;
+const LENGTHS = [2, 24, 48, 72].map((hours) => hours * 3600e3);
+/** Most series in the plot; the last one has what the others leave. */
+const SERIES = 6;
+const OTHERS = "others";
 
 /** The periods: their names, and their beginning and end. Months are those of the user's time zone. */
 const PERIODS = {
@@ -46,6 +52,54 @@ function Row({ row: { key, figures }, resource, whole, route }) {
     <td class="right number">${timeFull && number(timeFull.replace("s", "")) > 0 ? duration(number(timeFull.replace("s", "")) * 1000) : ""}</td>
     <td class="right number">${grants}</td><td class="right number">${denials || ""}</td>
   </tr>`;
+}
+
+/** The parts of a period, at most `PARTS` of them: their beginnings and ends in milliseconds. */
+function parts(from, to) {
+  const [begin, end] = [Number(new Date(from)), Number(new Date(to))];
+  const step = LENGTHS.find((step) => step * PARTS >= end - begin) ?? (end - begin) / PARTS;
+  return Array.from({ length: Math.ceil((end - begin) / step) }, (_, index) => [begin + index * step, Math.min(end, begin + (index + 1) * step)]);
+}
+
+const nameOf = (key) => Object.values(key).join(" ");
+
+/** What the largest rows consumed in each part of the period, above each other. Reports of its parts add up to that of the
+ *  whole. */
+function Stack({ query, rows, resource, oldest }) {
+  const shown = rows.slice(0, SERIES - 1).map(({ key }) => nameOf(key));
+  const series = rows.length > SERIES - 1 ? [...shown, OTHERS] : shown;
+  const work = async (path, { query: { from, to, by }, signal }) => {
+    const found = [];
+    const first = Number(new Date(oldest ?? from));
+    const text = (time) => new Date(time).toISOString();
+    for (const [begin, end] of parts(from, to)) {
+      const start = new Date(begin);
+      // Before the ledger begins there is nothing to ask for.
+      const { rows } = end <= first ? { rows: [] } : await ask(path, { query: { from: text(Math.max(begin, first)), to: text(end), by }, signal });
+      found.push({ start, rows: rows.map(({ key, resources }) => [nameOf(key), Object.entries(resources).map(([name, { consumed }]) => [name, number(consumed)])]) });
+    }
+    return found;
+  };
+  const answer = useAnswer(["v1/report", query], 0, work);
+  const columns = (answer.data ?? []).map(({ start, rows }) => {
+    const amounts = Object.fromEntries(series.map((name) => [name, 0]));
+    for (const [name, resources] of rows) {
+      const place = shown.includes(name) ? name : OTHERS;
+      for (const [of, consumed] of resources) if (of === resource) amounts[place] = (amounts[place] ?? 0) + consumed;
+    }
+    return { start, amounts, sum: Object.values(amounts).reduce((sum, amount) => sum + amount, 0) };
+  });
+  const most = Math.max(...columns.map(({ sum }) => sum), 0);
+  const write = (amount) => `${show(amount, resource, most)}${isBytes(resource) ? " h" : ""}`;
+  const when = (start) => local(start).slice(5, 16);
+  const label = `Unit-hours of ${resource} over the period: ${columns.map(({ start, sum }) => `${when(start)} ${write(sum)}`).join(", ")}`;
+  return html`<${State} answer=${answer} nothing=${answer.data && !(most > 0) && "Nothing was consumed in its parts."}>
+    <div class="stack" role="img" aria-label=${label}><span class="most number">${write(most)}</span>
+      ${columns.map(({ start, amounts, sum }) => html`<div class="column" title=${[when(start), ...series.filter((name) => amounts[name] > 0).map((name) => `${name}: ${write(amounts[name])}`), `all: ${write(sum)}`].join("\n")}>
+        ${series.map((name, index) => amounts[name] > 0 && html`<span style=${{ height: `${amounts[name] / most * 100}%`, background: `var(--series-${index + 1})` }}></span>`)}
+        <small>${when(start).slice(0, 5)}<br />${when(start).slice(6)}</small></div>`)}</div>
+    <ul class="legend">${series.map((name, index) => html`<li><span class="swatch" style=${{ color: `var(--series-${index + 1})` }}></span>${name}</li>`)}</ul>
+  <//>`;
 }
 
 /** Saves the answer as a file. */
@@ -97,5 +151,6 @@ export function Report({ context }) {
           ${rows.length > shown && html`<button type="button" onClick=${() => more(shown + STEP)}>Show ${STEP} more</button>`}</p>
       <//>`}
     <//>
+    ${rows.length > 0 && html`<${Section} title="Over time" id="stack"><${Stack} query=${query} rows=${rows} resource=${resource} oldest=${context.oldest} /><//>`}
   </div></main>`;
 }

@@ -89,9 +89,15 @@ pub(crate) fn fetch(
 /// Denials as a table.
 pub(crate) fn table(denials: &[Denial], all: bool, wide: bool) -> Table {
     let now = age::now();
-    let name = |Denial { object, .. }: &Denial| match object.name.is_empty() {
-        true => format!("{}/{}", object.resource, object.uid),
-        false => format!("{}/{}", object.resource, object.name),
+    let name = |Denial { object, .. }: &Denial| {
+        let name = match object.name.is_empty() {
+            true => object.uid.to_string(),
+            false => object.name.to_string(),
+        };
+        match object.resource.is_empty() {
+            true => name,
+            false => format!("{}/{name}", object.resource),
+        }
     };
     let actor = |Denial { actor, .. }: &Denial| {
         let user = actor.user.as_ref().unwrap_or(&actor.principal);

@@ -85,9 +85,13 @@ pub(crate) fn alone(resource: &str, amount: &Quantity) -> String {
     Units::of([(resource, amount)]).show(resource, amount)
 }
 
-/// An amount beside its limit.
+/// An amount beside its limit, in the unit of the limit unless it is too small for that.
 pub(crate) fn beside(resource: &str, amount: &Quantity, hard: &Quantity) -> String {
-    Units::of([(resource, hard)]).show(resource, amount)
+    let shown = Units::of([(resource, hard)]).show(resource, amount);
+    match shown.starts_with("~0") && !shown.starts_with("~0.") {
+        true => alone(resource, amount),
+        false => shown,
+    }
 }
 
 /// Whether amounts of a resource are bytes. Of an unknown resource, if they are written with a binary suffix.

@@ -22,7 +22,7 @@ export function useDenials(path, { version, until }) {
   return { answer, items, more: Boolean(answer.data?.continue) };
 }
 
-const object = ({ resource, name, uid }) => `${resource}/${name || uid}`;
+const object = ({ resource, name, uid }) => [resource, name || uid].filter(Boolean).join("/");
 
 /** Consecutive denials of one namespace for the same reason, as one line. */
 function gather(items) {

@@ -4,7 +4,9 @@ use axum::{extract::State, response::Response};
 use quota_client::wire::{Contribution, Explanation, GroupExplanation, Kind};
 use quota_core::{
     event::Sequence,
-    state::{self, GroupFigure, GroupPartsView, Head, Holder, Part, PartKey, PartsView},
+    state::{
+        self, GroupFigure, GroupPartKey, GroupPartsView, Head, Holder, Part, PartKey, PartsView,
+    },
 };
 use quota_semantics::{Name, Timestamp, quantity::Quantity, uid::Uid};
 use serde::Deserialize;
@@ -167,7 +169,7 @@ pub(super) async fn explain_group(
     Params(query): Params<GroupQuery>,
 ) -> Result<Response, Problem> {
     let limit = page::limit(query.limit, app.page)?;
-    let after: Option<PartKey> = page::after(query.after.as_deref())?;
+    let after: Option<GroupPartKey> = page::after(query.after.as_deref())?;
     let when = When {
         at: query.at,
         sequence: query.sequence,
@@ -195,7 +197,9 @@ pub(super) async fn explain_group(
             return Err(Problem::new(Reason::NotFound, detail));
         };
         let mut found = parts.first(after.as_ref(), limit + 1, || turn.pause());
-        let next = page::cut(&mut found, limit, |(_, part)| token(&part.key()))?;
+        let next = page::cut(&mut found, limit, |(namespace, part)| {
+            token(&(part.key(), namespace))
+        })?;
         let items = found.iter().map(|(namespace, part)| Contribution {
             namespace: Some(namespace.clone()),
             ..contribution(part)

@@ -1,6 +1,11 @@
 //! The objects and reservations that make up a number.
 
-use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
+use std::{
+    cmp::Reverse,
+    collections::BTreeMap,
+    ops::{Bound, RangeBounds as _},
+    sync::Arc,
+};
 
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
@@ -63,6 +68,9 @@ enum Kind {
 /// The sort key of a part: the largest come first, and used parts before reserved ones.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PartKey(Reverse<Quantity>, Kind, Uid);
+
+/// The sort key of a part of a group's number: parts of several namespaces may have the same [`PartKey`].
+pub type GroupPartKey = (PartKey, Name);
 
 impl Part {
     /// The entry behind the part: the last change of the object's footprint, or the grant of the reservation.
@@ -234,13 +242,17 @@ impl GroupPartsView {
     #[must_use]
     pub fn first(
         &self,
-        after: Option<&PartKey>,
+        after: Option<&GroupPartKey>,
         limit: usize,
         mut pause: impl FnMut(),
     ) -> Vec<(Name, Part)> {
-        let mut first: BTreeMap<(PartKey, Name), Part> = BTreeMap::new();
+        let mut first: BTreeMap<GroupPartKey, Part> = BTreeMap::new();
         for (namespace, parts) in &self.namespaces {
-            for part in parts.first(after, limit, &mut pause) {
+            let after = after.map_or(Bound::Unbounded, |(key, last)| match namespace > last {
+                true => Bound::Included(key),
+                false => Bound::Excluded(key),
+            });
+            for part in parts.first_from(after, limit, &mut pause) {
                 first.insert((part.key(), namespace.clone()), part);
                 if first.len() > limit {
                     first.pop_last();
@@ -271,15 +283,20 @@ impl PartsView {
     /// The `limit` largest parts after `after`. Reads all objects and claims of the namespace; `pause` is called after
     /// every thousand of them, so that other tasks get the processor.
     #[must_use]
-    pub fn first(
+    pub fn first(&self, after: Option<&PartKey>, limit: usize, pause: impl FnMut()) -> Vec<Part> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.first_from(from, limit, pause)
+    }
+
+    fn first_from(
         &self,
-        after: Option<&PartKey>,
+        from: Bound<&PartKey>,
         limit: usize,
         mut pause: impl FnMut(),
     ) -> Vec<Part> {
         let mut first = First {
             places: BTreeMap::new(),
-            after,
+            from,
             limit,
         };
         let mut shares = Shares::default();
@@ -448,7 +465,7 @@ impl Shares {
 /// Keeps the first of the offered parts.
 struct First<'a> {
     places: BTreeMap<PartKey, u32>,
-    after: Option<&'a PartKey>,
+    from: Bound<&'a PartKey>,
     limit: usize,
 }
 
@@ -458,7 +475,7 @@ impl First<'_> {
             return;
         }
         let key = PartKey(Reverse(amount), kind, uid.clone());
-        if self.after.is_some_and(|after| key <= *after) {
+        if !(self.from, Bound::Unbounded).contains(&key) {
             return;
         }
         let is_late = || {

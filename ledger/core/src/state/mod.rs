@@ -45,7 +45,7 @@ mod view;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub(crate) use apply::lapsed_footprint;
-pub use explain::{Claimed, GroupPartsView, Holder, Part, PartKey, PartsView};
+pub use explain::{Claimed, GroupPartKey, GroupPartsView, Holder, Part, PartKey, PartsView};
 pub use groups::{CopiedGroup, GroupFigure, GroupView, MemberView, MembersView};
 pub use image::{Image, ImageError};
 pub use namespaces::ObservedNamespace;

@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
-use axum::body::Body;
+use axum::{Router, body::Body};
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Limited};
 use quota_core::{decide::Policy, state::State};
@@ -14,12 +14,13 @@ use quotad::{
     config::Config,
     intake::payload,
     kube::{self, Kube},
-    router::Router,
+    router::{self, router},
     routes::with_state,
     writer::{self, Ledger, Threads, Watermark},
 };
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
 
 /// A ledger with more entries than this is discarded, so that memory stays bounded and inputs are nearly independent.
 const ENTRIES_MAX: u64 = 256;
@@ -120,7 +121,8 @@ impl World {
             .body(Body::from(body))
             .unwrap();
         self.within(async {
-            let response: Response<Body> = self.router.call(request).await;
+            let answer = self.router.clone().oneshot(request).await;
+            let response: Response<Body> = answer.unwrap();
             let status = response.status().as_u16();
             let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX)
                 .collect()
@@ -189,7 +191,7 @@ fn start() -> (Ledger, CancellationToken, Threads<FileJournal>, Router) {
         &Hook::new(ledger.clone(), Arc::new(NoSources), rules),
     ));
     routes.extend(with_state(kube::routes(), &kube));
-    let router = Router::new(routes);
+    let router = router(routes, router::Rules::default());
     (ledger, stop, threads, router)
 }
 

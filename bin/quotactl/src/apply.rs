@@ -416,8 +416,9 @@ pub(crate) fn diff(session: &Session, files: &[PathBuf], since: Option<Moment>) 
         let place = document.place.clone();
         diff_one(session, &document).map_err(|failure| failure.about(&place))
     });
-    if let Some((limits, Moment(from))) = limits.zip(since) {
-        let (simulation, _) = limits.simulate(session, (from, age::now()))?;
+    if let Some((limits, since)) = limits.zip(since) {
+        let now = age::now();
+        let (simulation, _) = limits.simulate(session, (since.resolve(now), now))?;
         session.output.line(summary(&simulation))?;
     }
     differs

@@ -114,6 +114,14 @@ impl ResourceList {
         })
     }
 
+    /// The part of the list whose names are in `other` too.
+    #[must_use]
+    pub fn restricted_to(&self, other: &Self) -> Self {
+        let mut part = Vec::with_capacity(self.len().min(other.len()));
+        part.extend(self.common_places(other).map(|(at, _)| self.0[at].clone()));
+        Self(part)
+    }
+
     /// Sets the quantity of a name.
     pub fn insert(&mut self, name: Name, quantity: Quantity) {
         match self.place(&name) {

@@ -163,11 +163,11 @@ impl Request {
             labels,
             payer: _,
         } = &self.footprint;
-        numbers(resources).put(&mut writer);
+        put_numbers(resources, &mut writer);
         match traits {
             Traits::Template { pod, replica } => {
                 Traits::Pod(pod.clone()).put(&mut writer);
-                numbers(replica).put(&mut writer);
+                put_numbers(replica, &mut writer);
             }
             traits => traits.put(&mut writer),
         }
@@ -182,12 +182,14 @@ impl Request {
     }
 }
 
-/// The amounts that are not zero, as numbers: in one family.
-fn numbers(amounts: &ResourceList) -> ResourceList {
-    let amounts = amounts.iter().filter(|(_, amount)| !amount.is_zero());
-    amounts
-        .map(|(name, amount)| (name.clone(), amount.clone().in_format(Format::DecimalSI)))
-        .collect()
+/// Writes the amounts that are not zero, as numbers: in one family.
+fn put_numbers(amounts: &ResourceList, writer: &mut Writer) {
+    let amounts = || amounts.iter().filter(|(_, amount)| !amount.is_zero());
+    writer.count(amounts().count());
+    for (name, amount) in amounts() {
+        name.put(writer);
+        amount.clone().in_format(Format::DecimalSI).put(writer);
+    }
 }
 
 #[cfg(test)]

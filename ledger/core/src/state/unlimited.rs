@@ -1,7 +1,5 @@
 //! The limits that apply to a reservation, and the resources that none of them limits.
 
-use std::collections::BTreeSet;
-
 use super::{Counted, Overlay, State, tracked::Tracked, view::Holding};
 use quota_semantics::{
     Name,
@@ -32,13 +30,14 @@ pub(crate) fn unlimited(limits: &[Counted<'_>], footprint: &Footprint) -> Vec<Na
     let limited = limited(limits, footprint);
     let all = || resources.iter().zip(&limited);
     let open = all().filter(|((_, amount), is_limited)| !**is_limited && amount.is_positive());
-    let mut open: Vec<Name> = open.map(|((name, _), _)| name.clone()).collect();
+    let mut open: Vec<&Name> = open.map(|((name, _), _)| name).collect();
     if !open.is_empty() {
         let limited = all().filter(|(_, is_limited)| **is_limited);
-        let limited: BTreeSet<&str> = limited.map(|((name, _), _)| bare(name)).collect();
-        open.retain(|name| !limited.contains(bare(name)));
+        let mut limited: Vec<&str> = limited.map(|((name, _), _)| bare(name)).collect();
+        limited.sort_unstable();
+        open.retain(|name| limited.binary_search(&bare(name)).is_err());
     }
-    open
+    open.into_iter().cloned().collect()
 }
 
 /// For each resource of a footprint, in their order, whether a limit counts it.

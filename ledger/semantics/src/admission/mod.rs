@@ -164,10 +164,7 @@ pub fn evaluate<L: Limit>(
     for charge in &mut charges {
         let limit = &limits[charge.limit];
         let growth = limit.growth(growth.of_limit(limit));
-        let grown = growth.common(limit.hard());
-        charge.delta = grown
-            .map(|(name, growth, _)| (name.clone(), growth.clone()))
-            .collect();
+        charge.delta = growth.restricted_to(limit.hard());
         // The totals of all names are worth computing only for several limits that count the same.
         let may_exceed = attempt.subresource != "status"
             && (is_lone || Total::of(&mut totals, limit, growth).exceeds(limit));

@@ -128,7 +128,6 @@ impl Refused {
 ///
 /// # Panics
 /// Two routes are the same, or a path is ambiguous: the table is part of the program, and tested.
-#[must_use]
 pub fn router(routes: impl IntoIterator<Item = Route>, rules: Rules) -> axum::Router {
     let rules = Arc::new(rules);
     let nowhere = Endpoint(Arc::new(Shared {

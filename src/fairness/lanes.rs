@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(lanes.len(), 9);
         let expected = [&Lane::First, &Lane::First, &a, &b, &c, &a, &b, &a, &a];
         assert_eq!(taken(&mut lanes), expected.map(Clone::clone));
-        assert!(lanes.len() == 0 && lanes.is_empty());
+        assert!(lanes.is_empty());
     }
 
     #[test]

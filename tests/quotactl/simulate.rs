@@ -209,7 +209,7 @@ fn what_is_suggested_refuses_nothing() {
         rows[1][..8],
         [
             "team-a",
-            "resourcequota/compute",
+            "compute",
             "pods",
             "6",
             "6",

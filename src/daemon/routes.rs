@@ -55,8 +55,10 @@ fn by_router(
     paths: &[(&'static str, &'static str)],
 ) -> Vec<Route> {
     let router = router.clone();
-    let answer = move |request: Request| {
+    let answer = move |mut request: Request| {
         let router = router.clone();
+        // This router finds the variable parts of the path itself: it would add them to those found before.
+        request.extensions_mut().clear();
         async move { router.oneshot(request).await }
     };
     let route = |(path, about): &(&'static str, &'static str)| {

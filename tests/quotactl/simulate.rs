@@ -207,16 +207,7 @@ fn what_is_suggested_refuses_nothing() {
     // The limit was reached, and a request denied.
     assert_eq!(
         rows[1][..8],
-        [
-            "team-a",
-            "compute",
-            "pods",
-            "6",
-            "6",
-            "6",
-            "8",
-            "+2"
-        ],
+        ["team-a", "compute", "pods", "6", "6", "6", "8", "+2"],
         "{shown}"
     );
     assert_eq!(rows[1][9], "1", "{shown}");

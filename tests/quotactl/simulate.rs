@@ -215,11 +215,11 @@ fn what_is_suggested_refuses_nothing() {
         rows[2][..8],
         [
             "team-b",
-            "resourcequota/compute",
+            "compute",
             "requests.cpu",
             "40",
-            "6500m",
-            "6500m",
+            "6.5",
+            "6.5",
             "9",
             "-31"
         ],

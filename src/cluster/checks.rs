@@ -1,4 +1,6 @@
-//! Preconditions on the NATS servers that hold a ledger.
+//! What keeps a node from leading: NATS servers that cannot hold a ledger, a low disk, a wrong clock.
+//!
+//! A leader with a low disk grants nothing. With a wrong clock, reservations would expire too early or far too late.
 
 use std::{
     sync::atomic::Ordering,
@@ -15,6 +17,12 @@ use quota_service::config::redact;
 
 use super::{Cluster, DRAIN};
 use crate::{config, metrics};
+
+/// How often this node checks its disk, and whether its own clock has jumped.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How often clocks are compared.
+const COMPARE: Duration = Duration::from_secs(5);
 
 /// Checks all servers. An unreachable server does not prevent a start, but it prevents the beginning of a ledger.
 ///
@@ -85,12 +93,6 @@ pub(super) const fn can_lead(node: &ClusterNode) -> bool {
 pub(super) const fn can_give(node: &ClusterNode) -> bool {
     can_lead(node) || node.disk_low
 }
-
-/// How often this node checks its disk, and whether its own clock has jumped.
-const LOOK: Duration = Duration::from_secs(1);
-
-/// How often clocks are compared.
-const COMPARE: Duration = Duration::from_secs(5);
 
 impl Cluster {
     /// Compares clocks, and gives up the lead if this node's clock is wrong. The writer itself stops at the first decision

@@ -88,7 +88,7 @@ impl Store {
 }
 
 /// Most quotas and groups that are counted. A count that is left out begins with 0 again, as after a restart.
-const MAX: usize = 16_384;
+const COUNTED_MAX: usize = 16_384;
 
 /// A namespace and a quota; without a namespace, a group.
 pub(super) type Place = (Name, Name);
@@ -130,7 +130,7 @@ impl Counts {
         self.begun
             .insert(key, (place.clone(), principal.clone(), namespace.clone()));
         self.denials.insert(place, (key, 1));
-        while self.denials.len() > MAX
+        while self.denials.len() > COUNTED_MAX
             && let Some(first) = self.shares.first_to_go()
         {
             self.remove(first);
@@ -164,7 +164,7 @@ mod tests {
         let mut counts = Counts::default();
         let victim = denial_of("team", "team-a", "compute", LimitKind::ResourceQuota);
         counts.add(&victim);
-        for number in 0..2 * MAX {
+        for number in 0..2 * COUNTED_MAX {
             let quota = format!("q-{number}");
             counts.add(&denial_of(
                 "attacker",
@@ -183,10 +183,10 @@ mod tests {
         };
         assert_eq!(of("team-a", "compute"), 2);
         assert_eq!(of("ns-0", "q-0"), 0);
-        let last = 2 * MAX - 1;
+        let last = 2 * COUNTED_MAX - 1;
         assert_eq!(of(&format!("ns-{last}"), &format!("q-{last}")), 1);
-        assert_eq!(counts.denials.len(), MAX);
-        assert_eq!(counts.begun.len(), MAX);
+        assert_eq!(counts.denials.len(), COUNTED_MAX);
+        assert_eq!(counts.begun.len(), COUNTED_MAX);
     }
 
     #[test]

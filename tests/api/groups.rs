@@ -421,3 +421,26 @@ async fn what_changes_nothing_of_a_group_of_the_cluster_is_no_edit() {
         "labels": {"team": "red"}, "annotations": {"why": "x"}});
     world.put(G, &fields).await.is(200);
 }
+
+/// Objects of two namespaces may have the same uid, kind and amount.
+#[tokio::test]
+async fn no_part_is_lost_between_the_pages_of_an_explanation() {
+    let world = World::new();
+    let set = group(&["a", "b", "c"], json!({"pods": 9}));
+    world.put(G, &set).await.is(201);
+    for namespace in ["b", "a", "c"] {
+        observe(&world, namespace, "same", 2).await;
+    }
+    let (mut seen, mut next) = (Vec::new(), String::new());
+    loop {
+        let path = format!("{G}/explain?resource=pods&limit=1{next}");
+        let page = world.get(&path).await;
+        let items = page.is(200).body["items"].as_array().unwrap();
+        seen.extend(items.iter().map(|item| item["namespace"].clone()));
+        match page.body["continue"].as_str() {
+            Some(token) => next = format!("&continue={token}"),
+            None => break,
+        }
+    }
+    assert_eq!(seen, ["a", "b", "c"]);
+}

@@ -1,4 +1,4 @@
-//! `simulate`: what other limits would have done to the recorded past.
+//! `simulate`: what other limits would have done to the recorded past. `suggest`: limits that fit it.
 
 use std::collections::BTreeMap;
 
@@ -290,7 +290,6 @@ fn limits(limits: &[SimulatedLimit]) -> Table {
     let units = Units::of(amounts);
     for limit in limits {
         let amount = |amount: &Quantity| units.show(&limit.resource, amount);
-        let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
         table.row([
             or_dash(limit.namespace.as_ref().map(ToString::to_string)),
             limit_name(limit.kind, &limit.name),
@@ -516,7 +515,6 @@ fn suggestions_table(suggestions: &[Suggestion]) -> Table {
             let sign = if change.is_positive() { "+" } else { "" };
             format!("{sign}{}", amount(&change))
         });
-        let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
         table.row([
             or_dash(it.namespace.as_ref().map(ToString::to_string)),
             limit_name(it.kind, &it.name),
@@ -532,6 +530,10 @@ fn suggestions_table(suggestions: &[Suggestion]) -> Table {
         ]);
     }
     table
+}
+
+fn or_dash(text: Option<String>) -> String {
+    text.unwrap_or_else(|| "-".to_owned())
 }
 
 /// A time until a limit is reached.

@@ -1,4 +1,5 @@
-//! The format of a bearer token: `qlt_ID_SECRET`. The id identifies its record; only a hash of the whole is stored.
+//! Bearer tokens, `qlt_ID_SECRET`: their format, and new ones. The id identifies the record; only a hash of the whole is
+//! stored.
 
 use std::fmt;
 

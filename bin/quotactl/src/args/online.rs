@@ -1,4 +1,4 @@
-//! The command line of `get`.
+//! The arguments of the commands that ask a daemon.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! The comparison of listed objects, piece by piece.
+//! The comparison of listed objects, piece by piece, and the namespaces that it covers.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 

@@ -1,4 +1,4 @@
-//! `get`: entries, dead letters, groups, objects, reservations and usage.
+//! `get`: entries, dead letters, groups, namespaces, objects, reservations and usage.
 
 use std::collections::BTreeSet;
 

@@ -137,7 +137,7 @@ impl PastRequest {
         self.judge(state, deciding, |_| {})
     }
 
-    /// Decides, and tells what the request needs of each limit, whether or not it is there: only what grows.
+    /// Decides, and hands over what the request needs of each limit, whether or not there is room: only what grows.
     ///
     /// # Errors
     /// As [`Self::decide`].
@@ -164,7 +164,7 @@ impl PastRequest {
                 (charges, decided)
             }
         };
-        let mut tell = |limit: &Counted<'_>, growth: &ResourceList| {
+        let mut report = |limit: &Counted<'_>, growth: &ResourceList| {
             for (resource, growth, hard) in growth.common(limit.hard()) {
                 let mut total = limit.counted(resource).unwrap_or_default();
                 total.add_assign(growth);
@@ -179,12 +179,12 @@ impl PastRequest {
             }
         };
         for charge in &charges {
-            tell(&limits[charge.limit], &charge.delta);
+            report(&limits[charge.limit], &charge.delta);
         }
         if case.pending.is_some() {
             // A reservation that moves to other limits takes more of them than its object grows by.
             for limit in &limits {
-                tell(limit, &case.more_of(limit));
+                report(limit, &case.more_of(limit));
             }
         }
         decided

@@ -124,23 +124,18 @@ struct Tally {
 }
 
 impl Tallies {
-    fn of(&mut self, limit: LimitId, resource: &Name) -> &mut Tally {
-        let tallies = self.limits.entry(limit).or_default();
-        tallies.entry(resource.clone()).or_default()
-    }
-
     /// A recorded grant needs an amount.
     pub(super) fn ask(&mut self, namespace: &Name, need: &Need<'_>) {
-        let mut amounts = self.amounts;
-        let tally = self.of(LimitId::of(namespace, need), need.resource);
-        tally.needs.add(&need.total, &mut amounts);
-        self.amounts = amounts;
+        let resources = self.limits.entry(LimitId::of(namespace, need)).or_default();
+        let tally = resources.entry(need.resource.clone()).or_default();
+        tally.needs.add(&need.total, &mut self.amounts);
     }
 
     /// A recorded grant is refused by these limits.
     pub(super) fn refuse(&mut self, refusing: &[(LimitId, Name)], time: Timestamp) {
         for (limit, resource) in refusing {
-            let tally = self.of(limit.clone(), resource);
+            let resources = self.limits.entry(limit.clone()).or_default();
+            let tally = resources.entry(resource.clone()).or_default();
             tally.refused += 1;
             tally.first_refused.get_or_insert(time);
         }

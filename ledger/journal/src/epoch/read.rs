@@ -1,4 +1,4 @@
-//! Reading an epoch: blocks of its database, as chunks of frames.
+//! Reading an epoch: blocks of its database, as chunks of frames; and reopening one that was closed cleanly.
 
 use super::{Epoch, Seal, block};
 use crate::{

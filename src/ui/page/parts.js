@@ -80,9 +80,11 @@ export const Countdown = ({ until, now }) => {
   return html`<span class="number" title=${until}>${left > 0 ? duration(left) : "due"}</span>`;
 };
 
-/** Placeholder for an answer that is pending, empty or an error. */
+/** Placeholder for an answer that is pending, empty or an error. That the daemon is away, the banner announces once. */
 export function State({ answer, children, nothing }) {
-  if (answer.error && !answer.data) return html`<p class="problem" role="alert">${answer.error.message}</p>`;
+  if (answer.error && !answer.data) {
+    return html`<p class="problem" role=${answer.error.status === 0 ? null : "alert"}>${answer.error.message}</p>`;
+  }
   if (!answer.data) return html`<p class="quiet">Loading …</p>`;
   if (nothing) return html`<p class="quiet">${nothing}</p>`;
   return children;
